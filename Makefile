@@ -35,10 +35,11 @@ lint: $(READY) ## style, format and the import direction
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
 
-types: $(READY) ## mypy --strict and pyright, tests included
+types: $(READY) ## mypy --strict and pyright, tests included; tsc over the explorer's pages
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@scripts/types_pages
 
 house: $(READY) ## print the size and order of the code; fails where one ingest turns back more often than it did
 	@$(BIN)/python -m scripts.measure_house

@@ -152,8 +152,10 @@ def served(
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
     listener: socket.socket | None = None,
+    watch: tuple[str, ...] = (),
 ) -> Iterator[Served]:
-    """A service over the registry at `location`. With `auth` it asks who calls, with keys kept in `folder`.
+    """A service over the registry at `location`. With `auth` it asks who calls, with keys kept in `folder`. `watch`:
+    the sources that it follows.
 
     `listener`: one that listens on loopback already, where settings have to name the port.
     """
@@ -161,7 +163,7 @@ def served(
     if auth:
         assert folder is not None
         settings = replace(settings, keys_file=str(folder / "keys.json"))
-    chosen = ServiceOptions(location=str(location), embedder=embedder, surface=surface)
+    chosen = ServiceOptions(location=str(location), embedder=embedder, surface=surface, watch=watch)
     stream = StringIO()
     with logging_as_it_was():
         service = open_service(chosen, settings, environ or {})

@@ -15,6 +15,7 @@ TESTS: Final = Path(__file__).parent
 FULL: Final = (
     "live",
     "congruence",
+    "explorer",
     "clients",
     "faults",
     "bridge",

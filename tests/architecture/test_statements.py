@@ -92,7 +92,7 @@ def fill(engine: GraphEngine) -> None:
         engine.run(load(name), **sample(name))
     orphans = [{"id": agent_id, "props": {"id": agent_id, "name": agent_id, "transport": "a"}} for agent_id in ORPHANS]
     engine.run(load("sync/put_agents"), rows=orphans)
-    twin = {"agent_id": ORPHANS[0], "props": {"id": "twin", "name": "twin"}}
+    twin = {"agent_id": ORPHANS[0], "props": {"id": "twin", "name": "twin", "pending": True}}
     engine.run(load("sync/create_tools"), rows=[twin])
     engine.run(load("learning/put_agent_transitions"), rows=[COUNT])
     engine.run(load("learning/put_similar"), revision=1, rows=[{"one": "a", "other": "twin", "cosine": 0.9}])

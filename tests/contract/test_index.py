@@ -405,6 +405,15 @@ def test_records_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> 
         index.tools(["nobody/nothing"])
 
 
+def test_vectors_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> None:
+    """Of agents and tools, in whatever order they are asked for; what has none, or is not there, is left out."""
+    ids = [*(agent.id for agent in fleet.agents), *(item.id for item in fleet.tools)]
+    found = index.vectors_of([*reversed(ids), "nobody", "nobody/nothing"])
+    assert set(found) == set(ids)
+    np.testing.assert_allclose(np.stack([found[each] for each in ids]), fleet.vectors, atol=1e-6)
+    assert dict(index.vectors_of([])) == {}
+
+
 def test_threads_share_an_index(index: SearchIndex) -> None:
     asked = [(text, Scope(Filters(tags=(tag,)))) for text in TOPICS for tag in TAGS]
     alone = [index.search(LEGS, vector(1), text, 10, scope).legs for text, scope in asked]

@@ -41,6 +41,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "changes": [["changes", "--since", "2d"]],
     "usage": [["usage"]],
     "approve": [["approve", "bureau-fx"], ["approve", "--all-of", str(CATALOG)]],
+    "reject": [["reject", "bureau-fx", "--reason", "odd"], ["reject", "--all-of", str(CATALOG), "--reason", "odd"]],
     "sources": [["sources"]],
     "sources forget": [["sources", "forget", str(CATALOG)]],
     "cypher": [["cypher", "MATCH (a:Agent) RETURN a, a.id, size(a.tags) AS n"]],
@@ -91,8 +92,8 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxonomy", "toolset"}
 """Commands that only hold others."""
-SERVES = {"mcp", "serve", "watch"}
-"""Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
+SERVES = {"explore", "mcp", "serve", "watch"}
+"""Go on until they are stopped: one speaks MCP, two say nothing but where they listen, one a line for each event."""
 SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "learn suspicion", "logins add", "taxonomy place"}
 """They need a language model and servers, torch, lightgbm, minutes, a person, or a model. These tests run them:
 tests/lab/test_eval_agents.py, test_training.py, test_ranker_training.py and test_suspicion_training.py there, and

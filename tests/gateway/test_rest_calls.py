@@ -1,11 +1,19 @@
 """Tools over REST: what holds for a call of a host holds here, and nobody can be asked."""
 
 import json
+import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.gateway.hosts import Place
 from tests.service import Served, assert_good, assert_problem, served
-from waygraph.registry.model.errors import NotAllowed, NotAuthenticated
+from waygraph.api.rest import recorded_calls
+from waygraph.api.rest.recorded_calls import RecordedCall, RecordedCalls
+from waygraph.registry.access.visibility import LOCAL, Caller
+from waygraph.registry.model.errors import InvalidQuery, NotAllowed, NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
 POLICY = """
@@ -56,3 +64,125 @@ def test_a_call_needs_its_scope_and_is_recorded(guarded: Served) -> None:
     calls = [line for line in map(json.loads, guarded.log.splitlines()) if line.get("action") == "call"]
     assert [(call["target"], call["outcome"]) for call in calls] == [("box/add", "refused"), ("box/add", "ok")]
     assert calls[1]["parameters"] == ["a", "b"]
+
+
+def test_a_person_agrees_to_one_version_of_a_tool_where_the_operator_lets_people_call(
+    toolbox: Place, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
+    before = toolbox.notes.count("erased")
+    with served(toolbox.registry, settings=Settings(policy_file=str(policy))) as careful:
+        version = careful.registry.tool("box/erase").content_hash
+        call = {"consent": version}
+        assert_problem(careful.client().post("/v1/tools/box/erase/call", json=call), 403, "needs-consent")
+    with served(toolbox.registry, settings=Settings(policy_file=str(policy), explorer_calls=True)) as lenient:
+        for other in ("", "0" * 64):
+            call = {"consent": other}
+            assert_problem(lenient.client().post("/v1/tools/box/erase/call", json=call), 403, "needs-consent")
+        assert toolbox.notes.count("erased") == before
+        assert_good(lenient.client().post("/v1/tools/box/erase/call", json={"consent": version}))
+    assert toolbox.notes.count("erased") == before + 1
+
+
+def test_a_program_cannot_agree_in_place_of_a_person(toolbox: Place, tmp_path: Path) -> None:
+    """Where it is asked who calls, only a session of the explorer can."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
+    settings = Settings(policy_file=str(policy), explorer_calls=True)
+    before = toolbox.notes.count("erased")
+    with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as careful:
+        key = careful.key(everything=True)
+        call = {"consent": careful.registry.tool("box/erase").content_hash}
+        for site in ("none", "same-origin"):
+            program = careful.client(key, **{"Sec-Fetch-Site": site})
+            refused = program.post("/v1/tools/box/erase/call", json=call)
+            assert_problem(refused, 403, "needs-consent")
+        assert toolbox.notes.count("erased") == before
+        person = careful.client()
+        mark = {"X-CSRF-Token": assert_good(person.post("/explore/session", json={"secret": key}))["csrf"]}
+        assert_good(person.post("/v1/tools/box/erase/call", json=call, headers=mark))
+    assert toolbox.notes.count("erased") == before + 1
+
+
+def test_calls_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all callers together, whatever their results are; the oldest go."""
+    monkeypatch.setattr(recorded_calls, "MOST_BYTES", 200_000)
+    calls = RecordedCalls()
+    for number in range(30):
+        caller = Caller(id=f"key:{number}", scopes=frozenset(), principal=None)
+        with calls.record(caller, f"box/{number}", {}) as call:
+            call.note_result({"content": "\N{ANCHOR}" * 40_000})
+    kept = calls.list("")
+    assert [call.tool for call in kept] == [f"box/{number}" for number in range(29, 29 - len(kept), -1)]
+    assert 1 < len(kept) < 6
+    assert sum(call.size_bytes for call in kept) <= 200_000
+
+
+def test_of_a_problem_little_is_kept() -> None:
+    calls, words = RecordedCalls(), "word " * 4_000
+    with pytest.raises(InvalidQuery), calls.record(LOCAL, "box/add", {}):
+        raise InvalidQuery(words)
+    [call] = calls.list("")
+    assert call.problem
+    assert (len(call.problem["detail"]), call.problem["status"]) == (2_000, 422)
+
+
+def test_the_last_calls_are_kept_without_secrets_and_only_where_people_call(toolbox: Place, service: Served) -> None:
+    with served(toolbox.registry, settings=Settings(explorer_calls=True)) as kept:
+        client = kept.client()
+        arguments = {"words": "Authorization: Bearer abcdef0123456789", "token": "hunter2-hunter2"}
+        client.post("/v1/tools/box__fail/call", json={"arguments": arguments})
+        client.post("/v1/tools/box/add/call", json={"arguments": {"a": 1}})
+        client.post("/v1/tools/box/wait/call", json={"timeout_s": 0.3})
+        client.post("/v1/tools/box/none/call", json={})
+        calls = assert_good(client.get("/v1/calls"))["calls"]
+        assert [(call["tool"], call["outcome"]) for call in calls] == [
+            ("box/wait", "timed_out"),
+            ("box/add", "refused"),
+            ("box/fail", "tool_error"),
+        ]
+        assert calls[1]["problem"]["code"] == "invalid-arguments"
+        assert json.loads(calls[2]["result"])["isError"]
+        assert set(json.loads(calls[2]["arguments"])) == {"words", "token"}
+        assert "hunter2" not in str(calls)
+        assert "abcdef0123456789" not in str(calls)
+        assert [call["id"] for call in client.get("/v1/calls", params={"tool": "box/add"}).json()["calls"]] == [
+            calls[1]["id"]
+        ]
+    service.client().post("/v1/tools/box/fail/call", json={})
+    assert assert_good(service.client().get("/v1/calls")) == {"calls": []}
+
+
+def test_an_answer_does_not_wait_for_its_record(toolbox: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, note = threading.Event(), RecordedCall.note_result
+
+    def note_later(call: RecordedCall, result: Mapping[str, Any]) -> None:
+        assert answered.wait(30)
+        note(call, result)
+
+    monkeypatch.setattr(RecordedCall, "note_result", note_later)
+    with served(toolbox.registry, settings=Settings(explorer_calls=True)) as kept:
+        try:
+            assert_good(kept.client().post("/v1/tools/box/add/call", json={"arguments": {"a": 2, "b": 3}}))
+        finally:
+            answered.set()
+        [call] = assert_good(kept.client().get("/v1/calls"))["calls"]
+        assert json.loads(call["result"])["structuredContent"] == {"total": 5}
+
+
+def test_callers_see_their_own_calls_and_an_admin_those_of_all(toolbox: Place, tmp_path: Path) -> None:
+    with served(toolbox.registry, auth=True, folder=tmp_path, settings=Settings(explorer_calls=True)) as kept:
+        ann, bob = kept.caller("use"), kept.caller("use", everything=True)
+        admin = kept.caller("use", "admin", everything=True)
+        for caller, count in ((ann, 52), (bob, 1)):
+            for number in range(count):
+                assert_good(caller.post("/v1/tools/box/add/call", json={"arguments": {"a": number, "b": 0}}))
+        calls = {name: assert_good(each.get("/v1/calls"))["calls"] for name, each in (("ann", ann), ("bob", bob))}
+        assert len(calls["ann"]) == 50
+        assert json.loads(calls["ann"][0]["arguments"]) == {"a": 51, "b": 0}
+        assert len(calls["bob"]) == 1
+        assert len(assert_good(admin.get("/v1/calls", params={"limit": 100}))["calls"]) == 51
+        kept.registry.operator.set("box", visible_to=["nobody"])
+        assert assert_good(ann.get("/v1/calls")) == {"calls": []}
+        kept.registry.operator.set("box", everyone=True)

@@ -238,6 +238,10 @@ class Life:
             yield from (call(method, held.id) for method in ("about", "agent", "lookup", "tools"))
             yield call("operator.changes", agent_id=held.id)
             yield call("operator.usage", agent_id=held.id)
+            yield call("operator.why", held.id, self._query(), recipe=self._chance.choice(("hybrid", "lexical")))
+            yield call(
+                "operator.neighbourhood", [f"agent:{held.id}", f"tool:{held.id}/none"][: self._chance.randint(0, 2)]
+            )
         for tool in self._chance.sample(tools, min(12, len(tools))):
             for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
                 yield from (call(method, name) for method in ("tool", "lookup"))
@@ -249,6 +253,7 @@ class Life:
             )
             query = Query(text=self._chance.choice(self._author.requests), limit=40, history=history)
             yield from (call(method, query) for method in ("route", "find_tools"))
+            yield call("operator.why", tool.call_name, query)
 
     def _routes(self, count: int) -> Iterator[Step]:
         for _ in range(count):

@@ -13,7 +13,7 @@ from tests.gateway_catalog import by_hand
 from tests.observed_service import samples
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
 from waygraph.registry.access.visibility import SCOPES
-from waygraph.registry.model.errors import NotAllowed, NotAuthenticated, TooManyRequests
+from waygraph.registry.model.errors import InvalidSetting, NotAllowed, NotAuthenticated, TooManyRequests
 from waygraph.registry.model.settings import Settings
 
 Call = Callable[[httpx2.Client], httpx2.Response]
@@ -28,9 +28,16 @@ def _promised(client: httpx2.Client) -> str:
     return str(answer.json()["id"]) if answer.status_code == 202 else "none"
 
 
+def _new_key(client: httpx2.Client) -> str:
+    """The id of a key that the caller makes, if it may."""
+    answer = client.post("/v1/keys", json={"name": "one", "scopes": ["admin"]})
+    return str(answer.json()["id"]) if answer.status_code == 200 else "none"
+
+
 OPERATIONS: dict[str, tuple[str, Call]] = {
     "route": ("route", lambda c: c.post("/v1/route", json={"text": "look"})),
     "route_batch": ("route", lambda c: c.post("/v1/route/batch", json={"requests": [{"text": "look"}]})),
+    "why": ("route", lambda c: c.post("/v1/route/why", json={"text": "look", "id": "a"})),
     "search_tools": ("route", lambda c: c.post("/v1/tools/search", json={"text": "look"})),
     "recipes": ("route", lambda c: c.get("/v1/recipes")),
     "agents": ("read", lambda c: c.get("/v1/agents")),
@@ -40,6 +47,8 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "tool": ("read", lambda c: c.get("/v1/tools/a/look")),
     "tool_called": ("read", lambda c: c.get("/v1/tools/a__look")),
     "taxonomy": ("read", lambda c: c.get("/v1/taxonomy")),
+    "map": ("read", lambda c: c.get("/v1/map")),
+    "graph": ("read", lambda c: c.get("/v1/graph", params={"around": "agent:a"})),
     "toolsets": ("read", lambda c: c.get("/v1/toolsets")),
     "toolset": ("read", lambda c: c.get("/v1/toolsets/some")),
     "set_toolset": ("write", lambda c: c.put("/v1/toolsets/some", json={"agents": ["a"]})),
@@ -49,16 +58,26 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "changes": ("read", lambda c: c.get("/v1/changes")),
     "status": ("read", lambda c: c.get("/v1/status")),
     "usage": ("admin", lambda c: c.get("/v1/usage")),
+    "usage_days": ("admin", lambda c: c.get("/v1/usage/days")),
+    "search_gaps": ("admin", lambda c: c.get("/v1/usage/gaps")),
+    "keys": ("admin", lambda c: c.get("/v1/keys")),
+    "create_key": ("admin", lambda c: c.post("/v1/keys", json={"name": "one", "scopes": ["admin"]})),
+    "revoke_key": ("admin", lambda c: c.delete(f"/v1/keys/{_new_key(c)}")),
+    "service": ("admin", lambda c: c.get("/v1/service")),
+    "evaluations": ("admin", lambda c: c.get("/v1/evaluations")),
     "export": ("read admin", lambda c: c.get("/v1/export")),
     "metrics": ("read", lambda c: c.get("/metrics")),
     "manifests": ("write", lambda c: c.post("/v1/manifests", json=manifest("s", agent("a", "look"), dry_run=True))),
     "ingest": ("write", lambda c: c.get(f"/v1/ingests/{_promised(c)}")),
     "approve": ("write", lambda c: c.post("/v1/approvals", json={"names": ["a"]})),
+    "reject": ("write", lambda c: c.post("/v1/rejections", json={"names": ["a"], "reason": "odd"})),
+    "waiting": ("read", lambda c: c.get("/v1/waiting")),
     "set_agent": ("write", lambda c: c.patch("/v1/agents/a", json={"pinned": False})),
     "set_tool": ("write", lambda c: c.patch("/v1/tools/a/look", json={"description": "It looks."})),
     "remove_agent": ("write", lambda c: c.delete("/v1/agents/a")),
     "forget_source": ("write", lambda c: c.delete("/v1/sources/s")),
     "logins": ("use", lambda c: c.get("/v1/logins")),
+    "recorded_calls": ("use", lambda c: c.get("/v1/calls")),
     "forget_login": ("use", lambda c: c.delete("/v1/logins/a")),
     "cypher": ("cypher admin", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
     "healthz": ("", lambda c: c.get("/healthz")),
@@ -70,7 +89,10 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
 }
 """Operation → the scopes that it needs; empty: anybody."""
-NEED_EVERYTHING = {"export", "metrics", "cypher", "usage", "set_toolset", "remove_toolset", "use_taxonomy"}
+NEED_EVERYTHING = {
+    *("export", "metrics", "cypher", "usage", "usage_days", "search_gaps", "service", "evaluations"),
+    *("keys", "create_key", "revoke_key", "set_toolset", "remove_toolset", "use_taxonomy"),
+}
 
 
 @pytest.fixture
@@ -85,7 +107,17 @@ def filled(guarded: Served) -> Served:
 def test_every_operation_is_in_the_table(guarded: Served) -> None:
     document = guarded.client().get("/openapi.json").json()
     found = {each["operationId"] for path in document["paths"].values() for each in path.values()}
-    assert found == set(OPERATIONS) | {"call_tool"}, "that one is tested where a tool runs: gateway/test_rest_calls.py"
+    # The first is tested where a tool runs (gateway/test_rest_calls.py), the second below.
+    assert found == set(OPERATIONS) | {"call_tool", "sync_source"}
+
+
+def test_a_sync_needs_who_may_write_and_sees_everything(filled: Served) -> None:
+    """Before it is looked whether the source is followed: the answer tells nothing of it."""
+    for caller in (filled.caller("read", "admin", everything=True), filled.caller("write", "admin", groups=("g",))):
+        assert_problem(caller.post("/v1/sources/s/sync"), 403, NotAllowed)
+    assert_problem(filled.client().post("/v1/sources/s/sync"), 401, NotAuthenticated)
+    told = assert_problem(filled.caller("write", everything=True).post("/v1/sources/s/sync"), 422, InvalidSetting)
+    assert "waygraph ingest s" in told["detail"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -22,7 +22,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.router import NOTHING_FITS
 
 TABLE = "book a table for four"
-BRIEF = {"id", "agent_id", "name", "call_name", "description", "tags", "status", "pending", "flags"}
+BRIEF = {"id", "agent_id", "name", "call_name", "description", "tags", "status", "pending", "flags", "rejection"}
 WHOLE = BRIEF | {"input_schema", "output_schema", "annotations", "questions", "content_hash", "approved_hash"}
 
 

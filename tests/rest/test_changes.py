@@ -10,7 +10,7 @@ import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest
 from waygraph.registry.model import shapes
-from waygraph.registry.model.errors import NotAllowed, UnknownName
+from waygraph.registry.model.errors import NotAllowed, TextDiffers, UnknownName
 from waygraph.registry.model.nouns import Principal, failing
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
@@ -316,3 +316,67 @@ def test_counts_of_a_source_are_of_what_the_caller_sees(money: Served) -> None:
     whole = {each["name"]: each["standing"] for each in assert_good(admin.get("/v1/sources"))["sources"]}
     assert (whole["mixed"]["online"], whole["mixed"]["known"]) == (1, 1)
     assert (seen["mixed"]["online"], seen["mixed"]["known"]) == (0, 1)
+
+
+def test_what_is_rejected_waits_no_more_and_says_why(blank: Served, client: httpx2.Client) -> None:
+    """By whom stands with the settings; the audit has the try. An approval of its name undoes it."""
+    ingest(client, "s", saying("a", "one", "x"), policy="hold")
+    ingest(client, "s", saying("a", "one", "x", "y"))
+    [text] = assert_good(client.get("/v1/waiting"))["waiting"]
+    assert (text["id"], text["pending"], text["sources"], text["change"]["what"]) == ("a/y", True, ["s"], "added")
+    body = {"names": ["a/y"], "reason": "not here"}
+    assert assert_good(client.post("/v1/rejections", json=body)) == {"agents": [], "tools": ["a/y"], "revision": 3}
+    assert routed(client, "y one") == {"a/x"}
+    [text] = assert_good(client.get("/v1/waiting"))["waiting"]
+    assert text["rejection"] == "not here"
+    assert assert_good(client.get("/v1/tools/a/y"))["rejection"] == "not here"
+    settings = assert_good(client.get("/v1/agents/a"))["settings"]
+    [rejection] = settings["rejections"]["y"]
+    assert (rejection["reason"], rejection["by"]) == ("not here", "local")
+    [source] = assert_good(client.get("/v1/sources"))["sources"]
+    assert source["standing"]["pending_tools"] == 0
+    change = changes(client, limit=1)["changes"][0]
+    assert (change["what"], change["tool"], change["after"]) == ("rejected", "y", {"reason": "not here"})
+    assert approved(client, "a/y")["tools"] == ["a/y"]
+    assert assert_good(client.get("/v1/waiting"))["waiting"] == []
+    for wrong in ({"names": ["a"]}, {"reason": "x"}, {"names": ["a"], "reason": ""}):
+        assert client.post("/v1/rejections", json=wrong).status_code == 422
+
+
+def test_a_decision_is_tied_to_what_was_read(client: httpx2.Client) -> None:
+    """409 where a text is another one by now, and nothing is done; else what is named, and no more."""
+    ingest(client, "s", agent("a", "x", "y"), policy="strict")
+    read = {each["id"]: each["content_hash"] for each in assert_good(client.get("/v1/waiting"))["waiting"]}
+    ingest(client, "s", saying("a", "one", "x", "y"))
+    for path, more in (("/v1/approvals", {}), ("/v1/rejections", {"reason": "odd"})):
+        told = assert_problem(client.post(path, json={"hashes": read, **more}), 409, TextDiffers)
+        assert told["facts"] == {"name": "a/x"}
+        kinds: list[dict[str, object]] = [
+            {"names": ["a"], "hashes": read},
+            {"source": "s", "hashes": read},
+            {"hashes": {}},
+        ]
+        for wrong in kinds:
+            assert client.post(path, json={**wrong, **more}).status_code == 422
+    read = {each["id"]: each["content_hash"] for each in assert_good(client.get("/v1/waiting"))["waiting"]}
+    assert set(read) == {"a", "a/x", "a/y"}
+    told = assert_good(client.post("/v1/approvals", json={"hashes": {"a": read["a"]}}))
+    assert (told["agents"], told["tools"]) == (["a"], [])
+    told = assert_good(client.post("/v1/rejections", json={"hashes": {"a/y": read["a/y"]}, "reason": "odd"}))
+    assert told["tools"] == ["a/y"]
+    waits = {each["id"]: each["rejection"] for each in assert_good(client.get("/v1/waiting"))["waiting"]}
+    assert waits == {"a/x": "", "a/y": "odd"}
+
+
+def test_a_sync_that_read_nothing_has_no_reports(
+    blank: Served, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows sources is stood in for: it says that it did nothing."""
+    monkeypatch.setattr(type(blank.service.follower), "sync", lambda _, __: [])
+    assert assert_good(client.post("/v1/sources/s/sync")) == {"reports": [], "problem": None}
+
+
+def test_a_source_that_is_not_followed_is_not_synced_here(client: httpx2.Client) -> None:
+    """The answer says what to run instead."""
+    told = client.post("/v1/sources/nowhere/it%20is/sync").json()
+    assert "waygraph ingest 'nowhere/it is'" in told["detail"]

@@ -135,6 +135,7 @@ def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> Non
         "hidden": False,
         "removed": False,
         "tools": None,
+        "rejections": None,
     }
 
     def patched(**changes: object) -> dict[str, Any]:

@@ -15,6 +15,8 @@ PATHS = (
     "/v1/tools",
     "/v1/tools/open/look",
     "/v1/tools/open__look",
+    "/v1/map",
+    "/v1/graph?around=agent:open",
     "/v1/sources",
     "/v1/changes",
     "/v1/status",

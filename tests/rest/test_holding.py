@@ -47,8 +47,48 @@ def test_agents_are_filtered(
 def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
     assert shapes.read(About, get(client, f"/v1/agents/{AGENT}", schema=True)) == example.registry.about(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}")
-    assert brief == shapes.about(example.registry.about(AGENT), schemas=False)
+    cannot_run = {"cannot_run": "it is known from a catalogue only"}
+    assert brief == shapes.about(example.registry.about(AGENT), schemas=False) | cannot_run
     assert brief["sources"] == ["examples/catalog"]
+
+
+def test_agents_are_searched_by_words_state_source_and_tools(blank: Served) -> None:
+    """Words may stand in any text, and in the id of a tool; what several filters say has to fit together."""
+    client = blank.client()
+    ingest(client, "harbour", agent("quay", "tie_up", "let_go", description="Berths for ÖSTER"), agent("pilot"))
+    ingest(client, "town", agent("mill", tags=["grain"]))
+    blank.registry.operator.set("pilot", hidden=True)
+
+    def found(**params: Any) -> list[str]:
+        return [each["id"] for each in get(client, "/v1/agents", **params)["agents"]]
+
+    assert found(text="öster berth") == found(text="quay/tie") == found(least_tools=2) == ["quay"]
+    assert found(text="GRAIN") == found(source="town") == ["mill"]
+    assert found(state="hidden") == ["pilot"]
+    assert found(state=["hidden", "waiting"], source="town") == []
+    assert found(source="harbour", agent="quay") == ["quay"]
+    assert found(state="runs") == []
+    assert {each["cannot_run"] for each in get(client, "/v1/agents")["agents"]} == {"it is known from a catalogue only"}
+
+
+def test_a_search_finds_no_words_that_the_caller_may_not_see(guarded: Served) -> None:
+    ingest(guarded.admin(), "s", agent("seen"), agent("secret", "hush", visible_to=["few"]))
+    for params in ({"text": "hush"}, {"text": "secret"}, {"source": "s", "text": "does secret"}):
+        assert get(guarded.caller("read"), "/v1/agents", **params)["agents"] == []
+        assert len(get(guarded.caller("read", groups=("few",)), "/v1/agents", **params)["agents"]) == 1
+
+
+def test_a_tool_tells_admins_what_operators_changed(guarded: Served) -> None:
+    schema = {"type": "object", "properties": {"key": {"type": "string"}, "at": {"type": "string"}}}
+    tools = [{"name": "look", "description": "look", "inputSchema": schema}]
+    ingest(guarded.admin(), "s", agent("a") | {"tools": tools})
+    assert get(guarded.admin(), "/v1/tools/a/look", schema=True)["source_form"] is None
+    guarded.registry.operator.set_tool("a/look", {"name": "see", "parameters": {"key": {"pin": "s3cret"}}})
+    form = get(guarded.admin(), "/v1/tools/a/look", schema=True)["source_form"]
+    assert form["setting"]["name"] == "see"
+    assert form["setting"]["parameters"] == {"key": {"pin": "s3cret"}}
+    assert set(form["input_schema"]["properties"]) == {"key", "at"}
+    assert "s3cret" not in json.dumps(get(guarded.caller("read", everything=True), "/v1/tools/a/look", schema=True))
 
 
 @pytest.mark.parametrize("tool_name", ["a/b", "search", "a b", "ü", "a%b", "a?b", "..", "a/../b", "x__y"])

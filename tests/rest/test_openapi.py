@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import jsonschema
 import pytest
 
 from tests.gateway_catalog import by_hand
-from tests.service import Served, assert_good, served
+from tests.service import Served, assert_good, served, until
 from waygraph.api.rest.application import document
 from waygraph.api.rest.exchange import ENDPOINTS
 from waygraph.api.rest.openapi import examples
@@ -33,9 +34,11 @@ METHODS: dict[str, tuple[str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def service(catalog: Path) -> Iterator[Served]:
-    """Over the example catalogue, which these tests may change."""
-    with served() as service:
+def service(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Over the example catalogue, which these tests may change. Its data are its own: a key that is made in the folder
+    of others has their services ask who calls.
+    """
+    with served(settings=Settings(data_dir=str(tmp_path_factory.mktemp("data")))) as service:
         for manifest in read_path(str(catalog), Settings(), source="examples/catalog"):
             sync(service.registry, manifest)
         service.registry.build_taxonomy(by_hand({"food": ("trencher-tables", "larder-lists")}))
@@ -66,7 +69,17 @@ def test_every_operation_has_a_handler_and_an_example_and_nothing_else_has() -> 
     assert with_body == set(REQUESTS)
 
 
-WITHOUT_METHOD = {"route_batch", "recipes", "call_tool", "logins", "forget_login"}
+REMOVES = {"remove_agent", "forget_source", "remove_toolset", "revoke_key"}
+WITHOUT_METHOD = {
+    "route_batch",
+    "recipes",
+    "call_tool",
+    "logins",
+    "forget_login",
+    "recorded_calls",
+    "service",
+    "evaluations",
+}
 """What the service offers and a registry has no method for, beside discovery and health."""
 
 
@@ -114,7 +127,7 @@ def test_the_example_of_a_request_has_its_shape(operation: str) -> None:
 
 @pytest.mark.parametrize(
     "operation",
-    [name for name in METHODS if name not in ("remove_agent", "forget_source", "remove_toolset", "call_tool")],
+    [name for name in METHODS if name not in (*REMOVES, "call_tool", "sync_source")],
 )
 def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, operation: str) -> None:
     """Sent for real over the example catalogue; and not with fewer fields than the examples show."""
@@ -143,8 +156,23 @@ def send(client: httpx2.Client, operation: str) -> httpx2.Response:
         version="latest",
         ingest_id=send_later(client) if operation == "ingest" else "",
     )
-    body = {"json": REQUESTS[operation]} if operation in REQUESTS else {}
+    body: dict[str, Any] = {"json": REQUESTS[operation]} if operation in REQUESTS else {}
+    if operation == "graph":
+        body["params"] = {"around": "agent:trencher-tables"}
     return client.request(method, filled, **body)
+
+
+def test_a_source_is_synced_in_the_shape_that_is_documented(tmp_path: Path) -> None:
+    """It takes a service that follows one; the list of sources says when it looks."""
+    file = tmp_path / "s.yaml"
+    file.write_text("waygraph: 1\nagents:\n- {id: a}\n", encoding="utf-8")
+    with served(tmp_path / "r.grafeo", watch=(str(file),)) as service:
+        client = service.client()
+        until(lambda: any(look["every_s"] for look in client.get("/v1/sources").json().get("looks", ())), "a look")
+        response = client.post(f"/v1/sources/{quote(str(file), safe='')}/sync")
+        assert response.status_code == 200, response.text[:500]
+        jsonschema.Draft202012Validator(schema_of("sync_source")).validate(response.json())
+        jsonschema.Draft202012Validator(schema_of("sources")).validate(client.get("/v1/sources").json())
 
 
 def send_later(client: httpx2.Client) -> str:

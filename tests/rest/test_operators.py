@@ -109,3 +109,18 @@ def test_what_an_operator_may_not_see_is_unknown_to_it(filled: Served, name: str
     assert patched(name, hidden=True)(stranger).status_code == 404
     assert stranger.delete(f"/v1/agents/{name}").status_code == 404
     assert stranger.delete(f"/v1/sources/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["waits", "waits/look", "first/late"])
+def test_words_of_a_text_that_waits_are_for_those_who_may_read(filled: Served, name: str) -> None:
+    """Who may only ask for routes would learn by guesses what nobody has approved."""
+    late = agent("first", "look", "late")
+    assert_good(ingested("held", late, agent("waits", "look"))(filled.admin()))
+    asked = {"id": name, "text": "waits late look zorbulate"}
+    for scopes, knows in ((("route",), False), (("route", "read"), True)):
+        for caller in (filled.caller(*scopes), filled.caller(*scopes, everything=True)):
+            told = assert_good(caller.post("/v1/route/why", json=asked))
+            assert "waits for approval" in told["sentence"]
+            assert (bool(told["held_words"]), bool(told["missing_words"])) == (knows, knows)
+    route_only = filled.caller("route").post("/v1/route/why", json={**asked, "id": "open"})
+    assert assert_good(route_only)["held_words"] == ["look"]

@@ -218,7 +218,19 @@ def answers(client: httpx2.Client, world: World, groups: Sequence[str]) -> Itera
         yield client.patch(f"/v1/agents/{near(word)}", json={"pinned": True})
         yield client.get("/v1/changes", params={"agent": near(word)})
         yield from (client.post("/v1/approvals", json={"names": [name]}) for name in approvable(near(word)))
+        yield client.get("/v1/graph", params={"around": f"agent:{near(word)}"})
     yield from approvals(client, world, groups)
+    yield from pictures(client)
+
+
+def pictures(client: httpx2.Client) -> Iterator[httpx2.Response]:
+    """The map, and the graph around all that is on it."""
+    drawn = client.get("/v1/map")
+    yield drawn
+    for kind, key in (("agent", "agents"), ("tool", "tools")):
+        around = [f"{kind}:{each['id']}" for each in drawn.json().get(key, ())][:50]
+        if around:
+            yield client.get("/v1/graph", params={"around": around, "limit": "300"})
 
 
 def categories(client: httpx2.Client, unknown: Sequence[str]) -> Iterator[httpx2.Response]:

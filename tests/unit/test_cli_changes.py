@@ -115,3 +115,19 @@ def test_changes_are_chosen_by_time_agent_and_number(program: Program) -> None:
 def test_a_time_is_one_or_so_long_ago(said: str, start: str) -> None:
     """ISO 8601 as it is; `2h` counted back from now; longer ago than there are years is ever."""
     assert since_when(said, NOW) == start
+
+
+def test_what_is_rejected_waits_no_more_and_says_why(program: Program) -> None:
+    program.say(moor="Moors a ship")
+    program.ingest("--policy", "hold")
+    program.say(moor="Moors a ship", sink="Sinks a ship")
+    program.ingest()
+    assert "tools\tharbor/sink" in program.run("reject", "harbor__sink", "--reason", "it sinks ships")
+    assert "harbor/sink\trejected: it sinks ships" in program.run("tools")
+    assert "it sinks ships" in program.run("changes")
+    assert "waits\t" not in program.ingest()
+    status, _, err = program.all_of("reject", "--all-of", str(program.catalogue), "--reason", "all")
+    assert (status, err) == (0, "note: nothing of it waited\n")
+    assert "tools\tharbor/sink" in program.run("approve", "harbor/sink")
+    assert "harbor/sink" in program.run("find", "sinks a ship")
+    assert program.all_of("reject", "--reason", "x")[0] == 2

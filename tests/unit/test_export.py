@@ -260,7 +260,7 @@ def test_untrusted_text_stays_data(registry: LocalRegistry, tmp_path: Path) -> N
 def test_the_page_holds_everything(filled: LocalRegistry) -> None:
     data = json.loads(_Page(export(filled, "html")).text_of("data"))
     assert [agent["id"] for agent in data["agents"]] == [agent.id for agent in filled.agents()]
-    assert {tool["id"]: tool["input"] for tool in data["tools"]} == {
+    assert {tool["id"]: tool["input_schema"] for tool in data["tools"]} == {
         tool.id: tool.input_schema for tool in filled.tools()
     }
     places = [(entity["x"], entity["y"]) for entity in data["agents"] + data["tools"]]

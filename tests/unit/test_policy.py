@@ -252,3 +252,9 @@ def test_a_file_is_read_and_a_missing_one_refused(tmp_path: Path) -> None:
     path.write_text('default = "ask"', encoding="utf-8")
     assert load_policy(str(path)).default == "ask"
     assert load_policy("") == FREE
+
+
+def test_what_was_rejected_is_refused_with_the_operators_reason() -> None:
+    """And not as what waits: no approval is asked for."""
+    refused = judge(GITHUB, replace(READING, pending=True, rejection="it asks for secrets"), by_name=True)
+    assert (refused.verdict, refused.reason) == ("deny", "an operator rejected it: it asks for secrets")

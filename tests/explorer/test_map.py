@@ -1,0 +1,186 @@
+"""The map: the whole, what stands around a node, for whom, and the file that is exported."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser import Visit, visited
+from tests.gateway_catalog import by_hand
+from tests.service import Served, agent, ingest, served
+from waygraph.registry.storage.export.formats import export
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e</script>"
+
+
+def shown(page: Page) -> set[str]:
+    """The nodes of the live view, by what a screen reader says of them."""
+    labels = page.locator("svg [role=button]").evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
+    return {label.partition(",")[0] for label in labels}
+
+
+def test_the_whole_is_drawn_and_each_agent_is_found(visit: Visit) -> None:
+    """By words, by a click on the canvas, and in the table; what is chosen is in the address."""
+    page = visit.open("/explore/map")
+    expect(page.get_by_text("36 agents and")).to_be_visible()
+    page.get_by_label("Find on the map").fill("trencher")
+    page.get_by_role("button", name="Trencher Tables").first.click()
+    expect(page.get_by_role("heading", name="Trencher Tables")).to_be_visible()
+    assert "at=trencher-tables" in page.url
+    box = page.locator("canvas").bounding_box()
+    assert box is not None
+    page.get_by_role("button", name="Close").click()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)  # where the chosen one was brought
+    expect(page.get_by_role("heading", name="Trencher Tables")).to_be_visible()
+    page.get_by_text("As a table", exact=True).click()
+    expect(page.get_by_role("region", name="Regions of the map").get_by_role("row")).not_to_have_count(1)
+
+
+def pixels(page: Page) -> str:
+    return str(page.evaluate("document.querySelector('.graph canvas').toDataURL()"))
+
+
+def test_it_moves_by_keys_and_a_pointer(visit: Visit) -> None:
+    """While it moves a bitmap is moved; at rest it is drawn anew, as if nothing had moved when it comes back."""
+    page = visit.open("/explore/map")
+    page.wait_for_timeout(300)
+    first = pixels(page)
+    page.locator("canvas").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(400)
+    second = pixels(page)
+    assert second != first
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(400)
+    assert pixels(page) == first
+    page.mouse.move(300, 400)
+    page.mouse.wheel(0, -400)
+    page.wait_for_timeout(400)
+    assert pixels(page) not in (first, second)
+    page.get_by_role("button", name="Show everything").click()
+    page.wait_for_timeout(400)
+    assert pixels(page) == first
+
+
+def test_an_agent_its_neighbours_and_theirs(visit: Visit) -> None:
+    """From its place on the map to its neighbours; one of these is opened, and all is in the address."""
+    page = visit.open("/explore/map?at=trencher-tables")
+    page.get_by_role("link", name="Its neighbours").click()
+    visit.settle()
+    first = shown(page)
+    assert {"agent Trencher Tables", "tool reserve"} <= first
+    page.locator("svg [role=button][aria-label^='source']").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Show its neighbours").click()
+    visit.settle()
+    second = shown(page)
+    assert first < second
+    assert "agent Harbor Git" in second
+    address = page.url
+    assert address.count("around=") == 2
+    page.go_back()
+    visit.settle()
+    assert shown(page) == first
+    page.go_forward()
+    page.goto("about:blank")
+    visit.open(address.removeprefix(visit.url))
+    assert shown(page) == second
+    page.get_by_label("claims").uncheck()
+    assert "agent Harbor Git" not in shown(page)
+    assert "hide=claims" in page.url
+    page.get_by_text("As tables").click()
+    assert page.get_by_role("region", name="Edges").get_by_role("row").count() == 1 + 5
+
+
+def test_what_fits_a_request_and_stands_around_it(visit: Visit) -> None:
+    page = visit.open("/explore/map")
+    page.get_by_label("What fits").fill("book a table for dinner")
+    page.keyboard.press("Enter")
+    expect(page.locator("svg [role=button][aria-label^='agent Trencher Tables']")).to_be_visible()
+    twin = page.get_by_role("link", name="JSON").get_attribute("href")
+    assert twin is not None
+    answer = json.loads(page.request.get(visit.url + twin).text())
+    assert {node["id"] for node in answer["nodes"] if node["centre"]} >= {"agent:trencher-tables"}
+
+
+def test_what_is_not_there_is_said(visit: Visit) -> None:
+    page = visit.open("/explore/map?around=agent:nobody")
+    expect(page.get_by_role("alert")).to_contain_text("nobody")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Every text attacks, and one name is huge."""
+    with served(tmp_path_factory.mktemp("hostile") / "r.grafeo") as service:
+        attack = {"name": HOSTILE, "description": HOSTILE, "tags": [HOSTILE[:60]]}
+        huge = agent("huge") | {"name": "x" * 128, "description": "y" * 50_000}
+        ingest(service.admin(), "s", {**agent("evil", "look"), **attack}, huge)
+        service.registry.build_taxonomy(by_hand({"<img src=x onerror=alert(2)>": ("evil", "huge")}), private=True)
+        yield service
+
+
+@pytest.mark.parametrize("path", ["map", "map?at=evil", "map?around=agent:evil&around=agent:huge", "taxonomy"])
+def test_texts_that_attack_are_only_drawn(browser: Browser, hostile: Served, path: str) -> None:
+    with visited(browser, hostile.url) as visit:
+        page = visit.open(f"/explore/{path}")
+        page.wait_for_timeout(200)
+        assert page.locator("img").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_exported_map_works_without_a_service(browser: Browser, explored: Served, tmp_path: Path) -> None:
+    """From a file: it finds and shows, draws by the same code, and asks nothing of the network."""
+    path = tmp_path / "map.html"
+    path.write_text(export(explored.registry, "html"), encoding="utf-8")
+    with visited(browser, "file://") as visit:
+        page = visit.open(str(path))
+        page.get_by_label("Search agents and tools").fill("trencher")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Trencher Tables")).to_be_visible()
+        expect(page.get_by_text("How it is reached")).to_be_visible()
+        assert page.url.endswith("#trencher-tables")
+        page.wait_for_timeout(300)
+        one = page.evaluate("document.querySelector('#map').toDataURL()")
+        page.get_by_role("button", name="Zoom in").click()
+        page.wait_for_timeout(400)
+        assert page.evaluate("document.querySelector('#map').toDataURL()") != one
+
+
+@pytest.mark.parametrize("path", ["map", "map?around=agent:trencher-tables", "taxonomy", "cypher"])
+def test_it_fits_a_phone(browser: Browser, explored: Served, path: str) -> None:
+    with visited(browser, explored.url, width=360, height=740) as visit:
+        page = visit.open(f"/explore/{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_a_caller_of_a_group_sees_nothing_of_others(browser: Browser, tmp_path: Path) -> None:
+    """On the map, around a node, in a toolset and in the tree: as if there were nothing else."""
+    with served(auth=True, folder=tmp_path) as service:
+        ingest(service.admin(), "open", agent("alpha", "look"), agent("beta", "look"))
+        ingest(service.admin(), "corp", agent("zanzibar", "audit", visible_to=["board"]))
+        service.registry.operator.set_toolset("all", agents=["alpha", "zanzibar"])
+        service.registry.build_taxonomy(
+            by_hand({"things": ("alpha", "beta"), "zanzibars": ("zanzibar",)}), private=True, shown_to_all=True
+        )
+        with visited(browser, service.url) as visit:
+            visit.context.set_extra_http_headers(
+                {"Authorization": f"Bearer {service.key('read', 'route', groups=('staff',))}"}
+            )
+            for path in (
+                "map",
+                "map?find=zanzibar",
+                "map?around=agent:alpha&around=toolset:all",
+                "map?q=audit",
+                "taxonomy",
+            ):
+                page = visit.open(f"/explore/{path}")
+                page.locator("details").evaluate_all("all => all.forEach(each => (each.open = true))")
+                visit.settle()
+                expect(page.get_by_role("heading", level=1)).to_be_visible()
+                assert "zanzibar" not in page.locator("main").inner_text()
+                assert "corp" not in page.content()
+            visit.open("/explore/map")
+            expect(page.get_by_text("2 agents and 2 tools")).to_be_visible()
+            assert page.get_by_role("link", name="Cypher").count() == 0

@@ -1,0 +1,78 @@
+"""Use over time in the browser: calls by tool and caller, requests that found nothing, words that no tool has."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser import Visit, visited
+from tests.service import Served, agent, ingest, served
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.usage_file import UsageCounter
+
+PRIVATE_TEXT = "zorbulate the submarine of Ann"
+
+
+@pytest.fixture(params=[False, True], ids=["without texts", "with texts"])
+def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    settings = Settings(data_dir=str(tmp_path / "data"), usage_requests=request.param)
+    with served(tmp_path / "r.grafeo", settings=settings) as service:
+        client = service.client()
+        ingest(client, "s", agent("harbour", "look"))
+        counter = UsageCounter(service.registry.store, settings)
+        for outcome in ("ok", "ok", "tool_error", "refused"):
+            counter.note("harbour/look", outcome, 0.2, "key:ann")
+        counter.write()
+        client.post("/v1/route", json={"text": "look at the harbour"})
+        client.post("/v1/tools/search", json={"text": PRIVATE_TEXT, "filters": {"tags": ["none"]}})
+        assert service.service.usage
+        service.service.usage.note_request("submarine", "key:ann", 0.1, is_answered=True)
+        service.service.usage.write()
+        yield service
+
+
+@pytest.fixture
+def visit(browser: Browser, used: Served) -> Iterator[Visit]:
+    with visited(browser, used.url) as visit:
+        yield visit
+
+
+def test_use_is_shown_by_day_tool_and_caller(visit: Visit, used: Served) -> None:
+    page = visit.open("/explore/use?days=7")
+    expect(page.get_by_role("img", name="Calls a day: 4 in 7 days, of which 1 failed.")).to_be_visible()
+    expect(page.get_by_role("img", name="Requests a day: 3 in 7 days, of which 1 found nothing.")).to_be_visible()
+    tools = page.get_by_role("region", name="Calls by tool").get_by_role("row").filter(has_text="harbour/look")
+    assert tools.get_by_role("cell").all_inner_texts()[1:4] == ["4", "1", "1"]
+    expect(page.get_by_role("region", name="Calls by caller")).to_contain_text("key:ann")
+    words = page.get_by_role("region", name="Words that no agent and no tool has")
+    expect(words).to_contain_text("submarin")
+    expect(words).not_to_contain_text("harbour")
+    if used.service.settings.usage_requests:
+        expect(page.get_by_role("region", name="Requests that found nothing")).to_contain_text(PRIVATE_TEXT)
+    else:
+        expect(page.get_by_text("WAYGRAPH_USAGE_REQUESTS=true")).to_be_visible()
+        assert PRIVATE_TEXT not in page.content()
+        for path in Path(used.service.settings.data_dir).glob("usage-days.sqlite*"):
+            assert PRIVATE_TEXT.encode() not in path.read_bytes()
+            assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_one_tool_has_an_address_of_its_own(visit: Visit) -> None:
+    page = visit.open("/explore/use")
+    page.get_by_role("button", name="Over time: harbour/look").click()
+    visit.settle()
+    assert page.url.endswith("/explore/use?of=tool&name=harbour%2Flook")
+    page.reload()
+    expect(page.get_by_role("img", name="Calls a day: 4 in 30 days, of which 1 failed.")).to_be_visible()
+
+
+def test_what_is_asked_in_the_pages_is_not_counted(visit: Visit, used: Served) -> None:
+    page = visit.open("/explore/use")
+    asked = (
+        "fetch('/v1/route', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{\"text\": \"x\"}'})"
+    )
+    assert page.evaluate(f"{asked}.then((answer) => answer.status)") == 200
+    assert used.service.usage
+    used.service.usage.write()
+    assert sum(part.calls for part in used.registry.operator.usage_days(of="request")) == 3
