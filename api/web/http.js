@@ -94,16 +94,18 @@ export function goAway() {
   sessionStorage.setItem(AWAY, "1");
 }
 
-/** What the address brings behind its # is used once: the mark of a session that began elsewhere, or an invitation. */
+/** What the address brings behind its # is used once: of a login elsewhere the mark or why not, or an invitation. */
 export async function enter() {
   const wasAway = sessionStorage.getItem(AWAY);
   sessionStorage.removeItem(AWAY);
   const brought = location.hash.slice(1);
-  const isMark = brought.startsWith("mark=");
-  if (isMark || INVITATION.test(brought)) history.replaceState(null, "", location.pathname + location.search);
-  if (isMark && wasAway) localStorage.setItem(MARK, brought.slice("mark=".length));
-  else if (INVITATION.test(brought)) await logIn(brought).catch(() => {});
+  const { mark, refused } = Object.fromEntries(new URLSearchParams(brought));
+  let fault = (wasAway && refused) || "";
+  if (mark || refused || INVITATION.test(brought)) history.replaceState(null, "", location.pathname + location.search);
+  if (mark && wasAway) localStorage.setItem(MARK, mark);
+  else if (INVITATION.test(brought)) await logIn(brought).catch((error) => (fault = error.message));
   await readSession();
+  if (fault && session.value && !session.value.known) session.value = { ...session.value, fault };
 }
 
 /** Whether who looks has a scope. @param {string} scope */

@@ -144,3 +144,15 @@ def test_a_link_of_elsewhere_locks_nobody_out(visit: Visit, guarded: Served) -> 
     other.evaluate("localStorage.setItem('csrf', 'lost')")
     other.close()
     log_in(visit, guarded.key(everything=True), "/explore/tools")
+
+
+def test_a_login_elsewhere_that_was_refused_is_told_where_it_began(visit: Visit) -> None:
+    """To the tab that left, once; a link of anybody's puts no words here."""
+    page = visit.open("/explore#refused=Call%20%3Cb%3Eme%3C/b%3E%20%25")
+    expect(page.get_by_label("API key or token")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.evaluate("sessionStorage.setItem('away', '1')")
+    page.goto("about:blank")
+    page.goto(f"{visit.url}/explore#refused=Call%20%3Cb%3Eme%3C/b%3E%20%25")
+    expect(page.get_by_role("alert")).to_contain_text("Call <b>me</b> %")
+    assert page.url == f"{visit.url}/explore"
