@@ -8,6 +8,8 @@ import { quote } from "../shell.js";
 
 /** @typedef {{source: string, key: string, since: string, reason: string}} Failure */
 
+const MOST_AGENTS = 200;
+
 /** @param {{query: URLSearchParams}} props */
 export default function Page({ query }) {
   const state = useGet("/v1/sources");
@@ -50,7 +52,8 @@ function Source({ source, all, followed, again, isOpen }) {
     ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
     ${source.failures.map((/** @type {Failure} */ each) => html`<${Failing} key=${each.key} failure=${each} source=${source.name} />`)}
     ${reports && reports.map((each) => html`<${Report} report=${each} />`)}
-    <details open=${isOpen}><summary>Its agents</summary><ul class="names">${source.claims.map((/** @type {any} */ claim) => html`<li><${AgentLink} id=${claim.agent_id} />${claim.key !== claim.agent_id && html` <span class="quiet">there ${marked(claim.key)}</span>`}</li>`)}</ul></details>
+    <details open=${isOpen}><summary>Its agents</summary><ul class="names">${source.claims.slice(0, MOST_AGENTS).map((/** @type {any} */ claim) => html`<li><${AgentLink} id=${claim.agent_id} />${claim.key !== claim.agent_id && html` <span class="quiet">there ${marked(claim.key)}</span>`}</li>`)}
+      ${source.claims.length > MOST_AGENTS && html`<li><a href=${`${HOME}/agents${queryOf({ source: source.name })}`}>all ${source.claims.length}</a></li>`}</ul></details>
     ${mayOperate() && may("write") && !followed && html`<details><summary>Sync it</summary><p>This service does not follow the source. Where it can be read, run:</p><${Code} label=${`command that reads ${source.name} again`} text=${ingestLine(source.name)} /><p class="quiet">Or start the service with <code>--watch</code> and the source: then it is followed, and synced from here.</p></details>`}
     ${may("write") && html`<div class="row">
       ${mayOperate() && followed && html`<${Act} act=${sync} class="main" label=${`Sync now: ${source.name}`}>Sync now<//>`}
