@@ -55,15 +55,15 @@ class GraphAccess(ABC):
         """The one that was drawn of this revision for who sees the same. One is drawn at a time: whoever wants the same
         waits, and finds it; whoever wants one that is there does not wait.
         """
-        if found := self._maps.get(key()):
-            return found
+        if picture := self._maps.get(key()):
+            return picture
         with self._map_lock:
             now = key()
             if now not in self._maps:
-                drawn = draw()
+                picture = draw()
                 if len(self._maps) >= _MAPS_KEPT:
                     del self._maps[next(iter(self._maps))]
-                self._maps[now] = drawn
+                self._maps[now] = picture
             return self._maps[now]
 
     def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:

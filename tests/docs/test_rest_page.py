@@ -29,8 +29,10 @@ def service(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[st
     folder = tmp_path_factory.mktemp("rest")
     command = [str(WAYGRAPH), "--registry", str(folder / "r.grafeo")]
     subprocess.run([*command, "ingest", "examples/catalog"], cwd=root, check=True, capture_output=True)
+    # The page makes a key: other services would ask for it.
+    environ = {**os.environ, "WAYGRAPH_DATA_DIR": str(folder / "data")}
     with (folder / "log").open("w") as log:
-        running = subprocess.Popen([*command, "serve", "--port", "0"], cwd=root, stderr=log)
+        running = subprocess.Popen([*command, "serve", "--port", "0"], cwd=root, stderr=log, env=environ)
     try:
         yield address_in(folder / "log")
     finally:

@@ -155,7 +155,7 @@ class BrowserPages:
             callback = f"{self._sessions.site(request)}{CALLBACK}"
             page, way = await begin_at_issuer(self._service, request, callback, SCOPES)
         except WaygraphError as error:
-            return refused(error)
+            return tell_refusal(error)
         response = RedirectResponse(page, 303)
         # The way back begins at another site, from where a browser brings no cookie that is strict.
         self._sessions.put(response, request, WAY, way, max_age=WAY_S, samesite="lax")
@@ -168,12 +168,12 @@ class BrowserPages:
             token = await come_from_issuer(self._service, request, callback, way)
             response = await self._let_in(request, token, RedirectResponse(HOME, 303))
         except WaygraphError as error:
-            return refused(error)
+            return tell_refusal(error)
         self._sessions.drop(response, request, WAY)
         return response
 
 
-def refused(error: WaygraphError) -> Response:
+def tell_refusal(error: WaygraphError) -> Response:
     """A person waits for a page: it shows why they are not let in, to a tab that had left for the issuer."""
     return RedirectResponse(f"{HOME}#refused={quote(str(error), safe='')}", 303)
 
