@@ -1,13 +1,15 @@
 """The benchmark `service`: routes by one client and by a hundred, the service and the bare endpoint in turn."""
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from statistics import median
 from typing import Any
 
-from benchmarks.catalogue import all_requests, all_steps
+from benchmarks.catalogue import MAX_TOOLS, all_agents, all_requests, all_steps
 from benchmarks.record import Measure, Result, Target
 from benchmarks.service.endpoints import Endpoint, Endpoints, LoadResult, open_endpoints
 from benchmarks.timing import percentile
@@ -15,9 +17,10 @@ from benchmarks.world import World
 
 NAME = "service"
 TOOLS, QUICK_TOOLS = 5_000, 500
-SERVICE, BARE = "service", "bare endpoint"
-CLIENTS = 100
+SERVICE, BARE, BESIDE = "service", "bare endpoint", "the service beside writes"
+CLIENTS, AGENTS = 100, 5
 SHARE, NONE = Target(bound="at_least", value=0.6), Target(bound="at_most", value=0.0)
+KEPT, WRITE_S = Target(bound="at_least", value=0.7), Target(bound="at_most", value=1.0)
 WARM_UP_S = 1.5
 STARTS = 5
 MOST_A_SECOND = 1_200
@@ -33,6 +36,9 @@ NOTES = (
     "Start: the median of five, after one that is not counted.",
     "The servers are loaded in turn; figures are medians of the rounds, ratios medians of the rounds' ratios. The "
     "first 1.5 s of a round do not count.",
+    f"Beside writes: a manifest of {AGENTS} agents, some 50 tools, whose texts are new each time, is posted as soon as "
+    "the one before is answered, from the end of the warm-up to the end of the round; before it in the same round the "
+    "same load without writes.",
 )
 type Rounds = Mapping[str, Sequence[LoadResult]]
 """Arm → its rounds."""
@@ -73,6 +79,7 @@ def measure(endpoints: Endpoints, timing: Timing) -> tuple[list[Measure], dict[s
             for texts in (requests, steps)
         )
         crowd = load_in_turn(arms, requests, clients=CLIENTS, seconds=timing.crowd_s, rounds=timing.rounds)
+        writing, written_s = load_beside_writes(arms[SERVICE], requests, timing)
         measures = [
             Measure(name="`waygraph serve`, from start to ready", value=median(ready_s), unit="s"),
             Measure(name=f"resident memory of the service, {endpoints.tools} tools", value=idle_mib, unit="MiB"),
@@ -82,9 +89,10 @@ def measure(endpoints: Endpoints, timing: Timing) -> tuple[list[Measure], dict[s
         *_alone_measures(endpoints.tools, "requests", alone),
         *_alone_measures(endpoints.tools, "steps", stepwise),
         *_crowd_measures(crowd),
+        *_write_measures(endpoints.tools, writing, written_s),
     ]
-    loads = {"alone": alone, "stepwise": stepwise, "crowd": crowd}
-    return measures, {"starts_s": ready_s, **{name: _rounds_json(rounds) for name, rounds in loads.items()}}
+    loads = {"alone": alone, "stepwise": stepwise, "crowd": crowd, "writing": writing}
+    return measures, {"starts_s": ready_s, "written_s": written_s, **{name: _rounds_json(rounds) for name, rounds in loads.items()}}
 
 
 def _start_times(endpoints: Endpoints) -> list[float]:
@@ -108,6 +116,40 @@ def load_in_turn(
     return results
 
 
+def load_beside_writes(
+    endpoint: Endpoint, texts: Iterator[str], timing: Timing
+) -> tuple[dict[str, list[LoadResult]], list[float]]:
+    """The service alone and beside one write after the other, in turn; and the seconds of each write."""
+    results: dict[str, list[LoadResult]] = {SERVICE: [], BESIDE: []}
+    manifests = ({"waygraph": 1, "agents": _agents(seed)} for seed in count())
+    written_s = [endpoint.ingest(next(manifests))]  # not counted: it imports what writes
+    with ThreadPoolExecutor() as pool:
+        for _ in range(timing.rounds):
+            for arm, loads in results.items():
+                stop = threading.Event()
+                writes = pool.submit(_write_until, stop, endpoint, manifests) if arm == BESIDE else None
+                try:
+                    loads += load_in_turn({arm: endpoint}, texts, clients=CLIENTS, seconds=timing.crowd_s, rounds=1)[arm]
+                finally:
+                    stop.set()
+                written_s += writes.result() if writes else []
+    return results, written_s[1:]
+
+
+def _write_until(stop: threading.Event, endpoint: Endpoint, manifests: Iterator[dict[str, Any]]) -> list[float]:
+    seconds = list[float]()
+    stop.wait(WARM_UP_S)
+    while not stop.is_set():
+        seconds.append(endpoint.ingest(next(manifests)))
+    return seconds
+
+
+def _agents(seed: int) -> list[dict[str, Any]]:
+    """The same agents each time, with other tools."""
+    agents = islice(all_agents(AGENTS * MAX_TOOLS, seed), AGENTS)
+    return [{**agent, "id": f"beside-{place}"} for place, agent in enumerate(agents)]
+
+
 def _alone_measures(tools: int, author: str, rounds: Rounds) -> list[Measure]:
     names = {SERVICE: f"POST /v1/route, {tools} tools, 1 client, {author}", BARE: f"{BARE}, 1 client, {author}"}
     return [
@@ -128,6 +170,19 @@ def _crowd_measures(rounds: Rounds) -> list[Measure]:
         *_arm_measures(f"{BARE}, {CLIENTS} clients", rounds[BARE]),
         Measure(name=f"{LOAD}, requests/s / {BARE}'s", value=rates, unit="×", target=SHARE),
         Measure(name=f"{LOAD}, p99 / {BARE}'s", value=slowest, unit="×"),
+    ]
+
+
+def _write_measures(tools: int, rounds: Rounds, written_s: Sequence[float]) -> list[Measure]:
+    pairs = zip(rounds[SERVICE], rounds[BESIDE], strict=True)
+    kept = median(beside.tally.a_second / alone.tally.a_second for alone, beside in pairs)
+    write = f"POST /v1/manifests, {AGENTS} agents into {tools} tools, beside {CLIENTS} clients"
+    errors = sum(each.tally.errors for each in rounds[BESIDE])
+    return [
+        Measure(name=f"{write}, median", value=median(written_s), unit="s", target=WRITE_S),
+        Measure(name=f"{write}, slowest", value=max(written_s), unit="s"),
+        Measure(name=f"{LOAD}, beside writes / without", value=kept, unit="×", target=KEPT),
+        Measure(name=f"{LOAD}, beside writes, errors", value=errors, target=NONE),
     ]
 
 

@@ -2,10 +2,13 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +24,8 @@ from waygraph.registry.graph.read import read_vectors
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.local_registry import LocalRegistry
 
-ROUTE = "/v1/route"
-LIMIT = 5
+ROUTE, MANIFESTS = "/v1/route", "/v1/manifests"
+LIMIT, INGEST_S = 5, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,18 @@ class Endpoint:
             raise RuntimeError(f"port {self.server.port} answered nothing in {seconds:g} s")
         return LoadResult(tally=tally, server_cpu_s=self.server.cpu_s() - cpu_start, whole_s=warm_up_s + seconds)
 
+    def ingest(self, manifest: Mapping[str, Any]) -> float:
+        """POST /v1/manifests: seconds until it is answered. Raises RuntimeError if it is refused."""
+        body = json.dumps({"source": "beside", "manifest": manifest})
+        with closing(HTTPConnection("127.0.0.1", self.server.port, timeout=INGEST_S)) as connection:
+            start = time.perf_counter()
+            connection.request("POST", MANIFESTS, body, {**self.headers, "Content-Type": "application/json"})
+            answer = connection.getresponse()
+            content, seconds = answer.read(), time.perf_counter() - start
+        if answer.status != 200 or json.loads(content)["problem"]:
+            raise RuntimeError(f"the service refused a manifest: {content[:300]!r}")
+        return seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
@@ -98,7 +113,7 @@ class Endpoints:
     @contextmanager
     def service(self) -> Iterator[Endpoint]:
         """`waygraph serve` as it comes, with an API key; no caller is slowed."""
-        _, key = KeyFile(self.folder / "keys.json").create("bench", ("route",), everything=True)
+        _, key = KeyFile(self.folder / "keys.json").create("bench", ("route", "write"), everything=True)
         port = free_port()
         command = waygraph_command("--registry", str(self.registry), "serve", "--port", str(port))
         with run_server(command, port, self._environ(), self.folder / "service.log") as server:
