@@ -73,9 +73,9 @@ class GrafeoEngine:
         self._is_held = True
 
     def _prepare(self) -> None:
-        # Uniqueness constraints do not index: without the one on ids writes become quadratic, and without the one on
-        # what changes are of each write looks at all that are kept.
-        for name in ("id", "agent_id"):
+        # Uniqueness constraints do not index: without the one on ids writes become quadratic, without the one on what
+        # changes are of each write looks at all that are kept, and without the one on names at all tools.
+        for name in ("id", "agent_id", "name"):
             if not self._database.has_property_index(name):
                 self._database.create_property_index(name)
 

@@ -270,12 +270,15 @@ class IndexFile:
         statement = f"SELECT key, body FROM {table} WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608
         return [(key, _unseal(body, table, key)) for key, body in self.fetch(statement, first, last)]
 
-    def read_rows(self, table: str, rows: Iterable[int]) -> dict[int, bytes]:
-        """By row, in order; each of these must be there."""
-        numbers = list(rows)
+    def find_rows(self, table: str, keys: Collection[int]) -> dict[int, bytes]:
+        """By key, in order: those of these that are there."""
         statement = f"SELECT key, body FROM {table} WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key"  # noqa: S608
-        bodies = {row: _unseal(body, table, row) for row, body in self.fetch(statement, json.dumps(numbers))}
-        if len(bodies) != len(numbers):
+        return {key: _unseal(body, table, key) for key, body in self.fetch(statement, json.dumps([*keys]))}
+
+    def read_rows(self, table: str, keys: Collection[int]) -> dict[int, bytes]:
+        """The same of what must be there."""
+        bodies = self.find_rows(table, keys)
+        if len(bodies) != len(keys):
             raise DamagedIndex(f"rows of {table} are missing")
         return bodies
 
@@ -360,11 +363,6 @@ class IndexFile:
         if sum(len(block.ids) for block in blocks) < header.rows - first * COLUMN_ROWS:
             raise DamagedIndex("rows are missing")
         return blocks
-
-    def terms(self, bucket: int) -> dict[str, list[int]]:
-        """Word → its term's number, and how many blocks of postings it has."""
-        terms: dict[str, list[int]] = decode(self.read("words", bucket))
-        return terms
 
     def dead_rows(self, header: Header) -> list[int]:
         """The rows that hold no more."""

@@ -257,21 +257,23 @@ class IndexWriter:
         for word, block in self._postings:
             buckets[bucket_of(word, self._former.buckets)].append((word, block))
         for some in batched(sorted(buckets.items()), _BUCKETS_AT_ONCE):
-            changed_buckets, bodies = [], []
+            # Of a bucket: word → its term's number, and how many blocks of postings it has.
+            words = {key: decode(body) for key, body in self._file.read_rows("words", [key for key, _ in some]).items()}
+            known = [words[key].get(word, (0,))[0] for key, blocks in some for word, at in blocks if at == first_block]
+            former = self._file.find_rows("posting", [term << 24 | first_block for term in known])
+            changed_buckets, bodies = set[int](), []
             for bucket, blocks_of_words in some:
-                terms, is_changed = self._file.terms(bucket), False
+                terms = words[bucket]
                 for word, block in blocks_of_words:
                     term, blocks = terms.get(word) or (self._new_term(), 0)
                     key = term << 24 | block
-                    former = self._file.find("posting", key) if blocks and block == first_block else None
                     body = np.asarray(self._postings.pop((word, block)), "<u4").tobytes()
-                    bodies.append((key, (former or b"") + body))
-                    if former is None:
-                        terms[word], is_changed = [term, blocks + 1], True
-                if is_changed:
-                    changed_buckets.append((bucket, encode(terms)))
+                    bodies.append((key, former.get(key, b"") + body))
+                    if key not in former:
+                        terms[word] = [term, blocks + 1]
+                        changed_buckets.add(bucket)
             self._file.put("posting", bodies)
-            self._file.put("words", changed_buckets)
+            self._file.put("words", ((bucket, encode(words[bucket])) for bucket in sorted(changed_buckets)))
         self._posting_count, self._rows_flushed = 0, self._rows
 
     def _new_term(self) -> int:
