@@ -6,7 +6,7 @@ kept of each class of visibility, so that no tool takes the place of one that so
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import batched
 from types import MappingProxyType
@@ -40,27 +40,13 @@ _SAY_NOTHING = frozenset({"", "id", "name", "type", "text", "query", "result", "
 
 
 class CallGraph(NamedTuple):
-    """`near`: of tools that are counted. `fits`: how many of a tool's required inputs another one's output holds."""
+    """`near`: of tools that are counted. `fits` gives of a tool how much of each other one's required inputs its output
+    holds, as `fits_of`.
+    """
 
     transitions: Sequence[Transition] = ()
     near: Alike = MappingProxyType({})
-    fits: Alike = MappingProxyType({})
-
-
-class Fits(Mapping[str, Mapping[str, float]]):
-    """Tool id → the tools that fit behind it, as `CallGraph` has them: found when they are asked for, of one tool."""
-
-    def __init__(self, find: Callable[[str], Mapping[str, float]]) -> None:
-        self._find = cache(find)
-
-    def __getitem__(self, tool_id: str) -> Mapping[str, float]:
-        return self._find(tool_id)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+    fits: Callable[[str], Mapping[str, float]] = lambda tool_id: {}  # noqa: ARG005 - of any tool
 
 
 def usable_transitions(transitions: Iterable[Transition], ids: Collection[str] | None = None) -> list[Transition]:
@@ -84,14 +70,26 @@ def near_tools(ids: Sequence[str], vectors: "Matrix", tool_ids: Iterable[str], a
     import numpy as np
 
     rows = {tool: row for row, tool in enumerate(ids)}
+    numbers = dict[Hashable, int]()
+    audiences = np.asarray([numbers.setdefault(_audience(agents[owner_of(each)]), len(numbers)) for each in ids], int)
     alike: dict[str, Mapping[str, float]] = {}
     for batch in batched(tool_ids, _AT_ONCE):
         for tool, cosines in zip(batch, vectors[[rows[tool] for tool in batch]] @ vectors.T, strict=True):
             cosines[rows[tool]] = 0.0
             near = np.flatnonzero(cosines >= LEAST_COSINE)
             near = near[np.argsort(-cosines[near], kind="stable")]
-            alike[tool] = keep_best([(ids[row], float(cosines[row])) for row in near.tolist()], agents)
+            near = near[_first_of_each(audiences[near])]
+            alike[tool] = {ids[row]: round(float(cosines[row]), 4) for row in near.tolist()}
     return {tool: near for tool, near in alike.items() if near}
+
+
+def _first_of_each(classes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    """The places of the first `MOST_ALIKE` of each class, in order. `classes`: of shape (rows,)."""
+    import numpy as np
+
+    by_class = np.argsort(classes, kind="stable")
+    in_order = classes[by_class]
+    return np.sort(by_class[np.arange(len(classes)) - np.searchsorted(in_order, in_order) < MOST_ALIKE])
 
 
 def fits_of(takers: Iterable[tuple[str, int]], agents: Mapping[str, Agent]) -> dict[str, float]:
@@ -105,12 +103,16 @@ def keep_best(ranking: Iterable[tuple[str, float]], agents: Mapping[str, Agent])
     counts: Counter[Hashable] = Counter()
     best: dict[str, float] = {}
     for tool, share in ranking:
-        owner = agents[owner_of(tool)]
-        audience = (owner.hidden, owner.visible_to)
+        audience = _audience(agents[owner_of(tool)])
         if counts[audience] < MOST_ALIKE:
             counts[audience] += 1
             best[tool] = round(share, 4)
     return best
+
+
+def _audience(owner: Agent) -> Hashable:
+    """Its class of visibility."""
+    return owner.hidden, owner.visible_to
 
 
 def given_names(output_schema: JsonText) -> set[str]:
@@ -211,7 +213,7 @@ class NextTools:
         return {**tools, **{agent: rest * chance for agent, chance in agents.items()}}
 
     def _tools(self, before: str, last: str, uses: Chances, sees: Shows) -> Chances:
-        fitting = _back_off(self._fits.get(last, {}), uses, sees)
+        fitting = _back_off(self._fits(last), uses, sees)
         alike = _back_off(self._of_alike(last, sees), fitting, sees)
         nearest = max((near for _, near in _visible(self._like.get(last, {}), sees)), default=1.0)
         return self._by_counts(before, last, {tool: nearest * chance for tool, chance in alike.items()}, sees)

@@ -1,8 +1,10 @@
 """Counts of what was called after what: chains, fading, files that tell of them, and the commands that learn."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -13,11 +15,20 @@ from waygraph.ingest.conversations import read_call_counts
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.read import read_transitions
-from waygraph.registry.index.call_graph import CallGraph, Fits, NextTools, fits_of, given_names, required_names
+from waygraph.registry.index.call_graph import (
+    MOST_ALIKE,
+    CallGraph,
+    NextTools,
+    fits_of,
+    given_names,
+    keep_best,
+    near_tools,
+    required_names,
+)
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import Transition, add_transitions, count_transitions, keep_largest
+from waygraph.registry.model.transitions import Transition, add_transitions, count_transitions, keep_largest, owner_of
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 START, LATER = "2026-01-01T00:00:00+00:00", "2026-01-31T00:00:00Z"
@@ -89,9 +100,29 @@ def test_schemas_say_what_fits_where_nothing_was_counted() -> None:
     assert given_names(gives) == required_names(wants) == {"orderid"}
     fits = fits_of([("b/y", 1), ("w/z", 1)], AGENTS)
     assert fits == {"b/y": 1.0, "w/z": 1.0}
-    transitions = NextTools(CallGraph((), {}, Fits({"a/x": fits}.__getitem__)), AGENTS, 30.0)
+    transitions = NextTools(CallGraph((), {}, {"a/x": fits}.__getitem__), AGENTS, 30.0)
     assert transitions.follows(["a/x"], None).keys() == {"b/y", "w/z"}
     assert transitions.follows(["a/x"], Principal()).keys() == {"b/y"}
+
+
+def test_the_nearest_tools_are_kept_for_each_class_of_visibility() -> None:
+    """As if every tool were looked at in order of its cosine."""
+    chance = np.random.default_rng(5)
+    audiences = [(), ("crew",), ("crew", "staff")]
+    agents = {f"a{n}": Agent(id=f"a{n}", name="", visible_to=audiences[n % 3], hidden=n % 4 == 0) for n in range(12)}
+    ids = sorted(f"a{n % 12}/t{n}" for n in range(600))
+    vectors = chance.normal(size=(600, 3)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    asked = ids[::40]
+    found = near_tools(ids, vectors, asked, agents)
+    cosines = vectors @ vectors.T
+    for tool in asked:
+        own = ids.index(tool)
+        ranking = sorted((-cosines[own, row], row) for row in range(600) if row != own and cosines[own, row] >= 0.5)
+        kept = keep_best([(ids[row], -float(minus)) for minus, row in ranking], agents)
+        assert found[tool] == pytest.approx(kept, abs=2e-4)
+        assert len(kept) > MOST_ALIKE
+        assert Counter(agents[owner_of(each)].visible_to for each in found[tool]).keys() == {*audiences}
 
 
 def audit(**fields: object) -> str:

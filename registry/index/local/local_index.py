@@ -379,15 +379,18 @@ class LocalIndex:
         living = self._living
         rows = [Transition(**row) for row in self._part("transitions")]
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
-        sources = np.flatnonzero(living.tools & (living.flags & GIVES > 0))
-        rows_by_id = dict(zip(living.ids[sources].tolist(), sources.tolist(), strict=True))
-        fits = ReadById(rows_by_id, lambda rows: [self._fits_of(row) for row in rows])
-        graph = CallGraph(tuple(transitions), self._part("near") or {}, fits)
-        return NextTools(graph, self.agents(), self._half_life_days) if transitions or rows_by_id else None
+        if not (transitions or np.any(living.tools & (living.flags & GIVES > 0))):
+            return None
+        graph = CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of)
+        return NextTools(graph, self.agents(), self._half_life_days)
 
-    def _fits_of(self, row: int) -> Mapping[str, float]:
+    def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""
         living = self._living
+        try:
+            row = self._tool_row(tool_id)
+        except KeyError:
+            return {}
         with self._readable():
             (tool,) = self._rows.tools(self._file, [row])
             needs = [self._postings(NEEDS + name) for name in given_names(tool.output_schema)]

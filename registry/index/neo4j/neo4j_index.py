@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import batched
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +31,6 @@ from waygraph.registry.index.call_graph import (
     MOST_ALIKE,
     Alike,
     CallGraph,
-    Fits,
     NextTools,
     counted_tools,
     fits_of,
@@ -265,7 +265,7 @@ class Neo4jIndex:
             return None  # without a look at the agents: each route after a change asks
         agents, _ = _read_agents(session)
         near = self._near_tools(counted_tools(transitions), agents)
-        return NextTools(CallGraph(transitions, near, Fits(self._fits_of)), agents, self._half_life_days)
+        return NextTools(CallGraph(transitions, near, cache(self._fits_of)), agents, self._half_life_days)
 
     def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""

@@ -92,7 +92,11 @@ def measure(endpoints: Endpoints, timing: Timing) -> tuple[list[Measure], dict[s
         *_write_measures(endpoints.tools, writing, written_s),
     ]
     loads = {"alone": alone, "stepwise": stepwise, "crowd": crowd, "writing": writing}
-    return measures, {"starts_s": ready_s, "written_s": written_s, **{name: _rounds_json(rounds) for name, rounds in loads.items()}}
+    return measures, {
+        "starts_s": ready_s,
+        "written_s": written_s,
+        **{name: _rounds_json(rounds) for name, rounds in loads.items()},
+    }
 
 
 def _start_times(endpoints: Endpoints) -> list[float]:
@@ -123,16 +127,19 @@ def load_beside_writes(
     results: dict[str, list[LoadResult]] = {SERVICE: [], BESIDE: []}
     manifests = ({"waygraph": 1, "agents": _agents(seed)} for seed in count())
     written_s = [endpoint.ingest(next(manifests))]  # not counted: it imports what writes
-    with ThreadPoolExecutor() as pool:
-        for _ in range(timing.rounds):
-            for arm, loads in results.items():
-                stop = threading.Event()
-                writes = pool.submit(_write_until, stop, endpoint, manifests) if arm == BESIDE else None
-                try:
-                    loads += load_in_turn({arm: endpoint}, texts, clients=CLIENTS, seconds=timing.crowd_s, rounds=1)[arm]
-                finally:
-                    stop.set()
-                written_s += writes.result() if writes else []
+
+    def load(arm: str) -> None:
+        again = load_in_turn({arm: endpoint}, texts, clients=CLIENTS, seconds=timing.crowd_s, rounds=1)
+        results[arm] += again[arm]
+
+    for _ in range(timing.rounds):
+        load(SERVICE)
+        stop = threading.Event()
+        with ThreadPoolExecutor(1) as pool, ExitStack() as ending:
+            ending.callback(stop.set)
+            writes = pool.submit(_write_until, stop, endpoint, manifests)
+            load(BESIDE)
+        written_s += writes.result()
     return results, written_s[1:]
 
 
