@@ -1,6 +1,5 @@
 """`eval agents`: how well a language model works with tools that it has to find."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,12 @@ from waygraph_lab.cli.measurement import (
 )
 
 if TYPE_CHECKING:
-    from waygraph_lab.datasets.trials import AgentGrid
     from waygraph_lab.evaluation.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """How a model works on its tasks."""
+    """How a model works on its tasks: as `AgentTrial` has it, but for several noises."""
 
     texts: Annotated[str, typer.Option(help=f"{TEXT_FORMS}.", **TEXT_FORM)] = "contextual"
     limit: Annotated[int, typer.Option(min=1, max=50, help="Tools a search.")] = 5
@@ -75,13 +73,25 @@ def agents(
     import os
 
     from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.registry.routing.recipes import HYBRID
     from waygraph_lab.cli import shapes, views
     from waygraph_lab.datasets.folder import server_config
+    from waygraph_lab.datasets.noise import NONE
     from waygraph_lab.datasets.read_dataset import read_dataset
-    from waygraph_lab.datasets.trials import AgentBench, choose_tasks
-    from waygraph_lab.evaluation.agents import agent_record, without_tasks
+    from waygraph_lab.datasets.trials import AgentBench, agent_trials, choose_tasks
+    from waygraph_lab.evaluation.agents import AgentTrial, agent_record, without_tasks
 
-    trials = _agent_grid(model, judge, recipe or (), stages, terms).trials(os.environ)
+    like = AgentTrial(recipe=HYBRID, model=model[0], judge=judge, **(vars(terms) | {"noise": NONE}))
+    trials = agent_trials(
+        like,
+        os.environ,
+        models=model,
+        recipes=recipe or (),
+        noises=terms.noise or (NONE,),
+        rerank=stages.rerank,
+        walk=stages.walk,
+        mode=stages.mode,
+    )
     command = invocation(context)
     settings = command.settings()
     servers, dataset = server_config(folder), read_dataset(folder, settings)
@@ -102,30 +112,6 @@ def agents(
     show(without_tasks(record), shapes.evaluation_json, views.agents_evaluated, as_json)
     if error := failure or unwritten:
         raise error
-
-
-def _agent_grid(
-    models: Sequence[str], judge: str, recipes: Sequence[str], stages: StageOptions, terms: AgentOptions
-) -> "AgentGrid":
-    """Raises BadParameter."""
-    from waygraph_lab.datasets.noise import NONE
-    from waygraph_lab.datasets.trials import AgentGrid
-
-    return AgentGrid(
-        models=models,
-        recipes=recipes,
-        rerank=stages.rerank,
-        walk=stages.walk,
-        mode=stages.mode,
-        texts=terms.texts,
-        judge=judge,
-        limit=terms.limit,
-        turns=terms.turns,
-        surface=terms.surface,
-        temperature=terms.temperature,
-        noises=terms.noise or (NONE,),
-        runs=terms.runs,
-    )
 
 
 def _remark_on_tasks(record: "Record") -> None:

@@ -27,7 +27,7 @@ from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Of, Taxonomy
 from waygraph_lab.datasets.agent_loop import AgentLoop
 from waygraph_lab.datasets.noise import NONE, check_noise, read_noise
-from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, Surface, judge_attempt, untried
+from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt, untried
 from waygraph_lab.evaluation.answer_lines import AnswerLines
 from waygraph_lab.evaluation.dataset import Asked, Dataset
 from waygraph_lab.evaluation.estimate import CostEstimate, estimate_rerank, perfect_walks
@@ -185,57 +185,38 @@ RECIPES: tuple[str, ...] = ("lexical", "tools", "hybrid")
 """The paper's text search and vector search, and this product's default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentGrid:
-    """Every model by every recipe, no recipe: `RECIPES`, and every noise; the rest is as `AgentTrial` has it.
+def agent_trials(
+    like: AgentTrial,
+    environ: Mapping[str, str],
+    *,
+    models: Sequence[str],
+    recipes: Sequence[str] = (),
+    noises: Sequence[str] = (NONE,),
+    rerank: str = "",
+    walk: str = "",
+    mode: str = "",
+) -> list[AgentTrial]:
+    """`like`, but with every model, every recipe (none: `RECIPES`) and every noise.
 
-    `walk`, `mode`: of a recipe that walks; without a mode the router's surface takes the one best tool.
+    `walk`, `mode`: of a recipe that walks; without a mode the router's surface takes the one best tool. Raises
+    InvalidSetting without an endpoint or for texts that a recipe is not made for, UnknownRecipe.
     """
-
-    models: Sequence[str]
-    recipes: Sequence[str] = ()
-    rerank: str = ""
-    walk: str = ""
-    mode: str = ""
-    texts: TextForm = "contextual"
-    judge: str = ""
-    limit: int = 5
-    turns: int = 12
-    surface: Surface = "default"
-    temperature: float = 0.0
-    noises: Sequence[str] = (NONE,)
-    runs: int = 1
-
-    def trials(self, environ: Mapping[str, str]) -> list[AgentTrial]:
-        """Raises InvalidSetting without an endpoint or for texts that a recipe is not made for, UnknownRecipe."""
-        if not is_configured(environ):
-            raise InvalidSetting(f"no endpoint of a language model is configured: set {' and '.join(ENDPOINT)}")
-        for noise in self.noises:
-            check_noise(noise)
-        names = self.recipes or ([TAXONOMY.name] if self.walk else RECIPES)
-        routes_one = self.surface == "router" and TAXONOMY.name in names
-        mode = self.mode or (Mode.ONE.value if routes_one else "")
-        chosen = named_recipes(names, rerank=self.rerank, walk=self.walk, mode=mode)
-        for recipe in chosen:
-            if not recipe.takes(self.texts) or not recipe.ranks_tools:
-                raise InvalidSetting(f"{recipe.name} finds no tools over {self.texts} texts")
-        return [
-            AgentTrial(
-                recipe=recipe,
-                texts=self.texts,
-                model=model,
-                judge=self.judge,
-                limit=self.limit,
-                turns=self.turns,
-                surface=self.surface,
-                temperature=self.temperature,
-                noise=noise,
-                runs=self.runs,
-            )
-            for noise in self.noises
-            for model in self.models
-            for recipe in chosen
-        ]
+    if not is_configured(environ):
+        raise InvalidSetting(f"no endpoint of a language model is configured: set {' and '.join(ENDPOINT)}")
+    for noise in noises:
+        check_noise(noise)
+    names = recipes or ([TAXONOMY.name] if walk else RECIPES)
+    routes_one = like.surface == "router" and TAXONOMY.name in names
+    chosen = named_recipes(names, rerank=rerank, walk=walk, mode=mode or (Mode.ONE.value if routes_one else ""))
+    for recipe in chosen:
+        if not recipe.takes(like.texts) or not recipe.ranks_tools:
+            raise InvalidSetting(f"{recipe.name} finds no tools over {like.texts} texts")
+    return [
+        replace(like, recipe=recipe, model=model, noise=noise)
+        for noise in noises
+        for model in models
+        for recipe in chosen
+    ]
 
 
 def named_recipes(names: Sequence[str], *, rerank: str = "", walk: str = "", mode: str = "") -> list[Recipe]:
