@@ -259,8 +259,10 @@ class IndexWriter:
         for some in batched(sorted(buckets.items()), _BUCKETS_AT_ONCE):
             # Of a bucket: word → its term's number, and how many blocks of postings it has.
             words = {key: decode(body) for key, body in self._file.read_rows("words", [key for key, _ in some]).items()}
-            known = [words[key].get(word, (0,))[0] for key, blocks in some for word, at in blocks if at == first_block]
-            former = self._file.find_rows("posting", [term << 24 | first_block for term in known])
+            terms_before = [
+                words[key].get(word, (0,))[0] for key, blocks in some for word, at in blocks if at == first_block
+            ]
+            former = self._file.find_rows("posting", [term << 24 | first_block for term in terms_before])
             changed_buckets, bodies = set[int](), []
             for bucket, blocks_of_words in some:
                 terms = words[bucket]
