@@ -1,7 +1,12 @@
-"""The outside world → Manifest → graph: `sources` read, `sync` brings the registry in step, `ingest` does both."""
+"""The outside world → Manifest → graph: `sources` read, `sync` brings the registry in step, `ingest` does both.
 
+The package may be called as its function: `waygraph.ingest` is either, whichever was imported first.
+"""
+
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from waygraph.ingest.pipeline import ingest
@@ -14,3 +19,11 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.pipeline"), name)
+
+
+class _Callable(ModuleType):
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.ingest(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from waygraph.registry.routing.recipes import RECIPES, HistoryShares, Recipe, RecipeLeg, Rerank
     from waygraph.registry.storage.local_registry import LocalRegistry
 
-    __version__: str
-    """The installed version of Waygraph, such as "0.1.0"."""
-
 __all__ = [
     "RECIPES",
     "Agent",
@@ -66,10 +63,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("waygraph")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model.nouns')}"), name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
+from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.meta_tools import RUNNERS, parameters_of
 from waygraph.api.mcp.results import attribute_error, attribute_result
 from waygraph.api.mcp.sessions import OnBehalf
@@ -21,7 +22,7 @@ from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.manifest.fields import fields_of, items_of
-from waygraph.ingest.upstream.connection import Host, NotAnswered
+from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered
 from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
@@ -32,7 +33,6 @@ from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Gateway
     from waygraph.api.mcp.sessions import Asker
     from waygraph.api.telemetry.audit import Attempt
     from waygraph.ingest.upstream.connection import Result
@@ -76,7 +76,7 @@ class CallRecord:
 
 
 def record_call(
-    gateway: "Gateway", caller: "Caller", target: str, arguments: Mapping[str, Any]
+    gateway: Gateway, caller: "Caller", target: str, arguments: Mapping[str, Any]
 ) -> "AbstractContextManager[Attempt]":
     """Writes the line when what happens within has ended, however it ended."""
     # A model may name arguments as it likes, so names are bounded as values are.
@@ -88,7 +88,7 @@ def record_call(
 
 
 @contextmanager
-def count_call(gateway: "Gateway", caller: "Caller") -> Iterator[CallRecord]:
+def count_call(gateway: Gateway, caller: "Caller") -> Iterator[CallRecord]:
     """Counts what happens within, however it ends, once it is known which tool is meant."""
     record, error = CallRecord(), None
     try:
@@ -192,7 +192,7 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
     return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s)
 
 
-async def call_tool(gateway: "Gateway", asker: "Asker", request: ToolRequest, host: Host) -> "Result":
+async def call_tool(gateway: Gateway, asker: "Asker", request: ToolRequest, host: Host) -> "Result":
     """The tool's own answer, as far as it fits a model's context.
 
     Raises what stands against the call, and what the executor raises.
@@ -242,13 +242,31 @@ async def call_tool(gateway: "Gateway", asker: "Asker", request: ToolRequest, ho
         return gateway.long_results.fit(attribute_result(result, choice.tool.id), asker, RUNNERS[gateway.surface])
 
 
+async def call_alone(
+    gateway: Gateway,
+    asker: "Asker",
+    name: str,
+    arguments: Mapping[str, Any],
+    *,
+    timeout_s: float | None = None,
+    consent: str = "",
+) -> "Result":
+    """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
+
+    `consent`: as `ToolRequest`. Raises as `call_tool`.
+    """
+    deadline_s = gateway.deadline_s({TIMEOUT_KEY: timeout_s})
+    request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True, consent=consent)
+    return await call_tool(gateway, asker, request, Deaf())
+
+
 COMPLETE = "completion/complete"
 """Of an argument, as it is typed: nobody is asked anything."""
 LOGIN_S, LOOK_S = 120.0, 0.5
 """So long a call waits for a person who went to log in, and looks so often whether they have."""
 
 
-async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Host) -> "Result":
+async def run_call(gateway: Gateway, asker: "Asker", call: ToolCall, host: Host) -> "Result":
     """The tool's answer. Where the caller's login is missing, a host that shows pages is led to ours and waited for."""
     try:
         return await _call_server(gateway, call)
@@ -270,7 +288,7 @@ async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Hos
         raise error from None
 
 
-async def _call_server(gateway: "Gateway", call: ToolCall) -> "Result":
+async def _call_server(gateway: Gateway, call: ToolCall) -> "Result":
     """If a person has to open a page first, the host is asked to show it. Raises UpstreamRefused then."""
     try:
         return await gateway.executor.call(call)
@@ -330,7 +348,7 @@ def _failure_in(result: "Result") -> str | None:
     return None if any(str(INVALID_PARAMS) in text for text in texts) else "it reported an error"
 
 
-def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, failure: str | None) -> None:
+def _note_call(gateway: Gateway, asker: "Asker", tool: Tool, failure: str | None) -> None:
     """The next search of the session starts from it. `failure`: empty for none; None: what was sent was at fault, which
     says nothing of the tool.
     """
@@ -340,7 +358,7 @@ def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, failure: str | No
             gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
 
 
-def _find_meant(gateway: "Gateway", asker: "Asker", name: str, query: str = "") -> tuple[Agent, Tool]:
+def _find_meant(gateway: Gateway, asker: "Asker", name: str, query: str = "") -> tuple[Agent, Tool]:
     """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool."""
     view, principal = gateway.view(asker), asker.principal
     tool = tool_meant(
@@ -357,7 +375,7 @@ def _find_meant(gateway: "Gateway", asker: "Asker", name: str, query: str = "") 
     return agent, tool
 
 
-def _as_agreed(gateway: "Gateway", asker: "Asker", request: ToolRequest, before: _ChosenTool) -> _ChosenTool:
+def _as_agreed(gateway: Gateway, asker: "Asker", request: ToolRequest, before: _ChosenTool) -> _ChosenTool:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
     agent, tool = _find_meant(gateway, asker, before.tool.id)
     now = _judge_call(gateway, asker, request, agent, tool)
@@ -366,7 +384,7 @@ def _as_agreed(gateway: "Gateway", asker: "Asker", request: ToolRequest, before:
     return now
 
 
-def _judge_call(gateway: "Gateway", asker: "Asker", request: ToolRequest, agent: "Agent", tool: "Tool") -> _ChosenTool:
+def _judge_call(gateway: Gateway, asker: "Asker", request: ToolRequest, agent: "Agent", tool: "Tool") -> _ChosenTool:
     """Raises NotCallable, InvalidArguments."""
     judges = judging(gateway.registry, gateway.policy, asker.principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, request.name))
@@ -385,7 +403,7 @@ def _judge_call(gateway: "Gateway", asker: "Asker", request: ToolRequest, agent:
     return _ChosenTool(agent, tool, judgement, arguments)
 
 
-def _read_source_form(gateway: "Gateway", tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:
+def _read_source_form(gateway: Gateway, tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:
     """The tool and the arguments without what operators say of them, as its server knows them.
 
     Raises InvalidArguments for a parameter that callers are not shown.

@@ -21,11 +21,11 @@ from waygraph.api.mcp.pending_calls import Parking
 from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
 from waygraph.api.telemetry.audit import Audit
 from waygraph.ingest.execution.executor import Executor, open_executor
-from waygraph.ingest.execution.services import Reach, Services
+from waygraph.ingest.execution.services import Reach, Services, load_services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.authenticator import RateLimit
-from waygraph.registry.access.policy import CallPolicy
+from waygraph.registry.access.policy import CallPolicy, load_policy
 from waygraph.registry.catalog.find_tools.views import View, open_view
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.nouns import Agent, Mode
@@ -47,6 +47,24 @@ class Ask(Protocol):
     def __call__[T](self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
+MOST_AT_WORK = 40
+"""Questions to the registry, at a time; whatever else waits for its turn."""
+
+
+class InThreads:
+    """An `Ask`: threads of its own, so that finds that hang take none of those in which calls are prepared.
+
+    Raises TimeoutError for work that takes longer than `timeout_s`; its thread may go on, and another takes its place.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s, self._places = timeout_s, anyio.CapacityLimiter(MOST_AT_WORK)
+
+    async def __call__[T](self, work: Callable[[], T], /) -> T:
+        with anyio.fail_after(self._timeout_s):
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._places)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """What a gateway is made of.
@@ -65,6 +83,22 @@ class Parts:
     parks: bool = True
     warm: Warm | None = None
     """Whose servers are started before they are called."""
+
+
+def read_parts(
+    registry: LocalRegistry, settings: Settings, surroundings: Surroundings, *, surface: Surface = "default"
+) -> Parts:
+    """Those of a process of its own, by the operator's files. Raises InvalidSetting."""
+    return Parts(
+        registry=registry,
+        settings=settings,
+        surroundings=surroundings,
+        policy=load_policy(settings.policy_file),
+        services=load_services(settings.services_file),
+        audit=Audit(settings.audit_path),
+        ask=InThreads(settings.request_timeout_s),
+        surface=surface,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from sse_starlette.sse import AppStatus
 
-from waygraph.api.mcp.calls import ToolRequest, call_tool, record_call
-from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway, Parts
+from waygraph.api.mcp.calls import call_alone, record_call
+from waygraph.api.mcp.gateway import Gateway, Parts
 from waygraph.api.mcp.http_sessions import (
     REQUEST,
     HandshakeSessions,
@@ -31,7 +31,6 @@ from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
-from waygraph.ingest.upstream.connection import Deaf
 from waygraph.registry.access.authenticator import bearer_token
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.access.visibility import Scope as Grant
@@ -140,18 +139,11 @@ class HttpGateway:
         sent_to: str = "",
         consent: str = "",
     ) -> "Result":
-        """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
-
-        `consent`: as `ToolRequest`.
-
-        Raises as `call_tool` of a host's request.
-        """
+        """As `call_alone`."""
         assert self._gateway is not None, "it is not running"  # noqa: S101
-        deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
-        request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True, consent=consent)
         site = public_address(self._parts.settings.public_url, sent_to)
         asker = Asker(caller=caller, session=Session(), owner=caller.id, token=bearer_token(authorization), site=site)
-        return await call_tool(self._gateway, asker, request, Deaf())
+        return await call_alone(self._gateway, asker, name, arguments, timeout_s=timeout_s, consent=consent)
 
     async def answer(
         self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""

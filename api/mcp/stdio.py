@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.local_registry import LocalRegistry
 
 _log = logging.getLogger("waygraph.mcp")
-MOST_AT_WORK = 40
-"""Questions to the registry, at a time; whatever else waits for its turn."""
 LAST_S = 1.5
 """So long may what runs go on once its host has closed its side."""
 
@@ -44,24 +42,11 @@ def run_stdio(
 
     `namespace` empty: the whole registry.
     """
-    from waygraph.api.mcp.gateway import Parts
-    from waygraph.api.telemetry.audit import Audit
+    from waygraph.api.mcp.gateway import read_parts
     from waygraph.api.telemetry.logs import take_over_logging
-    from waygraph.ingest.execution.services import load_services
-    from waygraph.registry.access.policy import load_policy
 
-    policy, services = load_policy(settings.policy_file), load_services(settings.services_file)
+    parts = read_parts(registry, settings, surroundings, surface=surface)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
-    parts = Parts(
-        registry=registry,
-        settings=settings,
-        surroundings=surroundings,
-        policy=policy,
-        services=services,
-        audit=Audit(settings.audit_path),
-        ask=InThreads(settings.request_timeout_s),
-        surface=surface,
-    )
     try:
         anyio.run(_serve, parts, namespace, backend_options={"use_uvloop": True})
     finally:
@@ -84,20 +69,6 @@ async def _serve(parts: "Parts", namespace: str) -> None:
             parts.audit.close()
             parts.registry.close()
             leave()
-
-
-class InThreads:
-    """An `Ask`: threads of its own, so that finds that hang take none of those in which calls are prepared.
-
-    Raises TimeoutError for work that takes longer than `timeout_s`; its thread may go on, and another takes its place.
-    """
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s, self._places = timeout_s, anyio.CapacityLimiter(MOST_AT_WORK)
-
-    async def __call__[T](self, work: Callable[[], T], /) -> T:
-        with anyio.fail_after(self._timeout_s):
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._places)
 
 
 async def until_signal(work: Callable[[], Any]) -> bool:

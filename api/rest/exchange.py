@@ -18,7 +18,8 @@ from waygraph.api.rest.problems import as_json
 from waygraph.api.rest.service import STRANGER, LaneName, Service, service_of
 from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model.nouns import Agent, Principal
+from waygraph.registry.catalog.find_tools.find import judging, refusals
+from waygraph.registry.model.nouns import Agent, Principal, ToolMatch
 from waygraph.registry.model.shapes import TransportFilter
 from waygraph.registry.remote.operations import OPERATIONS, Operation
 
@@ -71,6 +72,13 @@ class Exchange:
         """Why nothing here runs an agent's tools; empty: a call can be tried."""
         gateway = self.request.app.state.gateway
         return (lambda _: NO_GATEWAY) if gateway is None else gateway.reach.now().why_not
+
+    @cached_property
+    def refusal(self) -> "Callable[[ToolMatch], str]":
+        """Why the caller cannot call a tool by name; empty: a call can be tried."""
+        gateway = self.request.app.state.gateway
+        policy = None if gateway is None else gateway.policy
+        return refusals(judging(self.registry, policy, self.principal), self.why_not)
 
     @contextmanager
     def attempt(self, action: Action, target: str, **details: Any) -> Iterator[Attempt]:

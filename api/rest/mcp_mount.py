@@ -58,7 +58,7 @@ class OfferedGateway:
         self._warm: Warm | None = warm
         self._surroundings = Surroundings.here(environ)
         settings = service.settings
-        self._policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
+        self.policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
         self._opened: asyncio.Future[HttpGateway] | None = None
         registry = service.registry
         self.reach = Reach(registry, self._services, vouched_file(settings.data_path, registry.store.place))
@@ -135,7 +135,7 @@ class OfferedGateway:
             registry=service.registry,
             settings=service.settings,
             surroundings=self._surroundings,
-            policy=self._policy,
+            policy=self.policy,
             services=self._services,
             audit=service.audit,
             ask=service.lanes.ask,

@@ -125,6 +125,12 @@ class Tool:
     rejection: str = ""
     """As of an agent."""
 
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The input schema, as a mapping."""
+        schema: Mapping[str, Any] = parse_field(self.input_schema) or {}
+        return schema
+
 
 NOTICE = "notice: "
 """Begins a flag that is no suspicion: an operator should know it, and nothing is held for it."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from waygraph.registry.http.problems import Problem
 from waygraph.registry.model import changes, failures, nouns
 from waygraph.registry.model.nouns import JsonText, TextForm
+from waygraph.registry.model.tool_calls import RankedTool
 from waygraph.registry.model.usage import Outcome as UsageOutcome
 from waygraph.registry.model.usage import ToolUsage as UsageNoun
 from waygraph.registry.model.usage import UsagePart as UsagePartNoun
@@ -80,6 +81,7 @@ class ToolStep(nouns.ToolRoute):
 
 
 class ToolRoute(ToolStep):
+    matches: tuple[RankedTool, ...]
     steps: tuple[ToolStep, ...]
     definitions: Definitions = ()
     """The tools in a host's own format, if asked for."""

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from waygraph.registry.catalog.find_tools.find import rank_tools
 from waygraph.registry.http.problems import error_of
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import (
@@ -46,6 +47,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Mode, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.pictures import Map, Neighbourhood, check_neighbourhood
+from waygraph.registry.model.tool_calls import RankedTool, RankedTools, ToolName, ToolResult, name_of
 from waygraph.registry.model.usage import (
     SearchGaps,
     Sort,
@@ -231,6 +233,41 @@ def find_tools(
     full_query = checked_for_tools(query, limit, agent_ids, limits=None)
     call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(full_query, _service_recipe(recipe)))
     return _read(call, lambda document: _as_asked(shapes.read(ToolRoute, document), full_query))
+
+
+def find(
+    query: str | Query,
+    *,
+    limit: int | None = None,
+    agent_ids: Sequence[str] | None = None,
+    recipe: str | Recipe = DEFAULT_RECIPE,
+    principal: Principal | None = None,
+) -> Call[RankedTools]:
+    """As `find_tools`; each tool says whether it can run there, and why not."""
+    full_query = checked_for_tools(query, limit, agent_ids, limits=None)
+    call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(full_query, _service_recipe(recipe)))
+
+    def read(document: Any) -> RankedTools:
+        tools = (shapes.read(RankedTool, each) for each in document["matches"])
+        return rank_tools(tools, _as_asked(shapes.read(ToolRoute, document), full_query))
+
+    return _read(call, read)
+
+
+def call_tool(
+    tool: ToolName,
+    arguments: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    timeout_s: float | None = None,
+    consent: str = "",
+    principal: Principal | None = None,
+) -> Call[ToolResult]:
+    """Runs a tool through the service's gateway. Raises NotCallable, InvalidArguments, CallTimedOut, UpstreamError."""
+    body = {"arguments": dict(arguments), "timeout_s": timeout_s, "consent": consent}
+    name = name_of(tool)
+    path = "/".join(_tool_segments(name)) if "/" in name else _segment("tool", name)
+    call = _read(_call(operations.CALL_TOOL, path, principal=principal, body=body), ToolResult.read)
+    return replace(call, refused=InvalidQuery)
 
 
 def _as_asked[R: (Route, ToolRoute)](route: R, query: Query) -> R:

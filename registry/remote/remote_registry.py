@@ -2,11 +2,11 @@
 
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MethodType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Concatenate, Self
 
 from waygraph.registry.model.changes import Status
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound, WaygraphError
@@ -39,81 +39,8 @@ class ServicePlace:
         return True
 
 
-class Sender(Protocol):
-    """A client that sends calls, and talks to their end."""
-
-    def _send[T](self, make: "Callable[[], Call[T] | Talk[T]]") -> T: ...
-
-
-class AsyncSender(Protocol):
-    """The same, awaited."""
-
-    def _send[T](self, make: "Callable[[], Call[T] | Talk[T]]") -> Awaitable[T]: ...
-
-
-class Method[**P, T]:
-    """A method of both clients, with the documentation and the signature of the call that it sends."""
-
-    def __init__(self, call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> None:
-        self._call = call
-        self.__name__, self.__doc__ = call.__name__, call.__doc__
-        signature = inspect.signature(call)
-        itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        self.__signature__ = signature.replace(parameters=[itself, *signature.parameters.values()])
-
-    def __call__(self, client: Any, /, *args: P.args, **options: P.kwargs) -> Any:
-        return client._send(partial(self._call, *args, **options))
-
-    @overload
-    def __get__(self, client: None, kind: type[Sender]) -> Callable[Concatenate[Sender, P], T]: ...
-
-    @overload
-    def __get__(self, client: None, kind: type[AsyncSender]) -> Callable[Concatenate[AsyncSender, P], Awaitable[T]]: ...
-
-    @overload
-    def __get__(self, client: Sender, kind: type) -> Callable[P, T]: ...
-
-    @overload
-    def __get__(self, client: AsyncSender, kind: type) -> Callable[P, Awaitable[T]]: ...
-
-    def __get__(self, client: Any, kind: type) -> Any:
-        return self if client is None else MethodType(self, client)
-
-
-class OperatorMethods:
-    """What operators do over a service, in both clients."""
-
-    set = Method(calls.set_agent)
-    set_tool = Method(calls.set_tool)
-    remove = Method(calls.remove)
-    approve = Method(calls.approve)
-    reject = Method(calls.reject)
-    waiting = Method(calls.waiting)
-    forget = Method(calls.forget)
-    set_toolset = Method(calls.set_toolset)
-    remove_toolset = Method(calls.remove_toolset)
-    use_taxonomy = Method(calls.use_taxonomy)
-    changes = Method(calls.changes)
-    usage = Method(calls.usage)
-    why = Method(calls.why)
-    draw_map = Method(calls.draw_map)
-    neighbourhood = Method(calls.neighbourhood)
-    usage_days = Method(calls.usage_days)
-    search_gaps = Method(calls.search_gaps)
-    api_keys = Method(calls.api_keys)
-    create_key = Method(calls.create_key)
-    revoke_key = Method(calls.revoke_key)
-    cypher = Method(calls.cypher)
-    export = Method(calls.export)
-
-
-def ask[**P, T](call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> Callable[Concatenate[Sender, P], T]:
-    """The same for one client: as a function, since a protocol such as `Registry` takes no descriptors."""
-    return Method(call)
-
-
 class ServiceClient:
-    """Implements Sender."""
+    """Sends calls to one service, and talks to their end."""
 
     _connection: "Connection"
 
@@ -135,11 +62,48 @@ class ServiceClient:
             return result
 
 
-class RemoteOperator(OperatorMethods, ServiceClient):
+def ask[**P, T](call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> Callable[Concatenate[ServiceClient, P], T]:
+    """A method that sends the call, with the documentation and the signature of it."""
+
+    def method(client: ServiceClient, /, *args: P.args, **options: P.kwargs) -> T:
+        return client._send(partial(call, *args, **options))
+
+    signature = inspect.signature(call)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    facts = {"__signature__": signature.replace(parameters=[itself, *signature.parameters.values()])}
+    vars(method).update(facts)
+    method.__name__, method.__doc__ = call.__name__, call.__doc__
+    return method
+
+
+class RemoteOperator(ServiceClient):
     """The methods of `LocalOperator`, over a service."""
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
+
+    set = ask(calls.set_agent)
+    set_tool = ask(calls.set_tool)
+    remove = ask(calls.remove)
+    approve = ask(calls.approve)
+    reject = ask(calls.reject)
+    waiting = ask(calls.waiting)
+    forget = ask(calls.forget)
+    set_toolset = ask(calls.set_toolset)
+    remove_toolset = ask(calls.remove_toolset)
+    use_taxonomy = ask(calls.use_taxonomy)
+    changes = ask(calls.changes)
+    usage = ask(calls.usage)
+    why = ask(calls.why)
+    draw_map = ask(calls.draw_map)
+    neighbourhood = ask(calls.neighbourhood)
+    usage_days = ask(calls.usage_days)
+    search_gaps = ask(calls.search_gaps)
+    api_keys = ask(calls.api_keys)
+    create_key = ask(calls.create_key)
+    revoke_key = ask(calls.revoke_key)
+    cypher = ask(calls.cypher)
+    export = ask(calls.export)
 
 
 class RemoteRegistry(ServiceClient):
@@ -153,21 +117,22 @@ class RemoteRegistry(ServiceClient):
         self._connection, self._settings = connection, settings
         self._store = ServicePlace(connection)
 
-    @staticmethod
+    @classmethod
     def open(
+        cls,
         location: str | os.PathLike[str],
         *,
         embedder: str | None = None,
         settings: Settings | None = None,
         environ: Mapping[str, str] | None = None,
-    ) -> "RemoteRegistry":
+    ) -> Self:
         """The service of a URL; nothing is asked yet. Raises InvalidSetting, also for an embedder: it has its own."""
         from waygraph.registry.remote.transport import Connection
 
         settings = load_settings(environ) if settings is None else settings
         if embedder:
             raise InvalidSetting("a service embeds by the embedder that it was started with; none can be chosen here")
-        return RemoteRegistry(Connection(ServiceAddress.parse(str(location)), settings), settings)
+        return cls(Connection(ServiceAddress.parse(str(location)), settings), settings)
 
     def __enter__(self) -> Self:
         return self
@@ -202,6 +167,8 @@ class RemoteRegistry(ServiceClient):
 
     route = ask(calls.route)
     find_tools = ask(calls.find_tools)
+    find = ask(calls.find)
+    call = ask(calls.call_tool)
     agents = ask(calls.agents)
     agent = ask(calls.agent)
     tools = ask(calls.tools)

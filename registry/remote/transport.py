@@ -1,10 +1,9 @@
 """Calls sent over HTTP, again where that is safe; and what a reply means."""
 
-import asyncio
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.metadata import version
@@ -317,50 +316,6 @@ class Connection:
             with self._client.stream(**self._limits.request(call)) as response:
                 body = self._limits.body(call, response)
                 for part in response.iter_raw():
-                    body.take(part)
-                return body.reply()
-        except Unread as unread:
-            return unread.failure
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            return self._limits.failed_call(call, error)
-
-
-class AsyncConnection:
-    """The same, awaitable; for one event loop."""
-
-    def __init__(
-        self,
-        address: ServiceAddress,
-        settings: Settings,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Clock = time.monotonic,
-        jitter: Jitter = random.random,
-    ) -> None:
-        self.place = address.url
-        self._limits, self._sleep, self._jitter = Limits(address.url, settings, clock), sleep, jitter
-        self._client = http_client(httpx2.AsyncClient, **client_options(address, settings))
-
-    async def ask[T](self, call: Call[T]) -> T:
-        """As `Connection.ask`."""
-        attempts = Attempts(call, self._limits, self._jitter)
-        while True:
-            outcome = await self._send(call)
-            pause_s = attempts.wait_s(outcome)
-            if pause_s is None:
-                return answer_of(call, outcome, self.place)
-            await self._sleep(pause_s)
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-    async def _send(self, call: Call[Any]) -> Reply | FailedCall:
-        if self._client.is_closed:
-            raise RegistryClosed
-        try:
-            async with self._client.stream(**self._limits.request(call)) as response:
-                body = self._limits.body(call, response)
-                async for part in response.aiter_raw():
                     body.take(part)
                 return body.reply()
         except Unread as unread:

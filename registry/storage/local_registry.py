@@ -72,14 +72,15 @@ class LocalRegistry(GraphAccess):
         self._steps = StepStage(settings, environ)
         self._answering = Answering(store, self._embedders, self._rerankers, self._walks, spec)
 
-    @staticmethod
+    @classmethod
     def open(
+        cls,
         location: str | os.PathLike[str],
         *,
         embedder: str | None = None,
         settings: Settings | None = None,
         environ: Mapping[str, str] | None = None,
-    ) -> "LocalRegistry":
+    ) -> Self:
         """Raises as `Registry.open`, and NeedsRegistry for the location of a service."""
         location = named_place(location)
         environ = os.environ if environ is None else environ
@@ -88,7 +89,7 @@ class LocalRegistry(GraphAccess):
         if spec:
             parse_spec(spec)
         store = open_store(location, settings)
-        registry = LocalRegistry(store, settings, environ, spec)
+        registry = cls(store, settings, environ, spec)
         with ExitStack() as unless_open:
             unless_open.callback(registry.close)
             if store.exists:

@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-import waygraph.registry
+import waygraph
 from tests.architecture.tree import ROOT, code_packages, foreign_imports, modules, project, syntax
 
 READ_ENVIRONMENT = {
@@ -23,7 +23,7 @@ READ_ENVIRONMENT = {
     "registry/graph/user_cypher/sandbox.py": "builds the worker's bare environment",
     "registry/graph/user_cypher/neo4j_runner.py": "tells its worker where the system keeps its certificates",
 }
-LIGHT = "import sys, waygraph.registry; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+LIGHT = "import sys, waygraph, waygraph.registry, waygraph.ingest; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 HEAVY = {"numpy", "pydantic", "grafeo", "Stemmer", "onnxruntime", "tokenizers", "typer", "rich", "yaml", "mcp"}
 
 
@@ -50,16 +50,16 @@ def test_public_names_are_sorted_and_importable(name: str) -> None:
     assert [n for n in public if not hasattr(package, n)] == []
 
 
-def test_importing_the_registry_is_light() -> None:
-    """`import waygraph.registry` loads nothing heavy: what is heavy is imported where it is needed."""
+def test_importing_waygraph_is_light() -> None:
+    """`import waygraph` loads nothing heavy: what is heavy is imported where it is needed."""
     loaded = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
     assert HEAVY & set(loaded.stdout.split()) == set()
 
 
 def test_the_version_can_be_asked() -> None:
-    """In Python as `waygraph.registry.__version__`, on the command line as `python -m waygraph --version`."""
+    """In Python as `waygraph.__version__`, on the command line as `python -m waygraph --version`."""
     version = project()["project"]["version"]
-    assert waygraph.registry.__version__ == version
+    assert waygraph.__version__ == version
     command = [sys.executable, "-m", "waygraph"]
     assert (
         subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout

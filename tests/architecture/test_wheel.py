@@ -79,7 +79,7 @@ def test_the_wheel_carries_the_whole_tree(wheel: Path) -> None:
     """Every module, statement, page template and the typing mark are in it, and nothing beside them."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.startswith("waygraph-")}
-    assert held == {f"waygraph/{path.relative_to(ROOT)}" for path in files()} | {"waygraph/__main__.py"}
+    assert held == {f"waygraph/{path.relative_to(ROOT)}" for path in files()} | {"waygraph/__init__.py", "waygraph/__main__.py"}
     assert {f"waygraph/cypher/{name}.cypher" for name in names()} | {"waygraph/registry/py.typed"} <= held
 
 
@@ -98,7 +98,7 @@ def test_the_wheel_alone_routes(wheel: Path, empty: Path, tmp_path: Path) -> Non
     assert Path(told(empty, "waygraph.registry.__file__", "waygraph.registry")).is_relative_to(site)
     assert RIGHT in routed(empty, tmp_path)
     assert "Usage: waygraph" in run([empty / "python", "-m", "waygraph", "--help"], tmp_path)
-    assert told(empty, "waygraph.registry.__version__", "waygraph.registry") == project()["project"]["version"]
+    assert told(empty, "waygraph.__version__", "waygraph") == project()["project"]["version"]
 
 
 def test_the_lab_brings_its_commands(wheel: Path, lab_wheel: Path, empty: Path, tmp_path: Path) -> None:

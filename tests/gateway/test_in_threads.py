@@ -5,7 +5,7 @@ from threading import Event
 import anyio
 import pytest
 
-from waygraph.api.mcp.stdio import MOST_AT_WORK, InThreads
+from waygraph.api.mcp.gateway import MOST_AT_WORK, InThreads
 
 
 def test_what_hangs_is_given_up_and_the_next_is_answered() -> None:

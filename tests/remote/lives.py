@@ -23,7 +23,7 @@ from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.nouns import Filters, Query, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.remote.async_registry import AsyncOperator, AsyncRemoteRegistry
+from waygraph.api.library import AsyncOperator, AsyncRegistry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
 
@@ -41,12 +41,12 @@ class Step:
 class Awaited:
     """An asynchronous registry whose methods are waited for, so that it is asked as any other."""
 
-    def __init__(self, registry: AsyncRemoteRegistry | AsyncOperator, runner: asyncio.Runner) -> None:
+    def __init__(self, registry: AsyncRegistry | AsyncOperator, runner: asyncio.Runner) -> None:
         self._registry, self._runner = registry, runner
 
     def __getattr__(self, name: str) -> Any:
         if name == "operator":
-            assert isinstance(self._registry, AsyncRemoteRegistry)
+            assert isinstance(self._registry, AsyncRegistry)
             return Awaited(self._registry.operator, self._runner)
         if name == "store":  # an asynchronous registry says itself whether it exists
             return self

@@ -8,7 +8,7 @@ import pytest
 from tests.remote.lives import Awaited, Life, Step, outcome
 from tests.service import Served, served
 from waygraph.registry import Registry
-from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
+from waygraph.api.library import AsyncRegistry, RemoteRegistry
 
 NO_MODEL, DEFAULT_MODEL = "none", ""
 FIRST = (

@@ -10,7 +10,6 @@ from tests.remote.flaky import flaky, reply
 from tests.service import TIMEOUT_S, Served, served, until
 from waygraph.registry.model.changes import Document
 from waygraph.registry.model.errors import MassRemoval, UnknownName
-from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 from waygraph.registry.remote.calls import Ingest
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 

@@ -14,7 +14,7 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Query, Registry, Settings
 from waygraph.registry.model.errors import ServiceUnavailable
-from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
+from waygraph import Registry as Library
 
 CALLERS, EACH = 12, 8
 
@@ -51,7 +51,7 @@ def test_threads_share_one_registry(service: Served) -> None:
 
 def test_tasks_share_one_registry(service: Served) -> None:
     async def ask() -> None:
-        async with AsyncRemoteRegistry.open(service.url, settings=Settings(remote_pool_size=3)) as there:
+        async with Library.open(service.url, settings=Settings(remote_pool_size=3)) as there:
             asked = [query(caller, number) for caller in range(CALLERS) for number in range(EACH)]
             found = await asyncio.gather(*map(there.route, asked))
             assert found == [service.registry.route(each) for each in asked]

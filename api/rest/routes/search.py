@@ -84,6 +84,8 @@ def search_tools(exchange: Exchange, body: SearchRequest) -> Shape:
     route = exchange.registry.find_tools(body.query(), recipe=body.chosen_recipe(), principal=exchange.principal)
     _note_request(exchange, body, start_s, is_answered=bool(route.matches))
     shape = shapes.tool_route(route, votes=body.explain, schemas=body.tool_schema, transport=exchange.transport_filter)
+    for item, match in zip(shape["matches"], route.matches, strict=True):
+        item["cannot_run"] = exchange.refusal(match)
     return {**shape, **define_tools([match.tool for match in route.matches], body.format)}
 
 

@@ -1,7 +1,7 @@
 """find_tools: what a language model is told that fits its request, in as few words as it needs."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,6 +42,7 @@ from waygraph.registry.model.nouns import (
     public_status,
     reachable,
 )
+from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
 from waygraph.registry.taxonomy.tree import HERE, SEPARATOR, Of
 
@@ -87,6 +88,21 @@ def judging(registry: "Searchable", policy: CallPolicy | None, principal: Princi
     policy = policy or FREE
     claims = _claims(registry, principal) if policy.names_sources else {}
     return Judging(policy=policy, principal=principal, claims=claims)
+
+
+def refusals(judges: Judging, why_not: WhyNot) -> Callable[[ToolMatch], str]:
+    """Why a call by name is refused, or nothing runs the tool; empty: a call can be tried."""
+
+    def refusal(match: ToolMatch) -> str:
+        judgement = judges.judge(match.agent, match.tool, by_name=True)
+        return judgement.reason if judgement.verdict == "deny" else why_not(match.agent)
+
+    return refusal
+
+
+def rank_tools(tools: Iterable[RankedTool], route: "ToolRoute") -> RankedTools:
+    """The matches of a route: one that can run comes before those that fit hardly better and cannot."""
+    return RankedTools(tuple(runnable_first(list(tools), lambda tool: tool.cannot_run)), route)
 
 
 def _claims(registry: "Searchable", principal: Principal | None) -> dict[str, frozenset[str]]:
@@ -409,7 +425,7 @@ def _judge_matches(
 
     It stands in no category.
     """
-    in_order = exact_first(request.query, runnable_first(matches, why_not))
+    in_order = exact_first(request.query, runnable_first(matches, lambda match: why_not(match.agent)))
     pairs = [(match.agent, match.tool) for match in in_order]
     is_named = bool(pairs) and exactness(request.query, pairs[0][1]) == 0
     if is_name_like(request.query) and not (is_named or request.within):

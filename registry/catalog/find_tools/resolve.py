@@ -67,14 +67,14 @@ def exact_first(query: str, matches: Sequence[ToolMatch]) -> list[ToolMatch]:
     return sorted(matches, key=lambda match: exactness(query, match.tool))
 
 
-def runnable_first(matches: Sequence[ToolMatch], why_not: WhyNot) -> list[ToolMatch]:
-    """In order, but a tool that nothing runs comes behind each later one that runs and fits as well, or less by no more
+def runnable_first[M: ToolMatch](matches: Sequence[M], why_not: Callable[[M], str]) -> list[M]:
+    """In order, but a tool that does not run comes behind each later one that runs and fits as well, or less by no more
     than a clear lead.
     """
-    result: list[ToolMatch] = []
-    idle: list[ToolMatch] = []
+    result: list[M] = []
+    idle: list[M] = []
     for match in matches:
-        if why_not(match.agent):
+        if why_not(match):
             idle.append(match)
             continue
         result += [each for each in idle if match.score < (1 - CLEAR_LEAD) * each.score]

@@ -1,0 +1,76 @@
+"""What a program that calls tools gets: ranked tools, each with what stands against a call, and a tool's result."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, overload
+
+from waygraph.registry.model.nouns import Tool, ToolMatch, ToolRoute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedTool(ToolMatch):
+    cannot_run: str = ""
+    """Why a call is refused here, or nothing here runs it; empty: a call can be tried."""
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        return self.tool.parameters
+
+
+@dataclass(frozen=True, slots=True)
+class RankedTools(Sequence[RankedTool]):
+    """The tools that fit a request, best first. `route` says what else is known: `confidence`, `reason`, `notice`."""
+
+    tools: tuple[RankedTool, ...]
+    route: ToolRoute
+
+    def __len__(self) -> int:
+        return len(self.tools)
+
+    @overload
+    def __getitem__(self, index: int) -> RankedTool: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RankedTool, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> RankedTool | tuple[RankedTool, ...]:
+        return self.tools[index]
+
+
+type ToolName = str | Tool | ToolMatch
+"""A tool to call: its id or call name, or itself."""
+
+
+def name_of(tool: ToolName) -> str:
+    match tool:
+        case ToolMatch():
+            return tool.tool.id
+        case Tool():
+            return tool.id
+    return tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool gave, as MCP has it: blocks of `content`, and what its output schema promises.
+
+    `is_error`: the tool ran, and reports that it failed.
+    """
+
+    content: tuple[Mapping[str, Any], ...] = ()
+    structured: Mapping[str, Any] | None = None
+    is_error: bool = False
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """Of the JSON of a `CallToolResult`. Raises TypeError, AttributeError for what is none."""
+        return cls(
+            content=tuple(document.get("content") or ()),
+            structured=document.get("structuredContent"),
+            is_error=document.get("isError") is True,
+        )
+
+    @property
+    def text(self) -> str:
+        """Its texts, each on a line of its own."""
+        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
