@@ -192,7 +192,7 @@ class _Calls:
 
         async def call() -> ToolResult:
             asker = Asker(caller=caller, session=session)
-            return ToolResult.read(await call_alone(gateway, asker, name, arguments, **options))
+            return ToolResult.read(await call_alone(gateway, asker, name, dict(arguments), **options))
 
         return portal.start_task_soon(call)
 
@@ -289,7 +289,7 @@ class AsyncRegistry:
             )
         return await self._run(partial(self._subject.call, tool, arguments, **options))
 
-    async def ingest(self, source: "SourceInput", **options: Any) -> "list[SyncReport]":
+    async def ingest(self, source: "SourceInput", /, **options: Any) -> "list[SyncReport]":
         """As `waygraph.ingest`, with its options."""
         from waygraph.ingest.pipeline import ingest
 

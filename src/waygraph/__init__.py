@@ -3,7 +3,6 @@
 `Registry.open` is where to begin; `ingest` brings sources in.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     __version__: str
     """The installed version, such as "0.1.0"."""
 
-_HOMES = {
+_NAMES = {
     "api.library": "AsyncRegistry LocalRegistry Registry RemoteRegistry",
     "ingest.manifest.records": "AgentRecord Intake ToolRecord",
     "ingest.pipeline": "ingest",
@@ -75,8 +74,20 @@ _HOMES = {
     "registry.routing.recipes": "HistoryShares RECIPES Recipe RecipeLeg Rerank",
 }
 """Module → the names that stand there."""
-__all__ = [*" ".join(_HOMES.values()).split()]
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version(__name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_HOMES, "__version__"]

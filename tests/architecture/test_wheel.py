@@ -79,7 +79,10 @@ def test_the_wheel_carries_the_whole_tree(wheel: Path) -> None:
     """Every module, statement, page template and the typing mark are in it, and nothing beside them."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.startswith("waygraph-")}
-    assert held == {f"waygraph/{path.relative_to(ROOT)}" for path in files()} | {"waygraph/__init__.py", "waygraph/__main__.py"}
+    assert held == {f"waygraph/{path.relative_to(ROOT)}" for path in files()} | {
+        "waygraph/__init__.py",
+        "waygraph/__main__.py",
+    }
     assert {f"waygraph/cypher/{name}.cypher" for name in names()} | {"waygraph/registry/py.typed"} <= held
 
 

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
+from waygraph.api.library import AsyncOperator, AsyncRegistry
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import errors, shapes
@@ -23,7 +24,6 @@ from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.nouns import Filters, Query, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.api.library import AsyncOperator, AsyncRegistry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
 
@@ -48,6 +48,9 @@ class Awaited:
         if name == "operator":
             assert isinstance(self._registry, AsyncRegistry)
             return Awaited(self._registry.operator, self._runner)
+        if name == "ingest":  # of documents: a method of services alone
+            assert isinstance(self._registry, AsyncRegistry)
+            return self._registry.subject.ingest  # type: ignore[union-attr]
         if name == "store":  # an asynchronous registry says itself whether it exists
             return self
         found = getattr(self._registry, name)

@@ -10,6 +10,8 @@ import pytest
 
 from tests.remote.flaky import flaky
 from tests.service import served
+from waygraph.api import library
+from waygraph.api.library import AsyncOperator, AsyncRegistry
 from waygraph.registry import Filters, Principal, Query, Registry, Settings
 from waygraph.registry.model.changes import Document, Standing
 from waygraph.registry.model.errors import (
@@ -25,7 +27,6 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import unreachable
 from waygraph.registry.model.validation import cursor
 from waygraph.registry.remote import calls
-from waygraph.registry.remote.async_registry import AsyncOperator, AsyncRemoteRegistry
 from waygraph.registry.remote.calls import Reply
 from waygraph.registry.remote.remote_registry import RemoteOperator, RemoteRegistry
 from waygraph.registry.storage.integrity.examine import examine_at
@@ -73,10 +74,9 @@ def test_a_url_opens_a_service(location: str, url: str) -> None:
         "ftp://hunter2",
     ],
 )
-@pytest.mark.parametrize("open_at", [RemoteRegistry.open, AsyncRemoteRegistry.open])
-def test_what_is_no_url_or_holds_a_secret_is_refused(location: str, open_at: Callable[..., Any]) -> None:
+def test_what_is_no_url_or_holds_a_secret_is_refused(location: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        open_at(location, environ={})
+        RemoteRegistry.open(location, environ={})
     assert "hunter2" not in str(caught.value)
 
 
@@ -109,6 +109,8 @@ def test_a_service_has_its_own_embedder() -> None:
 ASKED: dict[str, Callable[[Any], Any]] = {
     "route": lambda registry: registry.route("x", principal=SOMEBODY),
     "find_tools": lambda registry: registry.find_tools("x", principal=SOMEBODY),
+    "find": lambda registry: registry.find("x", principal=SOMEBODY),
+    "call": lambda registry: registry.call("a/b", principal=SOMEBODY),
     "agents": lambda registry: registry.agents(principal=SOMEBODY),
     "agent": lambda registry: registry.agent("a", principal=SOMEBODY),
     "tools": lambda registry: registry.tools(principal=SOMEBODY),
@@ -142,11 +144,11 @@ ASKED: dict[str, Callable[[Any], Any]] = {
 def refused(kind: type[WaygraphError], ask: Callable[[Any], Any]) -> str:
     """What both clients say; neither asks the service."""
     with flaky() as service:
-        with Registry.open(service.url, environ={}) as registry, pytest.raises(kind) as caught:
+        with library.Registry.open(service.url, environ={}) as registry, pytest.raises(kind) as caught:
             ask(registry)
 
         async def asked() -> None:
-            async with AsyncRemoteRegistry.open(service.url, settings=Settings()) as there:
+            async with library.Registry.open(service.url, settings=Settings()) as there:
                 await ask(there)
 
         with pytest.raises(kind) as other:
@@ -164,7 +166,7 @@ def test_nobody_else_can_be_named(name: str) -> None:
 def test_every_method_that_takes_a_principal_refuses_it() -> None:
     takes = {
         name
-        for kind in (Registry, LocalOperator)
+        for kind in (library.Registry, LocalOperator)
         for name, method in inspect.getmembers(kind, inspect.isfunction)
         if "principal" in inspect.signature(method).parameters
     }
@@ -237,20 +239,22 @@ OF_CLIENTS = {"take", "ingest", "start_ingest", "ingest_status", "sync_source"}
 
 def test_a_service_offers_every_method_with_the_same_arguments() -> None:
     """What a registry here has, and what its operator does; also for those who await it."""
-    kinds = ((Registry, RemoteRegistry, AsyncRemoteRegistry), (LocalOperator, RemoteOperator, AsyncOperator))
-    itself = {"open", "settings", "store", "exists", "stamp", "operator"}
+    kinds = (
+        (library.Registry, library.RemoteRegistry, AsyncRegistry),
+        (LocalOperator, RemoteOperator, AsyncOperator),
+    )
+    itself = {"open", "settings", "store", "exists", "stamp", "operator", "subject"}
     for here, *clients in kinds:
         for client in clients:
             assert _public(client) - itself - OF_CLIENTS == _public(here) - itself
             for name in _public(here) - itself:
                 assert _arguments(here, name) == _arguments(client, name), name
-    for name in OF_CLIENTS:
-        assert _arguments(RemoteRegistry, name) == _arguments(AsyncRemoteRegistry, name)
 
 
 def test_a_registry_stays_small() -> None:
     """What one opens, asks and lists; what operators do stands apart."""
     assert len(_public(Registry)) <= 20
+    assert _public(library.Registry) - _public(Registry) == {"find", "call"}
 
 
 def _arguments(kind: type, name: str) -> list[tuple[str, object, object]]:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.remote.lives import Awaited, Life, Step, outcome
 from tests.service import Served, served
+from waygraph.api.library import RemoteRegistry
 from waygraph.registry import Registry
-from waygraph.api.library import AsyncRegistry, RemoteRegistry
 
 NO_MODEL, DEFAULT_MODEL = "none", ""
 FIRST = (
@@ -42,7 +42,8 @@ def test_a_service_says_what_the_registry_says(here: Registry, service: Served, 
 @pytest.mark.parametrize("embedder", [NO_MODEL])
 def test_so_it_is_for_asynchronous_programs(here: Registry, service: Served) -> None:
     with asyncio.Runner() as runner:
-        there = Awaited(AsyncRemoteRegistry.open(service.url, environ={}), runner)
+        registry = RemoteRegistry.open(service.url, environ={})
+        there = Awaited(runner.run(registry.__aenter__()), runner)
         _compare(Life(3), here, there)
         there.close()
 

@@ -1,13 +1,11 @@
 """Documents that a service takes after it has answered, by its clients."""
 
-import asyncio
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.remote.flaky import flaky, reply
-from tests.service import TIMEOUT_S, Served, served, until
+from tests.service import Served, served, until
 from waygraph.registry.model.changes import Document
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.remote.calls import Ingest
@@ -45,20 +43,6 @@ def test_a_client_sends_documents_and_looks_later(service: Served) -> None:
             failed.reports.all()
         with pytest.raises(UnknownName):
             registry.ingest_status("none")
-
-
-def test_so_it_is_for_asynchronous_programs(service: Served) -> None:
-    async def send() -> Ingest:
-        async with AsyncRemoteRegistry.open(service.url, environ={}) as registry:
-            ingest = await registry.start_ingest(catalogue("d"), source="t")
-            give_up = time.monotonic() + TIMEOUT_S
-            while not ingest.has_ended and time.monotonic() < give_up:
-                await asyncio.sleep(0.02)
-                ingest = await registry.ingest_status(ingest.id)
-            return ingest
-
-    [report] = asyncio.run(send()).reports.all()
-    assert report.changes.created_agents == ("d",)
 
 
 def test_a_service_of_before_takes_them_at_once() -> None:

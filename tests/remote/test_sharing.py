@@ -10,11 +10,10 @@ import pytest
 
 from tests.remote.flaky import flaky, silence
 from tests.service import Served, served, until
+from waygraph import Query, Registry, Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Query, Registry, Settings
 from waygraph.registry.model.errors import ServiceUnavailable
-from waygraph import Registry as Library
 
 CALLERS, EACH = 12, 8
 
@@ -51,7 +50,7 @@ def test_threads_share_one_registry(service: Served) -> None:
 
 def test_tasks_share_one_registry(service: Served) -> None:
     async def ask() -> None:
-        async with Library.open(service.url, settings=Settings(remote_pool_size=3)) as there:
+        async with Registry.open(service.url, settings=Settings(remote_pool_size=3)) as there:
             asked = [query(caller, number) for caller in range(CALLERS) for number in range(EACH)]
             found = await asyncio.gather(*map(there.route, asked))
             assert found == [service.registry.route(each) for each in asked]

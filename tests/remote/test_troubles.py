@@ -2,7 +2,6 @@
 never without end, and always an error of ours.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.remote import calls
 from waygraph.registry.remote.calls import Call
-from waygraph.registry.remote.transport import AsyncConnection, Connection
+from waygraph.registry.remote.transport import Connection
 from waygraph.registry.storage.location import ServiceAddress
 
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
@@ -45,9 +44,8 @@ LOCKED = trouble(503, "registry-locked", facts={"path": "r", "holder": "pid 1", 
 
 @dataclass
 class Client:
-    """Either connection, asked as if it were not asynchronous; its time passes only while it sleeps."""
+    """A connection whose time passes only while it sleeps."""
 
-    way: type[Connection] | type[AsyncConnection]
     slept: list[float] = field(default_factory=list)
     on_sleep: Callable[[], object] = lambda: None
     clock: Callable[[], float] | None = None
@@ -55,33 +53,20 @@ class Client:
     def ask[T](self, url: str, call: Call[T], **settings: Any) -> T:
         address, chosen = ServiceAddress.parse(url), Settings(**settings)
         clock = self.clock or (lambda: sum(self.slept))
-        if self.way is Connection:
-            connection = Connection(address, chosen, sleep=self._sleep, clock=clock, jitter=lambda: 1.0)
-            try:
-                return connection.ask(call)
-            finally:
-                connection.close()
-
-        async def asked() -> T:
-            connection = AsyncConnection(address, chosen, sleep=self._async_sleep, clock=clock, jitter=lambda: 1.0)
-            try:
-                return await connection.ask(call)
-            finally:
-                await connection.close()
-
-        return asyncio.run(asked())
+        connection = Connection(address, chosen, sleep=self._sleep, clock=clock, jitter=lambda: 1.0)
+        try:
+            return connection.ask(call)
+        finally:
+            connection.close()
 
     def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.on_sleep()
 
-    async def _async_sleep(self, seconds: float) -> None:
-        self._sleep(seconds)
 
-
-@pytest.fixture(params=[Connection, AsyncConnection], ids=["threads", "async"])
-def client(request: pytest.FixtureRequest) -> Client:
-    return Client(request.param)
+@pytest.fixture
+def client() -> Client:
+    return Client()
 
 
 def look() -> Call[Any]:
