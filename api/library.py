@@ -131,11 +131,11 @@ class LocalRegistry(local.LocalRegistry):
     ) -> RankedTools:
         route = self.find_tools(query, limit=limit, agent_ids=agent_ids, recipe=recipe, principal=principal)
         refusal = refusals(judging(self, self._calls.policy, principal), self._calls.reach.now().why_not)
-        ranked = (
+        tools = (
             RankedTool(tool=each.tool, agent=each.agent, score=each.score, votes=each.votes, cannot_run=refusal(each))
             for each in route.matches
         )
-        return rank_tools(ranked, route)
+        return rank_tools(tools, route)
 
     def call(
         self,
@@ -221,7 +221,7 @@ class _Calls:
             self._opened = None
 
 
-def awaited[**P, T](method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
+def in_thread[**P, T](method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
     """The method of this name, run in a thread."""
 
     @wraps(method)
@@ -240,28 +240,28 @@ class AsyncOperator:
     def __init__(self, subject: core.Operator, run: Run) -> None:
         self._subject, self._run = subject, run
 
-    set = awaited(LocalOperator.set)
-    set_tool = awaited(LocalOperator.set_tool)
-    remove = awaited(LocalOperator.remove)
-    approve = awaited(LocalOperator.approve)
-    reject = awaited(LocalOperator.reject)
-    waiting = awaited(LocalOperator.waiting)
-    forget = awaited(LocalOperator.forget)
-    set_toolset = awaited(LocalOperator.set_toolset)
-    remove_toolset = awaited(LocalOperator.remove_toolset)
-    use_taxonomy = awaited(LocalOperator.use_taxonomy)
-    changes = awaited(LocalOperator.changes)
-    usage = awaited(LocalOperator.usage)
-    why = awaited(LocalOperator.why)
-    draw_map = awaited(LocalOperator.draw_map)
-    neighbourhood = awaited(LocalOperator.neighbourhood)
-    usage_days = awaited(LocalOperator.usage_days)
-    search_gaps = awaited(LocalOperator.search_gaps)
-    api_keys = awaited(LocalOperator.api_keys)
-    create_key = awaited(LocalOperator.create_key)
-    revoke_key = awaited(LocalOperator.revoke_key)
-    cypher = awaited(LocalOperator.cypher)
-    export = awaited(LocalOperator.export)
+    set = in_thread(LocalOperator.set)
+    set_tool = in_thread(LocalOperator.set_tool)
+    remove = in_thread(LocalOperator.remove)
+    approve = in_thread(LocalOperator.approve)
+    reject = in_thread(LocalOperator.reject)
+    waiting = in_thread(LocalOperator.waiting)
+    forget = in_thread(LocalOperator.forget)
+    set_toolset = in_thread(LocalOperator.set_toolset)
+    remove_toolset = in_thread(LocalOperator.remove_toolset)
+    use_taxonomy = in_thread(LocalOperator.use_taxonomy)
+    changes = in_thread(LocalOperator.changes)
+    usage = in_thread(LocalOperator.usage)
+    why = in_thread(LocalOperator.why)
+    draw_map = in_thread(LocalOperator.draw_map)
+    neighbourhood = in_thread(LocalOperator.neighbourhood)
+    usage_days = in_thread(LocalOperator.usage_days)
+    search_gaps = in_thread(LocalOperator.search_gaps)
+    api_keys = in_thread(LocalOperator.api_keys)
+    create_key = in_thread(LocalOperator.create_key)
+    revoke_key = in_thread(LocalOperator.revoke_key)
+    cypher = in_thread(LocalOperator.cypher)
+    export = in_thread(LocalOperator.export)
 
 
 class AsyncRegistry:
@@ -302,19 +302,19 @@ class AsyncRegistry:
         """Whether anything was ever written there."""
         return await self._run(lambda: self._subject.store.exists)
 
-    find = awaited(Registry.find)
-    route = awaited(Registry.route)
-    find_tools = awaited(Registry.find_tools)
-    agents = awaited(Registry.agents)
-    agent = awaited(Registry.agent)
-    tools = awaited(Registry.tools)
-    tool = awaited(Registry.tool)
-    lookup = awaited(Registry.lookup)
-    about = awaited(Registry.about)
-    browse = awaited(Registry.browse)
-    agents_page = awaited(Registry.agents_page)
-    toolsets = awaited(Registry.toolsets)
-    toolset = awaited(Registry.toolset)
-    sources = awaited(Registry.sources)
-    status = awaited(Registry.status)
-    close = awaited(Registry.close)
+    find = in_thread(Registry.find)
+    route = in_thread(Registry.route)
+    find_tools = in_thread(Registry.find_tools)
+    agents = in_thread(Registry.agents)
+    agent = in_thread(Registry.agent)
+    tools = in_thread(Registry.tools)
+    tool = in_thread(Registry.tool)
+    lookup = in_thread(Registry.lookup)
+    about = in_thread(Registry.about)
+    browse = in_thread(Registry.browse)
+    agents_page = in_thread(Registry.agents_page)
+    toolsets = in_thread(Registry.toolsets)
+    toolset = in_thread(Registry.toolset)
+    sources = in_thread(Registry.sources)
+    status = in_thread(Registry.status)
+    close = in_thread(Registry.close)

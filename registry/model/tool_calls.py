@@ -58,7 +58,7 @@ class ToolResult:
     """
 
     content: tuple[Mapping[str, Any], ...] = ()
-    structured: Mapping[str, Any] | None = None
+    structured_content: Mapping[str, Any] | None = None
     is_error: bool = False
 
     @classmethod
@@ -66,7 +66,7 @@ class ToolResult:
         """Of the JSON of a `CallToolResult`. Raises TypeError, AttributeError for what is none."""
         return cls(
             content=tuple(document.get("content") or ()),
-            structured=document.get("structuredContent"),
+            structured_content=document.get("structuredContent"),
             is_error=document.get("isError") is True,
         )
 

@@ -31,6 +31,7 @@ def copied(tmp_path: Path) -> Path:
     """The tree under its import names, in a folder of its own."""
     for part in PARTS:
         shutil.copytree(ROOT / part, tmp_path / "waygraph" / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "src" / "waygraph" / "__init__.py", tmp_path / "waygraph")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 

@@ -104,6 +104,17 @@ def test_the_wheel_alone_routes(wheel: Path, empty: Path, tmp_path: Path) -> Non
     assert told(empty, "waygraph.__version__", "waygraph") == project()["project"]["version"]
 
 
+def test_a_clone_does_not_shadow_what_is_installed(wheel: Path, empty: Path, tmp_path: Path) -> None:
+    """Beside a folder named `waygraph`, as a clone is, Python still imports the installed package."""
+    site = install_over_dependencies(wheel, empty)
+    (tmp_path / "waygraph" / "registry").mkdir(parents=True)
+    (tmp_path / "waygraph" / "registry" / "__init__.py").touch()
+    program = "import waygraph; print(waygraph.__file__, waygraph.Query.__module__)"
+    file, module = run([empty / "python", "-c", program], tmp_path).split()
+    assert Path(file).is_relative_to(site)
+    assert module == "waygraph.registry.model.nouns"
+
+
 def test_the_lab_brings_its_commands(wheel: Path, lab_wheel: Path, empty: Path, tmp_path: Path) -> None:
     """Without the lab each of its commands says in one line how to get it; with the lab's wheel each is there."""
     site = install_over_dependencies(wheel, empty)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import waygraph
-from tests.service import served, until
+from tests.service import process, served, until
 
 CALCULATOR = Path(__file__).parents[1] / "servers" / "calculator.py"
 POLICY = """
@@ -83,7 +83,7 @@ def test_a_tool_is_found_and_runs(registry: waygraph.Registry) -> None:
     assert found[0].input_schema["required"] == ["expression"]
     assert found.route.reason == ""
     result = registry.call(found[0], ARGUMENTS)
-    assert (result.text, result.structured, result.is_error) == ("397.8", {"result": 397.8}, False)
+    assert (result.text, result.structured_content, result.is_error) == ("397.8", {"result": 397.8}, False)
     assert registry.call("calculator__evaluate", ARGUMENTS) == registry.call(found[0].tool, ARGUMENTS) == result
 
 
@@ -146,7 +146,7 @@ def test_so_it_is_for_asynchronous_programs(where: str, desk: Desk) -> None:
         async with registry as tools:
             found = await tools.find(REQUEST)
             results = await asyncio.gather(*(tools.call(found[0], {"expression": f"{n}*2"}) for n in range(8)))
-            assert [result.structured for result in results] == [{"result": 2.0 * n} for n in range(8)]
+            assert [result.structured_content for result in results] == [{"result": 2.0 * n} for n in range(8)]
             for tool, arguments in (
                 ("calculator/erase", {}),
                 ("abacus/percent", {}),
@@ -187,11 +187,11 @@ def test_a_call_has_a_deadline_and_an_end(desk: Desk) -> None:
 
 
 def test_a_service_without_a_gateway_says_so(desk: Desk, tmp_path: Path) -> None:
-    from tests.service import process
-
     environ = {"WAYGRAPH_DATA_DIR": str(tmp_path)}
-    with process(desk.place, tmp_path, "--no-mcp", environ=environ) as service:
-        with waygraph.Registry.open(service.url) as registry:
-            assert registry.find(REQUEST)[0].cannot_run == "this service offers no gateway (--no-mcp)"
-            with pytest.raises(waygraph.NotCallable, match="--no-mcp"):
-                registry.call("calculator/evaluate", ARGUMENTS)
+    with (
+        process(desk.place, tmp_path, "--no-mcp", environ=environ) as service,
+        waygraph.Registry.open(service.url) as registry,
+    ):
+        assert registry.find(REQUEST)[0].cannot_run == "this service offers no gateway (--no-mcp)"
+        with pytest.raises(waygraph.NotCallable, match="--no-mcp"):
+            registry.call("calculator/evaluate", ARGUMENTS)
