@@ -73,7 +73,6 @@ REMOVES = {"remove_agent", "forget_source", "remove_toolset", "revoke_key"}
 WITHOUT_METHOD = {
     "route_batch",
     "recipes",
-    "call_tool",
     "logins",
     "forget_login",
     "recorded_calls",
