@@ -187,7 +187,7 @@ class _Calls:
         from waygraph.api.mcp.calls import call_alone
         from waygraph.api.mcp.sessions import Asker
 
-        portal, gateway, session = self._open()
+        portal, gateway, session = self.open()
         caller = LOCAL if principal is None else replace(LOCAL, id=principal.id or LOCAL.id, principal=principal)
 
         async def call() -> ToolResult:
@@ -196,7 +196,7 @@ class _Calls:
 
         return portal.start_task_soon(call)
 
-    def _open(self) -> "tuple[BlockingPortal, Gateway, Session]":
+    def open(self) -> "tuple[BlockingPortal, Gateway, Session]":
         """Raises InvalidSetting, RegistryClosed."""
         from anyio.from_thread import start_blocking_portal
 
@@ -281,13 +281,21 @@ class AsyncRegistry:
     def operator(self) -> AsyncOperator:
         return AsyncOperator(self._subject.operator, self._run)
 
-    @wraps(Registry.call)
-    async def call(self, tool: ToolName, arguments: Mapping[str, Any] = NO_ARGUMENTS, **options: Any) -> ToolResult:
-        if isinstance(self._subject, LocalRegistry):
-            return await asyncio.wrap_future(
-                await self._run(partial(self._subject.start_call, tool, arguments, **options))
-            )
-        return await self._run(partial(self._subject.call, tool, arguments, **options))
+    async def call(
+        self,
+        tool: ToolName,
+        arguments: Mapping[str, Any] = NO_ARGUMENTS,
+        *,
+        timeout_s: float | None = None,
+        consent: str = "",
+        principal: Principal | None = None,
+    ) -> ToolResult:
+        """As `Registry.call`. Cancelled, it tells the tool's server."""
+        options: dict[str, Any] = {"timeout_s": timeout_s, "consent": consent, "principal": principal}
+        if not isinstance(self._subject, LocalRegistry):
+            return await self._run(partial(self._subject.call, tool, arguments, **options))
+        await self._run(self._subject._calls.open)
+        return await asyncio.wrap_future(self._subject.start_call(tool, arguments, **options))
 
     async def ingest(self, source: "SourceInput", /, **options: Any) -> "list[SyncReport]":
         """As `waygraph.ingest`, with its options."""

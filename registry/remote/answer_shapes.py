@@ -80,7 +80,7 @@ class ToolStep(nouns.ToolRoute):
     steps: tuple[Any, ...]
 
 
-class ToolRoute(ToolStep):
+class ToolRoute(nouns.ToolRoute):
     matches: tuple[RankedTool, ...]
     steps: tuple[ToolStep, ...]
     definitions: Definitions = ()
