@@ -79,10 +79,8 @@ def test_the_wheel_carries_the_whole_tree(wheel: Path) -> None:
     """Every module, statement, page template and the typing mark are in it, and nothing beside them."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.startswith("waygraph-")}
-    assert held == {f"waygraph/{path.relative_to(ROOT)}" for path in files()} | {
-        "waygraph/__init__.py",
-        "waygraph/__main__.py",
-    }
+    own = {f"waygraph/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
+    assert held == {f"waygraph/{path.relative_to(ROOT)}" for path in files()} | own
     assert {f"waygraph/cypher/{name}.cypher" for name in names()} | {"waygraph/registry/py.typed"} <= held
 
 
