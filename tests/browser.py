@@ -28,10 +28,15 @@ ARGUMENTS = (
 TIMEOUT_MS = 20_000
 
 
+def browser_path() -> str:
+    """Empty: there is none."""
+    names = (os.environ.get("WAYGRAPH_TEST_BROWSER", ""), *NAMES)
+    return next((path for name in names if name and (path := shutil.which(name))), "")
+
+
 def find_browser() -> str:
     """Its path. Skips, or fails where it is required."""
-    names = (os.environ.get("WAYGRAPH_TEST_BROWSER", ""), *NAMES)
-    if found := next((path for name in names if name and (path := shutil.which(name))), ""):
+    if found := browser_path():
         return found
     if os.environ.get("WAYGRAPH_REQUIRE_BROWSER"):
         pytest.fail("no Chromium is installed: apt-get install chromium")

@@ -99,7 +99,7 @@ export function Act({ act, children, class: kind, disabled, label }) {
 
 // -- texts of strangers -------------------------------------------------------------------------------------------------
 
-const MOST_MARKS = 40;
+const MOST_MARKS = 40, MOST_PATH = 300;
 const CODE_CHARS = 20000;
 // Characters that are not seen, or change how others are read: controls, joiners, bidi, tags, variation selectors.
 const UNSEEN = /([\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\u{e0000}-\u{10ffff}])\1*/gu;
@@ -125,7 +125,7 @@ export function marked(text, left = { marks: MOST_MARKS }) {
   const pieces = [];
   let end = 0;
   for (const found of text.matchAll(UNSEEN)) {
-    if (found[1] === "\u00a0" || found.index === undefined) continue;
+    if (isUsual(text, found)) continue;
     if (left.marks-- <= 0) break;
     pieces.push(text.slice(end, found.index), html`<mark class="unseen" title="a character that is not seen">${numberOf(found[0], found[1])}</mark>`);
     end = found.index + found[0].length;
@@ -135,13 +135,23 @@ export function marked(text, left = { marks: MOST_MARKS }) {
 
 /** The text with its unseen characters as words. @param {string} text */
 export function numbered(text) {
-  return text.replace(UNSEEN, (run, one) => (one === "\u00a0" ? run : `[${numberOf(run, one)}]`));
+  return text.replace(UNSEEN, (run, one, at) => (isUsual(text, { 0: run, 1: one, index: at }) ? run : `[${numberOf(run, one)}]`));
+}
+
+/** A space that does not break, and the one selector that makes a sign a picture. @param {string} text @param {{0: string, 1?: string, index?: number}} found */
+function isUsual(text, { 0: run, 1: one, index = 0 }) {
+  return one === "\u00a0" || (run === "\ufe0f" && /\p{Extended_Pictographic}$/u.test(text.slice(Math.max(0, index - 2), index)));
 }
 
 /** @param {string} run Of one character. @param {string} one */
 function numberOf(run, one) {
   const count = run.length / one.length;
   return `U+${/** @type {number} */ (one.codePointAt(0)).toString(16).toUpperCase().padStart(4, "0")}${count > 1 ? ` ×${count}` : ""}`;
+}
+
+/** A path or an address, which may go on in the next line behind a slash. @param {{text: string}} props */
+export function Path({ text }) {
+  return html`<span class="words" dir="auto">${text.slice(0, MOST_PATH).split(/(?<=\/)/).map((part) => [marked(part), html`<wbr />`])}</span>`;
 }
 
 /** A link if it leads to http or https, else its text. @param {{href: string, children?: any}} props */
@@ -181,6 +191,11 @@ export function ToolLink({ id, short }) {
 /** @param {{kind?: string, children: any}} props */
 export function Badge({ kind = "", children }) {
   return html`<span class=${`badge ${kind}`}>${children}</span>`;
+}
+
+/** As people read it. @param {string} kind */
+export function kindOf(kind) {
+  return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
 }
 
 /** How an agent or a tool stands, in badges. @param {{of: any}} props */

@@ -22,7 +22,7 @@ def record(recall: float, name: str = "hybrid", checksum: str = "c1") -> dict[st
         **{"name": name, "by": "", "split": "test", "texts": "contextual", "embedder": "none"},
         **{"recipe": {"name": name, "agent_weight": 1, "tool_weight": 1}, "judged": 48, "withheld": 1},
         **{"p50_ms": 2.1, "p95_ms": 4.0, "tools": {}, "sets": {}, "queries": []},
-        "agents": {"recall@5": [recall, recall - 0.05, recall + 0.05]},
+        "agents": {"Recall@5": [recall, recall - 0.05, recall + 0.05]},
     }
     dataset = {"name": "harbours", "checksum": checksum}
     return {
@@ -57,14 +57,14 @@ def test_two_runs_are_compared(browser: Browser, evaluated: Served) -> None:
         page.get_by_label(f"Compare {SCRIPT} of old/first.json").check()
         page.reload()
         visit.settle()
-        row = page.get_by_role("region", name="Two runs compared").get_by_role("row").filter(has_text="agents recall@5")
+        row = page.get_by_role("region", name="Two runs compared").get_by_role("row").filter(has_text="agents Recall@5")
         assert row.get_by_role("cell").all_inner_texts() == [
-            "agents recall@5", "0.900", "0.600", "-0.300", "the intervals are apart",
+            "agents Recall@5", "0.900", "0.600", "-0.300", "the intervals are apart",
         ]  # fmt: skip
 
 
 def test_a_record_that_is_not_whole_shows_what_it_has(browser: Browser, evaluated: Served, folder: Path) -> None:
-    kinds: list[object] = [None, [None], [{}], [{"recipe": {}, "agents": {"recall@5": ["a"]}}]]
+    kinds: list[object] = [None, [None], [{}], [{"recipe": {}, "agents": {"Recall@5": ["a"]}}]]
     for number, outcomes in enumerate(kinds):
         (folder / f"{number}.json").write_text(json.dumps({"kind": KIND, "dataset": {}, "outcomes": outcomes}))
     with visited(browser, evaluated.url) as visit:
@@ -82,7 +82,7 @@ def test_what_is_no_record_is_counted_and_not_shown(evaluated: Served, folder: P
     (folder / "link.json").symlink_to(tmp_path / "secret.json")
     (folder / "up").symlink_to(tmp_path)
     broken = record(0.5)
-    broken["outcomes"][0]["agents"]["recall@5"] = ["much"]
+    broken["outcomes"][0]["agents"]["Recall@5"] = ["much"]
     for name, text in {
         "a": "[]",
         "b": "nonsense",

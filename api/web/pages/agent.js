@@ -1,10 +1,10 @@
 // One agent: what its source states, what operators set, and what of it runs here.
 import { html, useState } from "../vendor/preact.js";
 import { queryOf } from "../http.js";
-import { Badge, Fold, Json, Loaded, marked, Outside, Standing, Time, Twin, useGet, Words } from "../parts.js";
+import { Badge, Fold, Json, kindOf, Loaded, marked, Outside, Standing, Time, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { AgentSettings, maySet } from "./agent_settings.js";
-import { kindOf, ToolTable } from "./agents.js";
+import { ToolTable } from "./agents.js";
 
 const TOOLS_AT_ONCE = 100;
 

@@ -1,7 +1,7 @@
 // The agents that who looks may see: a list that is searched while one types; `agent.js` shows one.
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { may, request } from "../http.js";
-import { AgentLink, Badge, Loaded, More, Standing, Table, ToolLink, Twin, useGet, useLoad, useParts, useSettled, Words } from "../parts.js";
+import { AgentLink, Badge, kindOf, Loaded, More, Path, Standing, Table, ToolLink, Twin, useGet, useLoad, useParts, useSettled, Words } from "../parts.js";
 import { setQuery } from "../place.js";
 import Agent from "./agent.js";
 
@@ -47,17 +47,12 @@ function Found({ list, sources }) {
     html`<${Named} agent=${agent} />`,
     kindOf(agent.kind),
     agent.tools,
-    (claims.get(agent.id) || []).join(", "),
+    (claims.get(agent.id) || []).map((name) => html`<div><${Path} text=${name} /></div>`),
     html`<${State} agent=${agent} />`,
   ]);
   return html`<p role="status" class="quiet">${list.items.length}${list.following ? " and more" : ""} agents</p>
     <${Table} caption="Agents" columns=${["Agent", "Kind", "Tools", "Sources", "State"]} rows=${rows} numeric=${[2]} empty="No agent fits." />
     <${More} list=${list} />`;
-}
-
-/** As people read it. @param {string} kind */
-export function kindOf(kind) {
-  return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
 }
 
 /** @param {{agent: any}} props */

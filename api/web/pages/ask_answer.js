@@ -1,6 +1,6 @@
 // One answer: who can do it, what each score is made of, and what limits the answer.
 import { html } from "../vendor/preact.js";
-import { AgentLink, Badge, Bars, Standing, Table, ToolLink, walkPlace, Words } from "../parts.js";
+import { AgentLink, Badge, Bars, kindOf, Standing, Table, ToolLink, walkPlace, Words } from "../parts.js";
 
 /** @typedef {{entity_id: string, kind: string, leg: string, rank: number, score: number, weight: number, contribution: number}} Vote */
 /** @typedef {"leg" | "entity"} Grouping */
@@ -118,7 +118,7 @@ function Match({ match, most, grouping, above, within }) {
     <${Bars} parts=${partsOf(votes, grouping)} most=${most} label=${`Score ${digits(score)}: ${partsOf(votes, grouping).map((part) => `${part.name} ${digits(part.value)}`).join(", ")}`} />
     ${grouping === "entity" && html`<${Entities} parts=${partsOf(votes, grouping)} />`}
     ${above && html`<p class="quiet behind">${lag(match, above)}</p>`}
-    <p><strong><${Words} text=${of.name} max=${80} /></strong> <${Badge}>${agent.kind}<//> <${Standing} of=${of} />${tool && html` of <${AgentLink} id=${agent.id} />`}</p>
+    <p><strong><${Words} text=${of.name} max=${80} /></strong> <${Badge}>${kindOf(agent.kind)}<//> <${Standing} of=${of} />${tool && html` of <${AgentLink} id=${agent.id} />`}</p>
     ${of.description && html`<p><${Words} text=${of.description} max=${DESCRIPTION_CHARS} /></p>`}
     ${match.tools?.length > 0 && html`<p>Tools: ${match.tools.map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}<${ToolLink} id=${each.id} short />`)}</p>`}
     <details><summary>${votes.length} ${votes.length === 1 ? "vote" : "votes"}: what the score is made of</summary><${Votes} votes=${votes} score=${score} name=${`${of.id} (${within})`} /></details>

@@ -17,7 +17,7 @@ export default function Page({ query }) {
   const open = items.filter((each) => !each.rejection);
   const refused = items.filter((each) => each.rejection);
   return html`<h1>Changes</h1>
-    <div class="row between"><h2 id="waiting">Waits for a person's word</h2><${Twin} path="/v1/waiting" /></div>
+    <div class="row between"><h2 id="waiting">Waiting for approval</h2><${Twin} path="/v1/waiting" /></div>
     <${Loaded} state=${waiting}>${() => html`
       ${open.length
         ? html`<${Choice} items=${open} shown=${query.get("text") || ""} onDone=${again} />`

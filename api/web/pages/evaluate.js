@@ -8,7 +8,7 @@ import { Loaded, Table, Twin, useGet, Words } from "../parts.js";
  *   recipe: string, judged: number, withheld: number, p50_ms: number, measures: Record<string, number[]>}} Run
  */
 
-const PREFERRED = ["agents recall@5", "tools recall@5"];
+const PREFERRED = ["agents Recall@5", "tools Recall@5"];
 const MOST_DRAWN = 60;
 
 export default function Evaluate() {
@@ -58,7 +58,7 @@ function runsOf(records) {
   });
 }
 
-/** By name, such as `agents recall@5`: the mean, and the ends of its interval. @param {any} outcome @returns {Record<string, number[]>} */
+/** By name, such as `agents Recall@5`: the mean, and the ends of its interval. @param {any} outcome @returns {Record<string, number[]>} */
 function measuresOf(outcome) {
   const all = ["agents", "tools", "sets"].flatMap((level) => Object.entries(outcome[level] || {}).map(([name, value]) => /** @type {[string, any]} */ ([`${level} ${name}`, value])));
   return Object.fromEntries(all.filter(([, value]) => Array.isArray(value) && value.length === 3 && value.every(Number.isFinite)));
@@ -72,7 +72,7 @@ function row(run, measure, chosen) {
   const [mean, low, high] = run.measures[measure] || [];
   return [
     html`<input type="checkbox" checked=${is_chosen} onChange=${toggle} aria-label=${`Compare ${run.name} of ${run.path}`} />`,
-    html`<${Words} text=${run.name} max=${80} /> <span class="quiet"><${Words} text=${`${run.recipe}, ${run.split}`} max=${80} /></span>`,
+    html`<${Words} text=${run.name} max=${80} /> <span class="quiet"><${Words} text=${[run.recipe === run.name ? "" : run.recipe, run.split].filter(Boolean).join(", ")} max=${80} /></span>`,
     html`<${Words} text=${run.dataset} max=${80} />`,
     run.date.slice(0, 10),
     shown(mean),

@@ -21,7 +21,7 @@ export default function Login() {
     ${session.value?.issuer && html`<p><a class="button" href="/explore/login" target="_self" onClick=${goAway}>Log in where you log in for this service</a></p>`}
     <form class="card" onSubmit=${submit}>
       <label>API key or token <input type="password" autocomplete="off" required value=${secret} onInput=${(/** @type {any} */ event) => setSecret(event.target.value)} /></label>
-      <button>Log in</button>
+      <button class="main">Log in</button>
     </form>
     ${fault && html`<${Fault} error=${fault} />`}`;
 }

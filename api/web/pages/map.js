@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { MapDrawing, tieMap } from "../drawing.js";
 import { queryOf, request } from "../http.js";
-import { agentPlace, Badge, Loaded, Table, toolPlace, Twin, useGet, useLoad, Words } from "../parts.js";
+import { agentPlace, Badge, kindOf, Loaded, Table, toolPlace, Twin, useGet, useLoad, Words } from "../parts.js";
 import { go, HOME, setQuery } from "../place.js";
 import { GraphView } from "./graph_view.js";
 
@@ -52,7 +52,7 @@ function Live({ around, text, query }) {
     const more = seeds.includes(id) ? larger || limit : limit;
     go(livePlace([...new Set([...seeds, id])], more, query.get("hide") || ""));
   };
-  return html`<p>${text && !around.length ? html`What fits <q><${Words} text=${text} max=${200} /></q>, and what stands around it.` : "What stands around some nodes."}${" "}
+  return html`<p>${text && !around.length ? html`What fits <q><${Words} text=${text} max=${200} /></q>, and what stands around it.` : html`What stands around <${Words} text=${around.map((id) => id.slice(id.indexOf(":") + 1) || "all").join(", ")} max=${200} />.`}${" "}
       <a href=${`${HOME}/map`}>The whole map</a></p>
     <${Loaded} state=${state}>${(/** @type {any} */ view) =>
       view.nodes.length
@@ -181,7 +181,7 @@ function Selected({ entity, onChoose }) {
   const node = `${entity.is_agent ? "agent" : "tool"}:${entity.id}`;
   return html`<section class="card" aria-label="The chosen one">
     <h2><${Words} text=${entity.name} max=${100} /></h2>
-    <p class="quiet">${entity.is_agent ? entity.kind : html`tool of <button class="plain" onClick=${() => onChoose(entity.owner)}><${Words} text=${entity.owner.name} max=${80} /></button>`}
+    <p class="quiet">${entity.is_agent ? kindOf(entity.kind) : html`tool of <button class="plain" onClick=${() => onChoose(entity.owner)}><${Words} text=${entity.owner.name} max=${80} /></button>`}
       ${entity.is_pinned && html` <${Badge}>pinned<//>`}${entity.is_hidden && html` <${Badge}>hidden<//>`}</p>
     <p><${Words} text=${entity.description} max=${400} /></p>
     <p class="row"><a class="button" href=${entity.is_agent ? agentPlace(entity.id) : toolPlace(entity.id)}>Open its page</a>

@@ -43,8 +43,8 @@ function Service() {
       <dt>Memory</dt><dd>${each.memory_bytes ? `${Math.round(each.memory_bytes / 2 ** 20).toLocaleString("en")} MiB in the process that answers` : "not known"}</dd>
       <dt>Ready</dt><dd><${Badge} kind=${each.ready ? "good" : "bad"}>${each.ready ? "ready" : "not ready"}<//></dd>
       <dt>Who may call</dt><dd>${each.asks_who_calls ? "it asks who calls" : "whoever reaches it may do everything"}</dd></dl>
-      <h3>Settings that are not as by default</h3>
-      <${Table} caption="Settings that are not as by default" empty="All are as by default." columns=${["Setting", "Value"]}
+      <h3>Settings that differ from their default</h3>
+      <${Table} caption="Settings that differ from their default" empty="None." columns=${["Setting", "Value"]}
         rows=${each.settings.map((/** @type {any} */ one) => [html`<code>${one.name}</code>`, one.value === "" ? html`<span class="quiet">not shown: it is a secret</span>` : html`<${Words} text=${one.value} max=${200} />`])} />
       <${Twin} path="/v1/service" />`}<//></section>`;
 }

@@ -128,7 +128,7 @@ function Inside({ path, of, at, walk }) {
   const escaped = encodeURIComponent(path);
   return html`<div><${Loaded} state=${state}>${(/** @type {any} */ view) => html`
     ${view.description && html`<p><${Words} text=${view.description} max=${600} /></p>`}
-    ${view.boundary && html`<p class="quiet">Not here: <${Words} text=${view.boundary} max=${600} /></p>`}
+    ${view.boundary && html`<p class="quiet">Not here: <${Words} text=${view.boundary.replace(/^not here: */i, "")} max=${600} /></p>`}
     <p class="row">${path && html`<a href=${`${HOME}?within=${escaped}`}>Ask within</a>`} <a href=${`${HOME}/map?around=category:${escaped}`}>On the map</a> ${path && html`<a href=${`${HOME}/taxonomy?path=${escaped}`}>Link</a>`}</p>
     ${view.children.map((/** @type {any} */ child) => html`<${Category} key=${child.path} path=${child.path} name=${child.path.slice(path ? path.length + 1 : 0)} count=${child.count} of=${of} description=${child.description} at=${at} walk=${walk} />`)}
     <${Members} ids=${view.members} walk=${walk} />`}<//></div>`;

@@ -119,8 +119,9 @@ function Refusal({ problem }) {
 
 /** @param {{result: any}} props */
 function Result({ result }) {
-  const parts = Array.isArray(result.content) ? result.content : [];
   const { content, isError, structuredContent, ...rest } = result;
+  const same = JSON.stringify(structuredContent); // servers say it again as text, for hosts that read no structure
+  const parts = Array.isArray(content) ? content.filter((part) => !same || part?.type !== "text" || JSON.stringify(parsed(part.text)) !== same) : [];
   return html`${parts.slice(0, MOST_PARTS).map((/** @type {any} */ part) => html`<${Content} part=${part} />`)}
     ${parts.length > MOST_PARTS && html`<${Json} value=${parts.slice(MOST_PARTS)} label=${`${parts.length - MOST_PARTS} more parts`} />`}
     ${structuredContent !== undefined && html`<${Json} value=${structuredContent} label="Structured content" />`}

@@ -55,7 +55,7 @@ function ByName({ of, days }) {
     ...numbers(each),
   ]);
   return html`<section><h2>${of === "tool" ? "Tools" : "Callers"}</h2><${Loaded} state=${state}>${(/** @type {{usage: Part[]}} */ { usage }) => html`
-    <${Table} caption=${`Calls by ${of}`} empty="No call was counted in this time." columns=${[of === "tool" ? "Tool" : "Caller", "Calls", "Failed", "Refused", "Half", "95 %, ms"]}
+    <${Table} caption=${`Calls by ${of}`} empty="No call was counted in this time." columns=${[of === "tool" ? "Tool" : "Caller", "Calls", "Failed", "Refused", "p50, ms", "p95, ms"]}
       numeric=${[1, 2, 3, 4, 5]} rows=${rows(usage)} /><${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
 }
 

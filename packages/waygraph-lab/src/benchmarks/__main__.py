@@ -32,6 +32,7 @@ from benchmarks import (
 )
 from benchmarks.endpoint import MODEL, SPEND, NeedsSpend, permitted_environ
 from benchmarks.engines import benchmark as engines
+from benchmarks.explorer import benchmark as explorer
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
@@ -68,6 +69,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(neo4j_speed.run, name) for name in neo4j_speed.NAMES},
     **{name: partial(neo4j_size.run, name) for name in neo4j_size.SIZES},
     service.NAME: service.run,
+    explorer.NAME: explorer.run,
     watch.NAME: watch.run,
     gateway.NAME: gateway.run,
     loop.NAME: loop.run,

@@ -144,13 +144,13 @@ def open_endpoints(world: World, tools: int) -> Iterator[Endpoints]:
             folder=folder,
             world=replace(world, settings=with_cache(world.settings, folder / "cache")),
             tools=tools,
-            embedder=_fill(world, folder / "bench.grafeo", tools),
+            embedder=fill_registry(world, folder / "bench.grafeo", tools),
         )
         _write_matrix(endpoints)
         yield endpoints
 
 
-def _fill(world: World, place: Path, tools: int) -> str:
+def fill_registry(world: World, place: Path, tools: int) -> str:
     """The fingerprint of the embedder. Vectors are of the benchmarks' own cache."""
     settings = with_cache(world.settings, world.cache)
     with Registry.open(place, settings=settings, environ=world.environ) as registry:
