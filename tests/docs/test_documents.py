@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
+from scripts.photograph_pages import PHOTOS
 from tests.architecture.tree import foreign_imports, modules, project
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name, prose, rows
 from waygraph.ingest.sources.formats.catalogue import CatalogueAgent, CatalogueTool, json_schema
@@ -49,6 +50,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         file = (page.parent / target).resolve() if target else page
         assert file.exists(), target
         assert not anchor or anchor[1:] in anchors(file), anchor
+
+
+def test_the_pictures_of_the_explorer_are_those_that_are_taken() -> None:
+    """Each is small, and stands on a page; `python -m scripts.photograph_pages` takes them anew."""
+    taken = {photo.file for photo in PHOTOS if photo.is_kept}
+    assert {picture.name for picture in (DOCS / "figures").glob("*.png")} == taken
+    assert set(re.findall(r"figures/(explorer-[\w-]+\.png)", "".join(page.read_text() for page in PAGES))) == taken
+    assert all((DOCS / "figures" / picture).stat().st_size < 80_000 for picture in taken)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

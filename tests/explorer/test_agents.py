@@ -276,6 +276,30 @@ def test_an_answer_of_parts_without_end_is_shown_in_part(visit: Visit) -> None:
     assert_harmless(visit)
 
 
+def test_a_result_that_a_server_gives_twice_is_shown_once(visit: Visit) -> None:
+    """As structure, and as the same JSON in a text for hosts that read no structure; other texts stay."""
+    texts = ['{"tide": {"high": [1, 2]}}', '{"tide": 3}', "low"]
+    answer = {
+        "content": [{"type": "text", "text": text} for text in texts],
+        "structuredContent": {"tide": {"high": [1, 2]}},
+    }
+    page = visit.open("/explore/tools/box/add")
+    page.route("**/v1/tools/box/add/call", lambda route: route.fulfill(json=answer))
+    page.get_by_role("button", name="Run").click()
+    result = page.get_by_role("region", name="Result", exact=True)
+    expect(result.locator(".result")).to_have_text(texts[1:])
+    expect(result.get_by_role("region", name="Structured content")).to_contain_text('"high"')
+
+
+def test_what_makes_a_sign_a_picture_is_usual(visit: Visit, box: Served) -> None:
+    """One selector behind a pictograph; two, or one behind a letter, are unseen characters."""
+    scales = "\N{SCALES}\N{VARIATION SELECTOR-16}"
+    description = f"Weighs {scales}, {scales}\N{VARIATION SELECTOR-16} and a\N{VARIATION SELECTOR-16}."
+    ingest_at(box.client(), "scales", {"id": "scales", "name": "Scales", "description": description})
+    page = visit.open("/explore/agents/scales")
+    expect(page.locator("main p mark.unseen")).to_have_text(["U+FE0F ×2", "U+FE0F"])
+
+
 def test_a_schema_without_end_is_a_form_of_some_fields(browser: Browser, hostile_service: Served) -> None:
     """Objects within are drawn when they are opened, as fields while the form has few, then as JSON."""
     with visited(browser, hostile_service.url) as visit:

@@ -22,7 +22,7 @@ def record(recall: float, name: str = "hybrid", checksum: str = "c1") -> dict[st
         **{"name": name, "by": "", "split": "test", "texts": "contextual", "embedder": "none"},
         **{"recipe": {"name": name, "agent_weight": 1, "tool_weight": 1}, "judged": 48, "withheld": 1},
         **{"p50_ms": 2.1, "p95_ms": 4.0, "tools": {}, "sets": {}, "queries": []},
-        "agents": {"Recall@5": [recall, recall - 0.05, recall + 0.05]},
+        "agents": {"Hit@1": [recall, 0.0, 1.0], "Recall@5": [recall, recall - 0.05, recall + 0.05]},
     }
     dataset = {"name": "harbours", "checksum": checksum}
     return {
@@ -53,6 +53,7 @@ def test_two_runs_are_compared(browser: Browser, evaluated: Served) -> None:
     """At an address that keeps the choice."""
     with visited(browser, evaluated.url) as visit:
         page = visit.open("/explore/evaluate")
+        expect(page.get_by_label("Measure")).to_have_value("agents Recall@5")
         page.get_by_label("Compare hybrid of new.json").check()
         page.get_by_label(f"Compare {SCRIPT} of old/first.json").check()
         page.reload()

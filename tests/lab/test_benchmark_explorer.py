@@ -1,0 +1,39 @@
+"""The benchmark of the explorer: that a small run measures every part in a real browser, and says why it cannot."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.explorer.benchmark import QUICK, measure, run, served_tools
+from benchmarks.world import World
+from tests.browser import find_browser
+from waygraph.registry.model.settings import load_settings
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(settings=load_settings(), environ=os.environ, data=tmp_path / "none", cache=tmp_path / "cache")
+
+
+@pytest.mark.slow
+def test_a_small_run_measures_pages_map_and_people(world: World) -> None:
+    find_browser()
+    plan = replace(QUICK, tools=60, synced=20)
+    with served_tools(world, plan.tools) as (url, _):
+        measures, details = measure(url, plan)
+    values = {each.name: each.value for each in measures}
+    assert len(values) == len(measures)
+    assert values.pop("20 people, 60 tools: errors") == 0
+    assert all(value > 0 for value in values.values())
+    assert values["explorer, 60 tools: first paint"] < values["explorer, 60 tools: first answer drawn"]
+    assert values["explorer: the first page, gzip"] < values["explorer: the first page, as sent"]
+    assert {"/explore", "/explore/files/app.js", "/explore/files/vendor/preact.js"} <= details["files"].keys()
+    assert details["people"][0]["syncing"]["route"]["answers"] > 0
+
+
+def test_without_a_browser_it_is_skipped_with_a_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("WAYGRAPH_TEST_BROWSER", raising=False)
+    assert run(world).skipped == "no Chromium is installed: apt-get install chromium"
