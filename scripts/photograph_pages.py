@@ -68,9 +68,8 @@ REQUESTS = (
     "write an alt text for this picture",
     "knit a scarf",
 )
-STATEMENT = """MATCH (agent:Agent {id: $id})-[owns:OWNS]->(tool:Tool)
+STATEMENT = """MATCH (agent:Agent {id: 'trencher-tables'})-[owns:OWNS]->(tool:Tool)
 RETURN agent, owns, tool ORDER BY tool.id"""
-PARAMETERS = '{"id": "trencher-tables"}'
 
 
 @dataclass(frozen=True)
@@ -143,13 +142,14 @@ PHOTOS = (
     Photo("try", "/explore/tools/tides/high_water", try_tool, is_kept=True),
     Photo("changes", "/explore/changes", open_change, is_kept=True),
     Photo("sources", "/explore/sources"),
-    Photo("map", at("/explore/map", at="trencher-tables"), is_kept=True),
+    Photo("map", "/explore/map", is_kept=True),
+    Photo("map-agent", at("/explore/map", at="trencher-tables")),
     Photo("graph", at("/explore/map", around="agent:trencher-tables"), is_kept=True),
     Photo("graph-request", at("/explore/map", q="book a table")),
     Photo("taxonomy", "/explore/taxonomy", walk, is_kept=True),
     Photo(
         "cypher",
-        at("/explore/cypher", statement=STATEMENT, params=PARAMETERS),
+        at("/explore/cypher", statement=STATEMENT),
         run_statement,
         is_kept=True,
         height=1080,
@@ -258,15 +258,17 @@ def evaluate(folder: Path) -> None:
 
 
 def choose_by_words(request: Mapping[str, Any]) -> str:
-    """The numbers of the choices that share most words with the request, as a language model would answer."""
+    """The numbers of the choices that share most words with the request, in the form of a language model's answer."""
     said = json.loads(request["messages"][1]["content"])
     wanted = words(said["request"])
-    ranked = sorted(said["choices"], key=lambda row: -len(wanted & words(json.dumps(row))))
+    said_of = [(len(wanted & words(f"{row.get('name')} {row.get('description')}")), row) for row in said["choices"]]
+    ranked = [row for _, row in sorted(said_of, key=lambda each: -each[0])]
     return json.dumps({"numbers": [row["number"] for row in ranked[:2]]})
 
 
 def words(text: str) -> set[str]:
-    return {word for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 3}
+    """By their first letters."""
+    return {word[:6] for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 3}
 
 
 if __name__ == "__main__":
