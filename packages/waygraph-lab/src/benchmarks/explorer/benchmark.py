@@ -189,7 +189,7 @@ def _rounded(frames: Frames) -> dict[str, float]:
 
 
 def _crowd(url: str, plan: Plan, number: int) -> Crowd:
-    with httpx2.Client(base_url=url, timeout=TIMEOUT_S) as client, ThreadPoolExecutor(1) as pool:
+    with httpx2.Client(base_url=url, timeout=3 * TIMEOUT_S) as client, ThreadPoolExecutor(1) as pool:
         alone = _browse_for(url, plan.crowd_s)
         syncing = pool.submit(_sync, client, plan.synced, number)
         during = browse(url, lambda: not syncing.done())
