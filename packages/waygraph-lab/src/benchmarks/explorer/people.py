@@ -43,7 +43,7 @@ async def _browse(url: str, agents: list[str], goes_on: Callable[[], bool]) -> B
         async with httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_S) as client:
             while goes_on():
                 await asyncio.sleep(chance.uniform(*PAUSE_S))
-                [view] = chance.choices(list(VIEWS), VIEWS.values())
+                [view] = chance.choices(list(VIEWS), list(VIEWS.values()))
                 await _look(client, view, chance.choice(agents), next(texts), browsed)
 
     await asyncio.gather(*(go(number) for number in range(PEOPLE)))
