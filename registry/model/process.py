@@ -26,9 +26,9 @@ def processors() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-WRITING = 10
+WRITING = 5
 """Of 19. Beside questions a sync gets what they leave."""
-EMBEDDING = 19
+EMBEDDING = 10
 """Of a writer, by far the most, and nobody waits for it: a model at work holds no lock of Python. The rest of a writer
 holds it, and put back so far it would keep questions waiting for their turn with it.
 """
