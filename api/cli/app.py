@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -76,9 +76,9 @@ _COMMANDS = {
         "watch:watch", "Keep the registry in step with sources and running servers.", CommandAfterDashes
     ),
     "connect": LazyCommand("connect:connect", "Print or write the entry by which a host starts this gateway."),
-    "sources": LazyCommand("operate:sources", "List the sources, or forget one."),
+    "sources": LazyCommand("operate:sources", "List the sources, or remove one."),
     "keys": LazyCommand("serve:keys", "Make, list and revoke the API keys of a service."),
-    "logins": LazyCommand("logins:logins", "List, make and forget callers' own logins at servers."),
+    "logins": LazyCommand("logins:logins", "List, make and remove callers' own logins at servers."),
     "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
     "eval": LazyCommand("eval", "Measure routing on a dataset: `waygraph eval DIR`.", package=LAB),
     "generate": LazyCommand("generate", "Make data for evaluation and for training a router.", package=LAB),
@@ -86,12 +86,19 @@ _COMMANDS = {
     "toolset": LazyCommand("toolset:toolset", "Make, list and remove named choices of tools and agents."),
     "learn": LazyCommand("learn:learn", "Learn from data with known answers."),
 }
-_BEFORE_COMMAND = {"--registry": "PLACE", "--embedder": "SPEC"}
-"""Options that every command has, with what they take."""
+
+
+_OTHER_WORDS = {"search": "find", "delete": "remove", "forget": "remove"}
+"""What people type for a command of another name."""
 
 
 class _Program(LazyGroup):
     lazy = _COMMANDS
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+        if word := _OTHER_WORDS.get(args[0]):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {word!r}?")
+        return super().resolve_command(ctx, args)
 
 
 # Without rich typer starts three times as fast, and help is plain text wherever it is read.
@@ -136,7 +143,10 @@ def before_command(
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Keep agents and their tools as a graph, and find those that can do a task."""
+    """Keep agents and their tools as a graph, and find those that can do a task.
+
+    --registry and --embedder may also stand behind the command.
+    """
     note(misspelt(os.environ))
     context.obj = Invocation(location=registry, embedder=embedder)
 
@@ -161,10 +171,6 @@ def _status(arguments: Sequence[str] | None) -> int:
     except SystemExit as ending:
         if isinstance(ending.__context__, BrokenPipeError):  # the library that prints help ends with 1
             leave_unwritten(ending.__context__)
-        option, context = getattr(ending.__context__, "option_name", ""), getattr(ending.__context__, "ctx", None)
-        if option in _BEFORE_COMMAND and context:  # the library only says that the command has no such option
-            program, _, command = context.command_path.partition(" ")
-            note(f"it stands before the command: {program} {option} {_BEFORE_COMMAND[option]} {command}")
         return ending.code if isinstance(ending.code, int) else 0
     except OSError as error:
         if is_of_a_stream(error):  # help is printed by a library

@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from importlib import import_module
@@ -14,6 +15,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from waygraph.api.cli.render.output import note
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class Invocation:
 
 
 def invocation(context: typer.Context) -> Invocation:
-    """The options that stand before the command."""
+    """The program's own options, wherever they stand."""
     options = context.obj
     return options if isinstance(options, Invocation) else Invocation()
 
@@ -189,7 +191,17 @@ class LazyCommand(NamedTuple):
         return None
 
 
-class LazyGroup(TyperGroup):
+class CommandGroup(TyperGroup):
+    """Takes `remove` also by the name that it had, for one release."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] == "forget" and ctx.parent:
+            note(f"`{ctx.command_path} forget` is now `{ctx.command_path} remove`; the next release knows no `forget`")
+            args = ["remove", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(CommandGroup):
     """A run needs one command, and importing all of them takes longer than a route."""
 
     lazy: Mapping[str, LazyCommand]
@@ -198,9 +210,11 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the library
         return list(self.lazy)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - of the library
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and cmd_name in self.lazy:
-            self.add_command(_import_command(cmd_name, self.lazy[cmd_name]), cmd_name)
+            command = _import_command(cmd_name, self.lazy[cmd_name])
+            _take_program_options(command, ctx.find_root().command)
+            self.add_command(command, cmd_name)
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -232,6 +246,25 @@ def _import_command(name: str, command: LazyCommand) -> Any:
     else:
         around.command(name, cls=command.cls)(thing)
     return get_group(around).commands[name]
+
+
+_PROGRAM_OPTIONS = {"registry": "location", "embedder": "embedder"}
+"""Options of the program that may also stand behind a command; each with its field of Invocation."""
+
+
+def _take_program_options(command: Any, program: Any) -> None:
+    """The command, and those below it, read them too; the help of the program alone shows them."""
+
+    def put(context: typer.Context, option: Any, value: str | None) -> None:
+        if value is not None:
+            context.obj = replace(invocation(context), **{_PROGRAM_OPTIONS[option.name]: value})
+
+    for option in [each for each in program.params if each.name in _PROGRAM_OPTIONS]:
+        behind = copy(option)
+        vars(behind).update(hidden=True, expose_value=False, envvar=None, default=None, callback=put)
+        command.params.append(behind)
+    for below in getattr(command, "commands", {}).values():
+        _take_program_options(below, program)
 
 
 _AFTER_DASHES = "waygraph.after_dashes"

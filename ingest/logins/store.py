@@ -38,7 +38,7 @@ KEY_BYTES, NONCE_BYTES = 32, 12
 HOW_TO_MAKE = "`openssl rand -base64 32` makes one"
 NO_KEY = f"it needs a key in WAYGRAPH_LOGIN_KEY, 32 random bytes in base64: {HOW_TO_MAKE}"
 OTHER_KEY = "it was written with another key than that in WAYGRAPH_LOGIN_KEY; set the former one, or remove the file"
-MOVED_LOGIN = "an entry of it was changed or moved from elsewhere; `waygraph logins forget` removes it"
+MOVED_LOGIN = "an entry of it was changed or moved from elsewhere; `waygraph logins remove` removes it"
 BEGUN_LOGIN = "begun"
 """In place of how one logs in: a login that waits for the caller to come back from the issuer."""
 _BEGUN_S = 3_600.0

@@ -7,6 +7,7 @@ its statements ran, and one that was cut short runs again from its start.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import batched, chain
+from pathlib import Path
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
@@ -124,9 +125,12 @@ def link_subjects(session: GraphSession, agent_ids: Iterable[str], sources: Iter
 def seen_migrations(session: GraphSession, place: str) -> set[int]:
     """Raises RegistryUnusable if a newer Waygraph wrote the graph."""
     migrations = {int(row["id"]) for row in session.run(_SCHEMA_MIGRATIONS)}
-    if migrations and max(migrations) > SCHEMA_VERSION:
-        raise RegistryUnusable(
-            place,
-            f"a newer Waygraph wrote it (schema {max(migrations)}; this one knows {SCHEMA_VERSION}). Upgrade waygraph.",
-        )
+    refuse_newer(place, max(migrations, default=0))
     return migrations
+
+
+def refuse_newer(place: str | Path, version: int) -> None:
+    """Raises RegistryUnusable for a registry of a newer schema."""
+    if version > SCHEMA_VERSION:
+        reason = f"a newer Waygraph wrote it (schema {version}; this one knows {SCHEMA_VERSION}). Upgrade waygraph."
+        raise RegistryUnusable(place, reason)

@@ -148,9 +148,9 @@ def test_operating_is_the_same(run: Run, here: Path, there: Served) -> None:
         ("remove", "bazaar-lane"),
         ("remove", "bazaar-lan"),
         ("set", "bazaar-lane", "--restore"),
-        ("sources", "forget", "nobody's"),
+        ("sources", "remove", "nobody's"),
         ("export",),
-        ("sources", "forget", "catalog", "--json"),
+        ("sources", "remove", "catalog", "--json"),
         ("agents",),
     ):
         assert run(there.url, *words).steady == run(here, *words).steady, words

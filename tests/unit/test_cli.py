@@ -296,7 +296,7 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
 
 def test_a_source_is_forgotten_with_its_agents(run: Run, own: Path) -> None:
     tools = [row[0] for row in run("tools", on=own).rows]
-    answer = run("sources", "forget", CATALOG, on=own)
+    answer = run("sources", "remove", CATALOG, on=own)
     assert answer.status == 0
     assert "\nbureau-fx\tconvert" in answer.out
     assert f"agents\t36\ntools\t{len(tools)}\n" in answer.out
@@ -341,7 +341,7 @@ def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -
         (["route", "x", "--recipe", "hybird"], 2, "Did you mean 'hybrid'?"),
         (["route", "x", "-k", "0"], 2, "limit must be a whole number"),
         (["find", " "], 2, "a query needs a text"),
-        (["sources", "forget", "x"], 1, "source 'x' is not known"),
+        (["sources", "remove", "x"], 1, "source 'x' is not known"),
         (["approve", "nosuch"], 1, "`waygraph approve --all-of SOURCE`"),
         (["--embedder", "openai:text-embedding-3-small", "route", "x"], 1, "reindex"),
         (["model", "path", "word2vec"], 1, "embedder 'word2vec' is not known"),

@@ -43,9 +43,9 @@ def test_logins_are_listed_and_forgotten(
     told = capsys.readouterr().out
     assert "key:b" in told
     assert "nobody-sees" not in told
-    assert main(["logins", "forget", "key:a", "desk"]) == 0
+    assert main(["logins", "remove", "key:a", "desk"]) == 0
     assert listed(capsys) == [("key:a", "wiki"), ("key:b", "desk")]
-    assert main(["logins", "forget", "key:a"]) == 0
+    assert main(["logins", "remove", "key:a"]) == 0
     assert listed(capsys) == [("key:b", "desk")]
 
 

@@ -148,7 +148,7 @@ def test_a_known_source_that_cannot_be_read_is_named(place: Place, spoil: Callab
     place.run("ingest", str(place.config.with_name("mpc.json")), status=1)
     (failure,) = place.failures().values()
     assert (failure["source"], failure["key"]) == (str(place.config), "")
-    place.run("sources", "forget", str(place.config))
+    place.run("sources", "remove", str(place.config))
     assert place.failures() == {}
 
 

@@ -388,7 +388,7 @@ def test_only_use_and_a_new_name_change_what_is_current(
     assert "main (current), of agents" in capsys.readouterr().out
     assert main(["--registry", place, "taxonomy", "use", "tool"]) != 0
     assert "tools" in capsys.readouterr().err
-    assert main(["--registry", place, "taxonomy", "forget", "--name", "main"]) == 0
+    assert main(["--registry", place, "taxonomy", "remove", "--name", "main"]) == 0
     assert "the current taxonomy: tools" in capsys.readouterr().err
     with served(place) as service:
         service.registry.build_taxonomy(by_hand({"food": ("trencher-tables",)}))

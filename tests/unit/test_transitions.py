@@ -205,12 +205,12 @@ def test_commands_learn_export_and_forget(tmp_path: Path) -> None:
         ("shop", "shop", 2.0),
         ("shop/look", "shop/buy", 2.0),
     }
-    run("learn", "forget")
+    run("learn", "remove")
     assert run("learn", "export") == ""
     (tmp_path / "counts.jsonl").write_text(exported)
     run("learn", "transitions", str(tmp_path / "counts.jsonl"))
     assert run("learn", "export") == exported
-    run("learn", "forget")
+    run("learn", "remove")
     run("learn", "transitions", str(folder), "--split", "train")
     assert json.loads(run("learn", "export").splitlines()[0])["count"] == 1.0
     run("learn", "transitions", str(folder), "--split", "no-such", code=1)

@@ -25,7 +25,7 @@ class _Learn(LazyGroup):
         "ranker": LazyCommand("learn ranker", "Learn to order the best candidates (LambdaMART).", package=LAB),
         "suspicion": LazyCommand("learn suspicion", "Learn to score suspicious sentences.", package=LAB),
         "transitions": LazyCommand("learn:transitions", "Count which tool is called after which."),
-        "forget": LazyCommand("learn:forget", "Forget which tool was called after which."),
+        "remove": LazyCommand("learn:remove", "Remove the counts of which tool was called after which."),
         "export": LazyCommand("learn:export", "Write the counts, a JSON object a line, for `learn transitions`."),
     }
 
@@ -77,8 +77,8 @@ def _view_learned(result: "LearningReport") -> Iterator[Block]:
         yield Aside(f"{len(result.unknown)} agents and tools are not in this registry, such as {result.unknown[0]}")
 
 
-def forget(context: typer.Context, as_json: AsJson = False) -> None:
-    """Forget which tool was called after which."""
+def remove(context: typer.Context, as_json: AsJson = False) -> None:
+    """Remove the counts of which tool was called after which."""
     with invocation(context).open_own() as registry:
         registry.status()
         result = registry.change(forget_transitions)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument
 
-from waygraph.api.cli.options import AsJson, invocation
+from waygraph.api.cli.options import AsJson, CommandGroup, invocation
 from waygraph.api.cli.render.output import Table, note, read_fields, show
 from waygraph.registry.model.errors import WaygraphError
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 AgentId = Annotated[str, Argument(metavar="AGENT", help="An agent's id.")]
 
-logins = typer.Typer(no_args_is_help=True, help="List, make and forget callers' own logins at servers.")
+logins = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="List, make and remove callers' own logins at servers."
+)
 
 
 @logins.command("list")
@@ -28,13 +30,13 @@ def list_logins(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @logins.command()
-def forget(
+def remove(
     context: typer.Context,
     caller: Annotated[str, Argument(metavar="CALLER", help="As the list names it: key:…, oidc:… or local.")],
     agent: Annotated[str, Argument(metavar="AGENT", help="An agent's id. Default: all.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forget a caller's logins, also in a service that runs: the next call has none."""
+    """Remove a caller's logins, also in a service that runs: the next call has none."""
     if not caller.strip():
         raise typer.BadParameter("name a caller", param_hint="'CALLER'")
     _show(_file(context).forget(caller, agent), as_json)

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, Invocation, Texts, invocation, json_or_text
+from waygraph.api.cli.options import (
+    TEXT_FORM,
+    TEXT_FORMS,
+    AsJson,
+    CommandGroup,
+    Invocation,
+    Texts,
+    invocation,
+    json_or_text,
+)
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
 from waygraph.registry.model import shapes
@@ -36,7 +45,7 @@ AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
 
 UsageSort = Literal["calls", "errors", "p95"]
 
-sources = typer.Typer(invoke_without_command=True, help="List the sources, or forget one.")
+sources = typer.Typer(cls=CommandGroup, invoke_without_command=True, help="List the sources, or remove one.")
 
 
 def set_agent(
@@ -127,15 +136,15 @@ def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> No
 
 @sources.callback()
 def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the sources, or forget one."""
+    """List the sources, or remove one."""
     if context.invoked_subcommand:
         return
     with invocation(context).open() as registry:
         show(registry.sources(), shapes.sources, views.sources, as_json)
 
 
-@sources.command()
-def forget(
+@sources.command("remove")
+def remove_source(
     context: typer.Context,
     name: Annotated[str, Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],
     as_json: AsJson = False,

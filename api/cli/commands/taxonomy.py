@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.options import AsJson, CommandGroup, Texts, invocation, principal, with_option_groups
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw, show
 from waygraph.registry.model import shapes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from waygraph.registry.taxonomy.tree import Category, Of, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
-taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
+taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
 
 NOTED_EVERY = 100
 """Calls of a build by a model, within one category."""
@@ -240,7 +240,7 @@ def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) 
 
 
 @taxonomy.command()
-def forget(
+def remove(
     context: typer.Context,
     *,
     name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",

@@ -11,7 +11,7 @@ import numpy as np
 
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.graph.contents import GraphNoun, NounValue
-from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.schema import refuse_newer
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
 from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
 from waygraph.registry.index.local.file import (
@@ -45,7 +45,7 @@ from waygraph.registry.index.search_index import (
     of_record,
 )
 from waygraph.registry.model.changes import OperatorSettings, SourceSummary
-from waygraph.registry.model.errors import IndexOutdated, RegistryUnusable
+from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
@@ -93,8 +93,7 @@ class LocalIndex:
             self._version = file.version  # asked first: at worst the same revision is read twice
             self.header = file.header()
         self.state = self.header.state
-        if self.state.schema_version > SCHEMA_VERSION:
-            raise RegistryUnusable(self._folder, "a newer Waygraph wrote it. Upgrade waygraph.")
+        refuse_newer(self._folder, self.state.schema_version)
         self._rows: Rows = former._rows if former else Rows()
         self._masks = AnswerCache["Mask"](_SCOPES_KEPT)
         self._leg_rows = AnswerCache["Places"](_SCOPES_KEPT)

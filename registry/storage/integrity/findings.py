@@ -153,8 +153,8 @@ DAMAGE = (WaygraphError, OSError, ValueError, LookupError, TypeError, AttributeE
 NORM_TOLERANCE = 1e-3
 _MOST_EXAMPLES = 5
 ANY_CHANGE = "any change mends what is missing, such as `waygraph set AGENT --tag NAME`"
-AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
-FORGET = "run `waygraph learn forget`, and learn anew"
+AGAIN = "ingest its source again after `waygraph sources remove NAME`, or restore the graph from a copy"
+FORGET = "run `waygraph learn remove`, and learn anew"
 REINDEX = "run `waygraph reindex`"
 
 
