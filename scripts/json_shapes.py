@@ -25,6 +25,7 @@ from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.integrity.size import Size
 from waygraph.registry.storage.migrate import MigrationReport
 from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
+from waygraph_lab.evaluation.findability import Findability
 
 PAGE = Path(__file__).parents[1] / "docs" / "json-output.md"
 WIDTH = 120
@@ -90,6 +91,7 @@ SHAPES: dict[str, Any] = {
     "waygraph logins list": _LOGINS,
     "waygraph logins remove": _LOGINS,
     "waygraph model list": {"models": [InstalledModel]},
+    "waygraph lint": {"requests": int, "first": int, "tools": [Findability], "tried": [Findability]},
     "waygraph connect": ConnectOutcome,
     "waygraph doctor": {"ok": bool, "findings": [Finding]},
     "waygraph doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
@@ -108,6 +110,7 @@ SHAPES: dict[str, Any] = {
     "Failure": answers.Failure,
     "Settings": changes.OperatorSettings,
     "Structure": Structure,
+    "Findability": Findability,
     "Toolset": Toolset,
 }
 """Heading → the JSON below it."""

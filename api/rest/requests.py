@@ -302,6 +302,7 @@ class ToolSettingsRequest(Strict):
 
     name: Name | None = Field(default=None, description="Another name, also in its call name.")
     description: str | None = None
+    hidden: bool | None = Field(default=None, description="It stays out of routing and calls.")
     parameters: dict[str, ParameterSetting | None] | None = Field(
         default=None, max_length=MAX_NAMES, description="By the source's name of each parameter."
     )

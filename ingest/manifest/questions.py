@@ -77,7 +77,7 @@ def _lines(agent: Agent, tool: Tool) -> Iterator[str]:
     """What it does by its own words, what is asked of such a verb, and by what it can be asked."""
     verb, thing = verb_and_thing(tool.name)
     thing = thing or agent.name
-    sentence, parameters = bare_sentence(tool.description), _parameters(tool)
+    sentence, parameters = bare_sentence(tool.description), parameter_words(tool)
     asks = ASKS.get(SYNONYMS.get(verb, verb), FALLBACK)
     if sentence:
         yield f"Can you {imperative(sentence)}?"
@@ -121,7 +121,7 @@ def imperative(sentence: str) -> str:
     return f"{word} {rest}".strip()
 
 
-def _parameters(tool: Tool) -> list[str]:
+def parameter_words(tool: Tool) -> list[str]:
     """The words of its first parameters' names, the required ones first."""
     parameters = parameters_of_text(tool.input_schema)
     names = sorted(parameters.properties, key=lambda name: name not in parameters.required)

@@ -31,7 +31,7 @@ TOOL_NAMES_SHOWN = 25
 """More names than these would fill what a model reads of an agent's text."""
 MAX_PARAMETERS = 100
 """Of a tool, that are told."""
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _MAX_SENTENCE_CHARS = 160
 
 
@@ -88,7 +88,7 @@ def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tu
 
 def first_sentence(description: str) -> str:
     """Or its first line, if that ends earlier: at most 160 characters, cut at a word."""
-    first = _SENTENCE_END.split(description.strip(), maxsplit=1)[0].strip()
+    first = SENTENCE_END.split(description.strip(), maxsplit=1)[0].strip()
     if len(first) > _MAX_SENTENCE_CHARS:
         first = first[:_MAX_SENTENCE_CHARS].rpartition(" ")[0] or first[:_MAX_SENTENCE_CHARS]
     return first

@@ -31,7 +31,9 @@ MAX_PIN_CHARS = 100_000
 """Of a fixed value, as JSON."""
 MAX_REASON_CHARS = 1_000
 """Why something was rejected."""
-_FIELDS = ("name", "description", "parameters")
+_FIELDS = ("name", "description", "parameters", "hidden")
+_HIDDEN = "hidden from callers"
+"""What stands for the reason of a rejection."""
 _PARAMETER_FIELDS = ("name", "description", "pin", "hidden")
 _ABOUT_PROPERTIES = (
     "allOf", "anyOf", "default", "dependencies", "dependentRequired", "dependentSchemas", "else", "examples", "if",
@@ -52,6 +54,8 @@ class ToolSetting:
     name: str = ""
     description: str = ""
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hidden: bool = False
+    """It stays out of routing and calls."""
 
     def is_shown(self, parameter: str) -> bool:
         setting = self.parameters.get(parameter, {})
@@ -144,6 +148,8 @@ def overlay_entries(entries: Iterable[AgentEntry], settings: Mapping[str, Operat
 
 def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
     """It is approved, or in doubt, as its source's text is; another setting makes it another version."""
+    if setting.hidden:
+        tool = replace(tool, pending=True, rejection=_HIDDEN)
     name = setting.name or tool.name
     schema = overlay_schema(tool.input_schema, setting)
     description = setting.description or tool.description
@@ -223,7 +229,8 @@ def merge_tool_setting(
     new_fields: Fields = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
     if "parameters" in changes:
         new_fields["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
-    new_fields = {name: value for name, value in new_fields.items() if value not in (None, {})}
+    new_fields = {name: value for name, value in new_fields.items() if value not in (None, {}, False)}
+    _check_flag(f"tool {tool.id!r}", new_fields.get("hidden"))
     _check_name(tool, siblings, whole, new_fields.get("name"))
     _check_text("description", new_fields.get("description"))
     whole = (
@@ -278,6 +285,7 @@ def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
         if fault := name_fault(setting.get("name", tool)):
             raise InvalidSetting(f"name of a tool: {fault}")
         _check_text("description", setting.get("description"))
+        _check_flag(f"tool {tool[:MAX_NAME_CHARS]!r}", setting.get("hidden"))
         parameters = setting.get("parameters", {})
         if not isinstance(parameters, Mapping):
             raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(parameters)}")
@@ -291,8 +299,7 @@ def check_parameter_setting(name: str, setting: object) -> Fields:
         field_names = ", ".join(_PARAMETER_FIELDS)
         raise InvalidSetting(f"parameter {name!r} takes an object of {field_names}, not {show_value(setting)}")
     _refuse_unknown(f"parameter {name!r}", setting, _PARAMETER_FIELDS)
-    if not isinstance(setting.get("hidden"), bool | None):
-        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {show_value(setting['hidden'])}")
+    _check_flag(f"parameter {name!r}", setting.get("hidden"))
     _check_text(f"description of parameter {name!r}", setting.get("description"))
     _check_text(f"name of parameter {name!r}", setting.get("name"))
     if "pin" in setting and len(_json_of(setting["pin"], name)) > MAX_PIN_CHARS:
@@ -328,6 +335,11 @@ def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Fields
     }
     if name in others - {tool.name}:
         raise InvalidSetting(f"{tool.agent_id!r} has a tool of the name {name!r} already: choose another")
+
+
+def _check_flag(what: str, hidden: object) -> None:
+    if not isinstance(hidden, bool | None):
+        raise InvalidSetting(f"hidden of {what} is true or false, not {show_value(hidden)}")
 
 
 def _check_text(what: str, text: object) -> None:

@@ -76,6 +76,20 @@ def test_a_tool_is_as_the_operator_says(registry: LocalRegistry) -> None:
     assert registry.store.look(lambda index: index.stated_tool(MERGE)) is None
 
 
+def test_a_hidden_tool_is_found_by_nobody_until_it_is_shown(registry: LocalRegistry) -> None:
+    """A sync brings it back as little as an approval does. Lists say that it is hidden."""
+    registry.operator.set_tool(MERGE, {"hidden": True})
+    put(registry, "work", [github("Open issues.")])
+    registry.operator.approve("github")
+    hidden = registry.tool(MERGE)
+    assert (hidden.pending, hidden.rejection) == (True, "hidden from callers")
+    assert MERGE not in [match.tool.id for match in registry.find_tools("merge a pull request").matches]
+    with pytest.raises(InvalidSetting, match="true or false"):
+        registry.operator.set_tool(MERGE, {"hidden": "yes"})
+    assert registry.operator.set_tool(MERGE, {"hidden": False}).tools == ""
+    assert registry.find_tools("merge a pull request").matches[0].tool.id == MERGE
+
+
 def test_what_was_said_survives_every_sync_and_is_told_in_changes(registry: LocalRegistry) -> None:
     registry.operator.set_tool(ISSUES, SAID)
     said = registry.tool(ISSUES)

@@ -61,6 +61,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "eval table": [["eval", "table", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "eval plot": [["eval", "plot", f"{OWN}.lexical.json", "--to", f"{OWN}.plots"]],
     "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
+    "lint": [["lint", "bureau-fx"], ["lint", "bureau-fx/convert", "--try", "Change money into another currency."]],
     "generate scalemcp": [["generate", "scalemcp", f"{OWN}.csv", f"{OWN}.dataset", "--instances", "600"]],
     "generate mutations": [["generate", "mutations", str(CATALOG), f"{OWN}.mutants", "-n", "8"]],
     "generate trajectories": [["generate", "trajectories", str(CATALOG), f"{OWN}.played", "-n", "4"]],
@@ -176,13 +177,16 @@ def is_a(name: str, value: object) -> bool:
 
 def printed(capsys: pytest.CaptureFixture[str], registry: Path, *words: str) -> str:
     capsys.readouterr()
-    main(["--registry", str(registry), *words])
+    main([*words, "--registry", str(registry)])
     return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [words for lines in COMMANDS.values() for words in lines], ids=" ".join)
 def test_json_has_the_documented_shape(words: list[str], own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --json a command prints one document, on one line in a pipe, in the shape that the page describes."""
+    """With --json a command prints one document, on one line in a pipe, in the shape that the page describes.
+
+    The registry stands behind every one of them.
+    """
     shapes = documented()
     name = next(name for name, lines in COMMANDS.items() if words in lines)
     out = printed(capsys, own, *(word.replace(OWN, str(own)) for word in words), "--json")
@@ -251,6 +255,12 @@ def test_every_command_is_documented(words: tuple[str, ...]) -> None:
     heading = re.compile(rf"^#+ waygraph {' '.join(words)}$", re.M)
     assert heading.search(REFERENCE.read_text(encoding="utf-8"))
     assert heading.search(SHAPES.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("words", list(command_names()), ids=" ".join)
+def test_the_options_of_the_program_may_stand_behind_every_command(words: tuple[str, ...]) -> None:
+    """Also behind those that go on until they are stopped, and in every group."""
+    assert main([*words, "--registry", "/nowhere/x.grafeo", "--embedder=none", "--help"]) == 0
 
 
 def test_every_documented_command_exists() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import runpy
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -354,6 +355,43 @@ def test_an_error_of_ours_is_one_line(words: list[str], status: int, told: str, 
     assert (answer.status, answer.out) == (status, "")
     assert re.fullmatch(r"error: [^\n]+\n", answer.err)
     assert told in answer.err
+
+
+@pytest.mark.parametrize(("word", "meant"), [("search", "find"), ("delete", "remove")])
+def test_a_command_is_found_by_what_people_type_for_it(word: str, meant: str, run: Run) -> None:
+    answer = run(word, "x")
+    assert (answer.status, answer.out) == (2, "")
+    assert f"No such command '{word}'. Did you mean '{meant}'?" in answer.err
+
+
+@pytest.mark.parametrize("words", [["sources", "CATALOG"], ["taxonomy"], ["learn"]], ids=lambda words: words[0])
+def test_to_forget_is_to_remove_for_one_release(words: list[str], run: Run, own: Path) -> None:
+    """It does the same, says so on stderr, and no help shows it."""
+    assert run("taxonomy", "build", "--leaf-size", "6", on=own).status == 0
+    group, *names = [word.replace("CATALOG", str(CATALOG)) for word in words]
+    answer = run(group, "forget", *names, on=own)
+    assert (answer.status, answer.err.count("\n")) == (0, 1)
+    assert f"`waygraph {group} forget` is now `waygraph {group} remove`" in answer.err
+    assert "revision" in answer.out
+    assert "forget" not in run(group, "--help").out
+
+
+def test_the_last_registry_that_is_named_is_meant(held: Path, run: Run, tmp_path: Path) -> None:
+    """That behind the command; behind `--` nothing is ours."""
+    assert run("agents", "--registry", str(held), on=tmp_path / "none.grafeo").rows
+    assert run("agents", f"--registry={tmp_path / 'none.grafeo'}").status == 1
+    answer = run("ingest", "--", "/nowhere/server", "--registry", "x", on=tmp_path / "new.grafeo")
+    assert "/nowhere/server" in answer.out + answer.err
+
+
+def test_an_old_python_says_which_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, where the rest of the program is syntax that it cannot read; as the package says to installers."""
+    monkeypatch.setattr(sys, "version_info", (3, 10, 1))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "src" / "waygraph" / "__main__.py"), run_name="__main__")
+    needed = re.search(r'requires-python = ">=([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert needed
+    assert str(ended.value).startswith(f"error: waygraph needs Python {needed[1]} or newer; this is ")
 
 
 def test_what_is_not_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,29 +100,32 @@ def set_tool(
     pin: Annotated[
         Texts, Option(metavar="NAME=VALUE", help="A value, JSON or a text, that every call has. Repeat.")
     ] = None,
-    hide: Annotated[Texts, Option(metavar="NAME", help="Do not show this parameter. Repeat.")] = None,
+    hide_parameter: Annotated[Texts, Option(metavar="NAME", help="Do not show this parameter. Repeat.")] = None,
+    hide: Annotated[bool | None, Option("--hide/--unhide", help="Keep it out of every answer, or no more.")] = None,
     reset: Annotated[bool, Option("--reset", help="Take back all that was set before.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rename or describe a tool, and pin or hide its parameters. It survives every ingest.
+    """Rename, describe or hide a tool, and pin or hide its parameters. It survives every ingest.
 
     waygraph set-tool harbor-git/merge_pull_request --pin method=squash
     """
-    parameters: dict[str, dict[str, Any]] = {each: {"hidden": True} for each in hide or ()}
+    parameters: dict[str, dict[str, Any]] = {each: {"hidden": True} for each in hide_parameter or ()}
     for pairs, key in ((rename_parameter, "name"), (describe_parameter, "description"), (pin, "pin")):
         for each in pairs or ():
             parameter, equals, value = each.partition("=")
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
             parameters.setdefault(parameter, {})[key] = json_or_text(value) if key == "pin" else value
-    given_texts = {"name": rename, "description": describe}
-    changes: dict[str, Any] = {key: value for key, value in given_texts.items() if value is not None}
+    given = {"name": rename, "description": describe, "hidden": hide}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     changes |= {"parameters": parameters} if parameters else {}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
     with invocation(context).open() as registry:
         if reset:
-            setting = registry.operator.set_tool(name, {"name": None, "description": None, "parameters": None})
+            setting = registry.operator.set_tool(
+                name, {"name": None, "description": None, "parameters": None, "hidden": None}
+            )
         if changes:
             setting = registry.operator.set_tool(name, changes)
     show(setting, shapes.shape, _view_setting, as_json)

@@ -27,7 +27,7 @@ _OF_QUERY = ("id", "text", "gold", "gold_tools", "steps", "split")
 
 def read_folder(path: Path, settings: Settings) -> Dataset:
     """Raises InvalidDataset, with file and line, and SourceError for a catalogue that cannot be read."""
-    return read_questions(path, settings, QUERIES, _questions)
+    return read_questions(path, settings, QUERIES, read_queries)
 
 
 def read_questions(
@@ -90,7 +90,8 @@ def write_server_config(folder: Path, urls: Mapping[str, str]) -> Path:
     return path
 
 
-def _questions(path: Path, known: CatalogueNames) -> Iterator[Question]:
+def read_queries(path: Path, known: CatalogueNames) -> Iterator[Question]:
+    """Those of a file of queries. Raises InvalidDataset, with file and line."""
     ids: set[str] = set()
     for where, record in lines(path):
         question = _question(record, known, where)
