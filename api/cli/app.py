@@ -96,7 +96,7 @@ _OTHER_WORDS = {"search": "find", "delete": "remove", "forget": "remove"}
 class _Program(LazyGroup):
     lazy = _COMMANDS
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if word := _OTHER_WORDS.get(args[0]):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {word!r}?")
         return super().resolve_command(ctx, args)

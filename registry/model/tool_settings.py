@@ -32,7 +32,7 @@ MAX_PIN_CHARS = 100_000
 MAX_REASON_CHARS = 1_000
 """Why something was rejected."""
 _FIELDS = ("name", "description", "parameters", "hidden")
-_HIDDEN = "hidden from callers"
+_HIDING_REASON = "hidden from callers"
 """What stands for the reason of a rejection."""
 _PARAMETER_FIELDS = ("name", "description", "pin", "hidden")
 _ABOUT_PROPERTIES = (
@@ -149,7 +149,7 @@ def overlay_entries(entries: Iterable[AgentEntry], settings: Mapping[str, Operat
 def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
     """It is approved, or in doubt, as its source's text is; another setting makes it another version."""
     if setting.hidden:
-        tool = replace(tool, pending=True, rejection=_HIDDEN)
+        tool = replace(tool, pending=True, rejection=_HIDING_REASON)
     name = setting.name or tool.name
     schema = overlay_schema(tool.input_schema, setting)
     description = setting.description or tool.description
@@ -337,9 +337,9 @@ def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Fields
         raise InvalidSetting(f"{tool.agent_id!r} has a tool of the name {name!r} already: choose another")
 
 
-def _check_flag(what: str, hidden: object) -> None:
-    if not isinstance(hidden, bool | None):
-        raise InvalidSetting(f"hidden of {what} is true or false, not {show_value(hidden)}")
+def _check_flag(what: str, value: object) -> None:
+    if not isinstance(value, bool | None):
+        raise InvalidSetting(f"hidden of {what} is true or false, not {show_value(value)}")
 
 
 def _check_text(what: str, text: object) -> None:

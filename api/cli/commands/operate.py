@@ -116,8 +116,8 @@ def set_tool(
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
             parameters.setdefault(parameter, {})[key] = json_or_text(value) if key == "pin" else value
-    given = {"name": rename, "description": describe, "hidden": hide}
-    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    fields = {"name": rename, "description": describe, "hidden": hide}
+    changes: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
     changes |= {"parameters": parameters} if parameters else {}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")

@@ -22,11 +22,11 @@ SETS: Sequence[tuple[str, By]] = (
     ("training/toolalpaca", "questions"),
     ("training/toollinkos", "questions"),
 )
-SHARE = 0.1
+SHARE, MOST = 0.1, 500
+"""Of the tools, and questions of a data set."""
 NOTES = (
     "Own: each tool is judged by requests made of its own texts. Given: by every second request of the data set for "
-    "it, of tools that have two or more. The tenth that wins the smallest share, those "
-    "whose description says nothing first, gets the sentence that `waygraph lint` "
+    "it, of tools that have two or more. The tenth that wins the smallest share gets the sentence that `waygraph lint` "
     "advises, and nothing else; all other tools stay.",
     "Unseen: requests of the data set for these tools that the advice never saw. One is won if a right tool comes "
     "first: of equally right tools any one. Gain: with its 95 % bootstrap interval.",
@@ -34,7 +34,8 @@ NOTES = (
     "Predicts: how a tool's share by what it is judged by goes with its share of unseen requests (Pearson).",
     "Of eight forms of the sentence by own texts and four by given requests the one was chosen that did best on "
     "livemcpbench, training/toolalpaca and training/toollinkos, so their gains are those of the best of some. "
-    "natural_requests had no part in it.",
+    "natural_requests had no part in it. To mend descriptions that say nothing before those that win little took "
+    "requests away from training/toolalpaca, and is not done.",
 )
 
 
@@ -57,7 +58,7 @@ def run(world: World) -> Result:
 
 
 def row(world: World, name: str, by: By, *, is_given: bool) -> dict[str, Any]:
-    dataset = world.dataset(name)
+    dataset = world.dataset(name).draw(MOST)
     given, unseen = _halves(dict.fromkeys(_requests(dataset.queries(by))), is_given=is_given)
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:
         owners = {_owner(each) for each in unseen}

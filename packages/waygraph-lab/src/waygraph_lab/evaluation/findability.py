@@ -28,11 +28,6 @@ TOP = 5
 MOST_REQUESTS = 8
 _SENTENCES = 3
 _EXAMPLES = 2
-_EMPTY, _NAME_ALONE, _SAME = (
-    "no description",
-    "the description says no more than the name",
-    "another tool has the same description",
-)
 _HALF_WORDS = 2
 """A half of a sentence with fewer words asks for nothing."""
 
@@ -61,7 +56,7 @@ class Findability:
     faults: tuple[str, ...]
     """What is wrong with its description."""
     sentence: str
-    """To be added to the description; empty: it wins all, and nothing is wrong."""
+    """To be added to the description; empty: it wins all."""
     mended: str
     """The description with the sentence."""
 
@@ -98,9 +93,7 @@ def requests_for(
 def measure(
     registry: Searchable, requests: Mapping[str, Sequence[Request]], progress: "Progress | None" = None
 ) -> list[Findability]:
-    """Of each tool by its requests: first those whose description says nothing, which asks for little, then the least
-    found. Raises KeyError for a tool that is not there.
-    """
+    """Of each tool by its requests; the least found first. Raises KeyError for a tool that is not there."""
     agents = {agent.id: agent for agent in registry.agents()}
     tools = {tool.id: tool for tool in registry.tools()}
     uses = Counter(_bare_description(tool) for tool in tools.values())
@@ -112,12 +105,7 @@ def measure(
         found.append(_judge(registry, agent, tool, own, tuple(faults)))
         if progress:
             progress(done, len(requests))
-    return sorted(found, key=_order)
-
-
-def _order(found: Findability) -> tuple[bool, float, float, str]:
-    says_something = {_EMPTY, _NAME_ALONE}.isdisjoint(found.faults)
-    return says_something, found.first / found.requests, found.top / found.requests, found.tool_id
+    return sorted(found, key=lambda each: (each.first / each.requests, each.top / each.requests, each.tool_id))
 
 
 def _judge(
@@ -131,7 +119,7 @@ def _judge(
             lost.append(request)
             winners.update(ids[:1])
     given = [each.text for each in lost if not each.is_own]
-    sentence, mended = advise(agent, tool, given) if lost or faults else ("", tool.description)
+    sentence, mended = advise(agent, tool, given) if lost else ("", tool.description)
     return Findability(
         tool_id=tool.id,
         requests=len(requests),
@@ -152,11 +140,11 @@ def _bare_description(tool: Tool) -> str:
 def _faults(agent: Agent, tool: Tool, *, is_repeated: bool) -> Iterator[str]:
     known = {term for term, _ in telling_words(f"{agent.name} {tool.name}")}
     if not tool.description.strip():
-        yield _EMPTY
+        yield "no description"
     elif known.issuperset(term for term, _ in telling_words(tool.description)):
-        yield _NAME_ALONE
+        yield "the description says no more than the name"
     elif is_repeated:
-        yield _SAME
+        yield "another tool has the same description"
 
 
 def advise(agent: Agent, tool: Tool, lost: Sequence[str] = ()) -> tuple[str, str]:
