@@ -182,7 +182,7 @@ def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -
 def _note_request(gateway: Gateway, asker: Asker, text: str, start_s: float, *, is_answered: bool) -> None:
     if gateway.usage and text.strip():
         took_s = perf_counter() - start_s
-        gateway.usage.days.note_request(without_secrets(text), asker.caller.id, took_s, is_answered=is_answered)
+        gateway.usage.note_request(without_secrets(text), asker.caller.id, took_s, is_answered=is_answered)
 
 
 async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:

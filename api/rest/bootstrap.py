@@ -41,7 +41,7 @@ from waygraph.registry.model.process import die_with, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import MEMORY, is_server
-from waygraph.registry.storage.usage_days import DayCounter
+from waygraph.registry.storage.usage_file import UsageCounter
 
 if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
@@ -299,7 +299,7 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
         follower=Follower(registry, sources, settings, audit),
         ingests=Ingests(Path(folder) if folder else None),
         sessions=BrowserSessions(settings, Path(folder) if folder else None),
-        usage=DayCounter(registry.store, settings) if settings.usage and options.location != MEMORY else None,
+        usage=UsageCounter(registry.store, settings) if settings.usage and options.location != MEMORY else None,
     )
 
 

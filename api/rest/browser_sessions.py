@@ -117,8 +117,10 @@ class BrowserSessions:
         text = self._file.seal_text(content, f"{name} {site}")
         if len(text) > MAX_COOKIE_BYTES:
             raise NotAllowed("this token is too long for a browser to keep: show a key, or one with fewer claims")
-        how = {"max_age": int(SESSION_S), "samesite": "strict", **how}
-        response.set_cookie(cookie, text, path="/", secure=site.startswith("https://"), httponly=True, **how)
+        is_safe = site.startswith("https://")
+        own_path = {"path": "/"} if is_safe else {}  # as browsers take no other for `__Host-`
+        how = {"max_age": int(SESSION_S), "samesite": "strict", "path": "/", **how, **own_path}
+        response.set_cookie(cookie, text, secure=is_safe, httponly=True, **how)
 
     def read(self, request: Request, name: str) -> dict[str, Any]:
         """Empty: there is none, it is by another service or run, or made up. Raises NotAllowed for two of one name."""

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from waygraph.api.rest.browser_sessions import refuse_foreign
 from waygraph.api.rest.openapi import describe
 from waygraph.api.rest.problems import as_json
-from waygraph.api.rest.service import STRANGER, LaneName, Service, service_of
+from waygraph.api.rest.service import STRANGER, Lanes, Service, service_of
 from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find_tools.find import judging, refusals
@@ -89,7 +89,7 @@ class Exchange:
             yield attempt
 
     async def unless_known(
-        self, shape: Callable[[], object], stamp: "Stamp | None" = None, *, lane: LaneName = "ask"
+        self, shape: Callable[[], object], stamp: "Stamp | None" = None, *, lane: "Lane" = Lanes.ask
     ) -> Response:
         """304 if the caller has the answer of this revision, or any (`*`); else `shape` as JSON, with the revision's
         ETag.
@@ -103,7 +103,7 @@ class Exchange:
         tags = {each.strip().removeprefix("W/") for each in self.request.headers.get("if-none-match", "").split(",")}
         if tag in tags:
             return Response(status_code=304, headers=headers)
-        response = await lanes.run(lane, lambda: self.as_json(shape(), headers))
+        response = await lane(lanes, lambda: self.as_json(shape(), headers))
         # Whether there is any answer is known when it is made.
         return Response(status_code=304, headers=headers) if tags == {ANY} else response
 
@@ -125,18 +125,21 @@ def etag(stamp: str, caller: Caller) -> str:
 
 type Handler = Callable[..., Any]
 type Stamp = Callable[[Exchange], str]
+type Lane = Callable[[Lanes, Callable[[], Response]], Awaitable[Response]]
 ENDPOINTS: dict[str, Handler] = {}
 """By operation."""
 
 
 def handles[H: Handler](
-    operation: Operation[Any], *, lane: LaneName = "ask", stamp: Stamp | None = None
+    operation: Operation[Any], *, lane: Lane | None = None, stamp: Stamp | None = None
 ) -> Callable[[H], H]:
     """Makes a function the handler of an operation: of an `Exchange` and the parts of the request.
 
-    A plain function returns the answer's JSON, and works in a lane: that of writes, or `lane`. A coroutine function
-    returns the response. `stamp`: as `Exchange.unless_known` takes it.
+    A plain function returns the answer's JSON, and works in a lane: `lane`, or that of writes or of questions. A
+    coroutine function returns the response. `stamp`: as `Exchange.unless_known` takes it.
     """
+
+    own_lane = lane or (Lanes.write if operation.is_write else Lanes.ask)
 
     def bind(handler: H) -> H:
         is_coroutine = iscoroutinefunction(handler)
@@ -147,13 +150,8 @@ def handles[H: Handler](
                 response: Response = await handler(exchange, **parts)
                 return response
             if operation.is_conditional:
-                return await exchange.unless_known(lambda: handler(exchange, **parts), stamp, lane=lane)
-            lanes = exchange.service.lanes
-
-            def work() -> Response:
-                return exchange.as_json(handler(exchange, **parts))
-
-            return await (lanes.write(work) if operation.is_write else lanes.run(lane, work))
+                return await exchange.unless_known(lambda: handler(exchange, **parts), stamp, lane=own_lane)
+            return await own_lane(exchange.service.lanes, lambda: exchange.as_json(handler(exchange, **parts)))
 
         first, *others = signature(handler).parameters.values()
         first = first.replace(annotation=Annotated[Exchange, Depends(_exchange_of(operation))])

@@ -43,6 +43,12 @@ def _enumerate_names(names: Iterable[str]) -> "JsonDict":
     return {"enum": list[JsonValue](sorted(names))}
 
 
+class Parameters(BaseModel):
+    """Of an address: texts, which are read as what they say."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -144,6 +150,11 @@ class RouteRequest(SearchRequest):
 
     agent_weight: Weight | None = Field(default=None, description="Weight of agents, instead of the recipe's.")
     tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
+
+    def ranking(self) -> dict[str, Any]:
+        """As `Registry.route` takes it. Raises as `chosen_recipe`."""
+        weights = {"agent_weight": self.agent_weight, "tool_weight": self.tool_weight}
+        return {"recipe": self.chosen_recipe(), **weights}
 
 
 class WhyRequest(RouteRequest):

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Request
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
-    from waygraph.registry.storage.usage_days import DayCounter
+    from waygraph.registry.storage.usage_file import UsageCounter
 
 
 _WAITING = 8
@@ -97,9 +97,6 @@ class SlowLane:
         self._pool.shutdown(cancel_futures=True)
 
 
-LaneName = Literal["ask", "wait", "draw"]
-
-
 class Lanes:
     """One pool of threads for each kind of work; within a lane who comes first is served first."""
 
@@ -112,13 +109,6 @@ class Lanes:
         self._drawing = SlowLane("draw", threads=2, most=MOST_SLOW, wait_s=timeout_s)
         self._syncing = SlowLane("sync", threads=2, most=MOST_SLOW, wait_s=_LARGE_WAIT_S)
         self._tending = ThreadPoolExecutor(_TENDING, "tend")
-        self._recording = ThreadPoolExecutor(1, "record")
-
-    async def run[T](self, lane: LaneName, work: Callable[[], T]) -> T:
-        """In the lane of that name. Raises as it does."""
-        if lane == "ask":
-            return await self.ask(work)
-        return await (self.wait(work) if lane == "wait" else self.draw(work))
 
     async def ask[T](self, work: Callable[[], T]) -> T:
         """Quick work over what is published: routes, lists. Raises TimeoutError for one that takes too long."""
@@ -136,10 +126,6 @@ class Lanes:
     async def sync[T](self, work: Callable[[], T]) -> T:
         """A source that is read now, which may take minutes until it writes. Raises ServiceBusy."""
         return await self._syncing.run(work)
-
-    def record[T](self, work: Callable[[], T]) -> Future[T]:
-        """What nobody waits for."""
-        return self._recording.submit(copy_context().run, work)
 
     async def tend[T](self, work: Callable[[], T]) -> T:
         """What those ask who look after the service: whether it is ready, its numbers."""
@@ -161,7 +147,7 @@ class Lanes:
     def close(self) -> None:
         """Waits for what was begun and asks no more whether to `go_on`; what was not begun is dropped."""
         self._closing.set()
-        for pool in (self._asking, self._waiting, self._tending, self._recording):
+        for pool in (self._asking, self._waiting, self._tending):
             pool.shutdown(cancel_futures=True)
         for lane in (self._drawing, self._syncing, self._large, self._writing):
             lane.close()
@@ -223,7 +209,7 @@ class Service:
     follower: "Follower"
     ingests: "Ingests"
     sessions: "BrowserSessions"
-    usage: "DayCounter | None"
+    usage: "UsageCounter | None"
     recorded_calls: RecordedCalls = field(default_factory=RecordedCalls)
 
     async def caller(self, request: Request) -> Caller:

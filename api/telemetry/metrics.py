@@ -250,3 +250,9 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def memory_bytes() -> int:
+    """Of this process; 0: not known."""
+    samples = (sample for metric in prometheus_client.PROCESS_COLLECTOR.collect() for sample in metric.samples)
+    return next((int(each.value) for each in samples if each.name == "process_resident_memory_bytes"), 0)

@@ -245,10 +245,6 @@ def usage(items: Iterable[ToolUsage]) -> Shape:
     return {"usage": list(map(shape, items))}
 
 
-def read_usage(document: Mapping[str, Any]) -> list[ToolUsage]:
-    return [read(ToolUsage, each) for each in document["usage"]]
-
-
 def report(sync_report: SyncReport) -> Shape:
     changes = sync_report.changes
     return {

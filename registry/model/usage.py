@@ -1,10 +1,12 @@
 """How tools are used: counts by outcome and latencies, without arguments; and what requests found nothing."""
 
+import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import ceil, log2
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.validation import MAX_PART
@@ -23,18 +25,19 @@ NOT_TIMED = -1
 
 
 class Count(NamedTuple):
-    """`calls` calls of a tool that ended in one way within one bucket of durations; times are ISO 8601 in UTC."""
+    """`calls` of a tool, by a caller, or as requests of one, that ended in one way within one bucket of durations on a
+    day; times are ISO 8601 in UTC. Of a `word` or a `text` of requests it has no outcome, and the day of a text is a
+    time.
+    """
 
-    tool_id: str
-    outcome: Outcome
+    of: UsageOf | Literal["word", "text"]
+    day: str
+    name: str
+    outcome: Outcome | Literal["nothing", ""]
     bucket: int
     calls: int
     first_at: str
     last_at: str
-
-    @property
-    def key(self) -> tuple[str, Outcome, int]:
-        return self.tool_id, self.outcome, self.bucket
 
     def plus(self, other: "Count") -> "Count":
         return self._replace(
@@ -69,10 +72,6 @@ class ToolUsage:
         return self.tool_error + self.upstream_failed + self.timed_out
 
 
-type OutcomeCount = tuple[str, int, int]
-"""An outcome, a bucket of durations, and how often."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsagePart:
     """Calls of a day, of a tool or of a caller; or requests, which have no errors.
@@ -94,7 +93,7 @@ class UsagePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownWord:
-    """The stem of a word of requests that no text of the registry held at that time."""
+    """A word of requests that no text of the registry held at that time."""
 
     word: str
     requests: int
@@ -118,22 +117,25 @@ class SearchGaps:
     words: tuple[UnknownWord, ...]
 
 
-def usage_part(day: str, name: str, counts: Iterable[OutcomeCount]) -> UsagePart:
-    outcomes, durations = Counter[str](), Counter[int]()
-    for outcome, bucket, calls in counts:
-        outcomes[outcome] += calls
-        if bucket != NOT_TIMED:
-            durations[bucket] += calls
-    return UsagePart(
-        day=day,
-        name=name,
-        calls=outcomes.total(),
-        errors=outcomes["tool_error"] + outcomes["upstream_failed"] + outcomes["timed_out"],
-        refusals=outcomes["refused"],
-        empty=outcomes["nothing"],
-        p50_ms=_quantile_ms(durations, 0.5),
-        p95_ms=_quantile_ms(durations, 0.95),
-    )
+@dataclass(kw_only=True, eq=False, slots=True)
+class RecordedCall:
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    caller: str
+    caller_name: str
+    tool: str
+    """By its id."""
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    """When it began, in ISO 8601."""
+    duration_ms: float = 0.0
+    outcome: Outcome = "ok"
+    arguments: str
+    """JSON without secrets, as far as it is kept."""
+    result: str = ""
+    """The tool's answer, as `arguments`; empty: none came."""
+    result_chars: int = 0
+    """How long it was."""
+    problem: dict[str, Any] | None = None
+    """What the caller was answered instead of a result."""
 
 
 def check_days(of: str, by: str, days: int) -> None:
@@ -151,29 +153,53 @@ def bucket_of(duration_s: float) -> int:
 
 def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage]:
     """What each tool's counts come to: the `limit` that have most of what is sorted by, then by id."""
-    by_tool: defaultdict[str, list[Count]] = defaultdict(list)
-    for count in counts:
-        by_tool[count.tool_id].append(count)
     of = {"calls": "calls", "errors": "errors", "p95": "p95_ms"}[sort]
-    usages = map(_usage, by_tool.values())
+    usages = [
+        ToolUsage(
+            tool_id=tool_id,
+            **outcomes,
+            **sums,
+            first_at=min(count.first_at for count in group),
+            last_at=max(count.last_at for count in group),
+        )
+        for tool_id, group in _group(counts, "name")
+        for outcomes, sums in [_sum(group)]
+    ]
     return sorted(usages, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id))[:limit]
 
 
-def _usage(counts: list[Count]) -> ToolUsage:
+def usage_parts(counts: Iterable[Count], by: UsageBy, name: str) -> list[UsagePart]:
+    """In order of days, or of names."""
+    return [
+        UsagePart(
+            day=key if by == "day" else "",
+            name=name if by == "day" else key,
+            errors=outcomes["tool_error"] + outcomes["upstream_failed"] + outcomes["timed_out"],
+            refusals=outcomes["refused"],
+            empty=outcomes["nothing"],
+            **sums,
+        )
+        for key, group in _group(counts, by)
+        for outcomes, sums in [_sum(group)]
+    ]
+
+
+def _group(counts: Iterable[Count], by: UsageBy) -> list[tuple[str, list[Count]]]:
+    groups: defaultdict[str, list[Count]] = defaultdict(list)
+    for count in counts:
+        groups[getattr(count, by)].append(count)
+    return sorted(groups.items())
+
+
+def _sum(counts: Iterable[Count]) -> tuple[Counter[str], dict[str, Any]]:
+    """Calls by outcome; and all of them, with the durations of half and of 95 %."""
     outcomes, durations = Counter[str](), Counter[int]()
     for count in counts:
         outcomes[count.outcome] += count.calls
         if count.bucket != NOT_TIMED:
             durations[count.bucket] += count.calls
-    return ToolUsage(
-        tool_id=counts[0].tool_id,
-        calls=outcomes.total(),
-        **outcomes,
-        p50_ms=_quantile_ms(durations, 0.5),
-        p95_ms=_quantile_ms(durations, 0.95),
-        first_at=min(count.first_at for count in counts),
-        last_at=max(count.last_at for count in counts),
-    )
+    quantiles = {"p50_ms": _quantile_ms(durations, 0.5), "p95_ms": _quantile_ms(durations, 0.95)}
+    return outcomes, {"calls": outcomes.total(), **quantiles}
 
 
 def _quantile_ms(durations: Mapping[int, int], share: float) -> float | None:

@@ -1,9 +1,9 @@
 """Approval: what waits for it, what it says, and that it is given or refused."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from waygraph.registry.access.visibility import Shows, as_seen
+from waygraph.registry.access.visibility import as_seen
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part
 from waygraph.registry.graph.schema import link_subjects
@@ -39,31 +39,39 @@ def waits(entity: Agent | Tool) -> bool:
     return entity.pending or is_doubtful(entity)
 
 
-def waiting(graph: GraphView, name: str, principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
-    """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`; by id. What is
-    flagged and not approved waits, too, but in the name of a whole source. What was rejected is named itself, or with
-    its agent that was rejected too.
+def waiting(graph: GraphView, name: str, principal: Principal | None) -> list[Agent | Tool]:
+    """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`. What is flagged
+    and not approved waits, too, but in the name of a whole source. What was rejected is named itself, or with its agent
+    that was rejected too.
 
     Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
     """
-    shows = graph.view_for(principal)
     if name.startswith(OF_SOURCE):
-        agents, tools = _of_agents(graph, spoken_agents(graph, name.removeprefix(OF_SOURCE)), shows)
+        entities = _of_agents(graph, spoken_agents(graph, name.removeprefix(OF_SOURCE)))
         # What is flagged and in routing is approved by its own name: nobody looks at a whole source word for word.
-        return [agent for agent in agents if agent.pending and not agent.rejection], [
-            tool for tool in tools if tool.pending and not (tool.rejection or _owner(graph, tool).rejection)
-        ]
-    if graph.shows(name, principal):
+        entities = [each for each in entities if each.pending and not (each.rejection or _owner_rejection(graph, each))]
+    elif graph.shows(name, principal):
         _refuse_two_meanings(graph, name, principal)
-        agents, tools = _of_agents(graph, [name], shows)
-        return agents, [tool for tool in tools if not tool.rejection or _owner(graph, tool).rejection]
-    tool = find_held_tool(graph, name, principal)
-    tool = mark_rejection(tool, graph.settings.get(tool.agent_id))
-    return [], [tool] if waits(as_seen(tool, shows)) else []
+        entities = [e for e in _of_agents(graph, [name]) if not e.rejection or _owner_rejection(graph, e)]
+    else:
+        entities = [_with_rejection(graph, find_held_tool(graph, name, principal))]
+    shows = graph.view_for(principal)
+    return [each for each in entities if waits(as_seen(each, shows))]
 
 
-def _owner(graph: GraphView, tool: Tool) -> Agent:
-    return mark_rejection(graph.agents[tool.agent_id].agent, graph.settings.get(tool.agent_id))
+def _with_rejection[E: Agent | Tool](graph: GraphView, entity: E) -> E:
+    return mark_rejection(entity, graph.settings.get(owner_of(entity.id)))
+
+
+def _owner_rejection(graph: GraphView, entity: Agent | Tool) -> str:
+    return _with_rejection(graph, graph.agents[owner_of(entity.id)].agent).rejection
+
+
+def _of_agents(graph: GraphView, agent_ids: Sequence[str]) -> list[Agent | Tool]:
+    tools_by_agent = graph.tools_of(agent_ids)
+    entities: list[Agent | Tool] = [graph.agents[agent_id].agent for agent_id in agent_ids]
+    entities += [item.tool for agent_id in agent_ids for item in tools_by_agent.get(agent_id, ())]
+    return [_with_rejection(graph, each) for each in entities]
 
 
 def checked_names(
@@ -81,32 +89,19 @@ def checked_names(
     return tuple(dict.fromkeys(names))
 
 
-def all_waiting(graph: GraphView, names: Sequence[str], principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
-    """What waits under any of these names, each once, by id. Raises as `waiting`."""
-    agents: dict[str, Agent] = {}
-    tools: dict[str, Tool] = {}
-    for name in names:
-        some_agents, some_tools = waiting(graph, name, principal)
-        agents |= {agent.id: agent for agent in some_agents}
-        tools |= {tool.id: tool for tool in some_tools}
-    return [agents[agent_id] for agent_id in sorted(agents)], [tools[tool_id] for tool_id in sorted(tools)]
-
-
 def _waiting_by_hash(
     graph: GraphView, hashes: Mapping[str, str], principal: Principal | None
-) -> tuple[list[Agent], list[Tool]]:
+) -> Iterator[Agent | Tool]:
     """What waits of these ids alone, each with the content hash of what was read. Raises TextDiffers, UnknownName."""
-    shows, waiting_ones = graph.view_for(principal), dict[str, Agent | Tool]()
-    for name, text in sorted(hashes.items()):
+    shows = graph.view_for(principal)
+    for name, text in hashes.items():
         is_agent = graph.shows(name, principal)
         entity: Agent | Tool = graph.agents[name].agent if is_agent else find_held_tool(graph, name, principal)
         if entity.content_hash != text:
             raise TextDiffers(name)
-        entity = mark_rejection(entity, graph.settings.get(owner_of(entity.id)))
+        entity = _with_rejection(graph, entity)
         if waits(as_seen(entity, shows)):
-            waiting_ones[entity.id] = entity
-    entities = [waiting_ones[each] for each in sorted(waiting_ones)]
-    return [e for e in entities if isinstance(e, Agent)], [e for e in entities if isinstance(e, Tool)]
+            yield entity
 
 
 def spoken_agents(graph: GraphView, source: str) -> list[str]:
@@ -127,18 +122,6 @@ def checked_reason(reason: str) -> str:
     if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON_CHARS or is_broken(reason):
         raise InvalidSetting(f"say why, in a text of 1 to {MAX_REASON_CHARS:,} characters")
     return reason.strip()
-
-
-def _of_agents(graph: GraphView, agent_ids: Sequence[str], shows: Shows | None) -> tuple[list[Agent], list[Tool]]:
-    tools_by_agent = graph.tools_of(agent_ids)
-    settings = graph.settings
-    agents = [mark_rejection(graph.agents[agent_id].agent, settings.get(agent_id)) for agent_id in agent_ids]
-    items = (item for agent_id in agent_ids for item in tools_by_agent.get(agent_id, ()))
-    tools = [mark_rejection(item.tool, settings.get(item.tool.agent_id)) for item in items]
-    return (
-        [agent for agent in agents if waits(as_seen(agent, shows))],
-        [tool for tool in tools if waits(as_seen(tool, shows))],
-    )
 
 
 def _refuse_two_meanings(graph: GraphView, name: str, principal: Principal | None) -> None:
@@ -204,7 +187,7 @@ def approve(
     principal may not see; and as `WriteSession.commit`.
     """
     refuse_non_operator("an approval", principal)
-    return _decide(session, names, hashes, principal)
+    return _decide(session, names, hashes, principal, kind=Approved)
 
 
 def reject(
@@ -220,17 +203,18 @@ def reject(
     """
     refuse_non_operator("a rejection", principal)
     rejection = Rejection(hash="", reason=reason, by=by, at=session.clock())
-    result = _decide(session, names, hashes, principal, rejection)
-    return Rejections(agents=result.agents, tools=result.tools, revision=result.revision)
+    return _decide(session, names, hashes, principal, kind=Rejections, rejection=rejection)
 
 
-def _decide(
+def _decide[R: Approved](
     session: WriteSession,
     names: Sequence[str],
     hashes: Mapping[str, str] | None,
     principal: Principal | None,
+    *,
+    kind: type[R],
     rejection: Rejection | None = None,
-) -> Approved:
+) -> R:
     """An agent is embedded anew whose text gets or loses the name of a tool."""
     session.set_apart(principal)
     revision = session.begin().revision
@@ -239,10 +223,13 @@ def _decide(
     graph = read_named(session, ids, principal, sources)
     for source in sources:
         claims_of(session, graph, source, principal)
-    agents, tools = _waiting_by_hash(graph, hashes, principal) if hashes else all_waiting(graph, names, principal)
-    if not (agents or tools):
-        return Approved(revision=revision)
-    entities: list[Agent | Tool] = [*agents, *tools]
+    by_name = (each for name in names for each in waiting(graph, name, principal))
+    by_id = {each.id: each for each in (_waiting_by_hash(graph, hashes, principal) if hashes else by_name)}
+    entities = [by_id[each] for each in sorted(by_id)]
+    if not entities:
+        return kind(revision=revision)
+    agents = [each for each in entities if isinstance(each, Agent)]
+    tools = [each for each in entities if isinstance(each, Tool)]
     entries = _entries_of(graph, entities, pending=rejection is not None)
     settings = [
         merge_rejections(graph.settings_of(entry.key), [e for e in entities if owner_of(e.id) == entry.key], rejection)
@@ -266,7 +253,7 @@ def _decide(
         if rejection:
             session.log(graph_session, [_rejection_change(each, rejection.reason) for each in entities])
 
-    return Approved(
+    return kind(
         agents=tuple(agent.id for agent in agents),
         tools=tuple(tool.id for tool in tools),
         revision=session.write(work, [entry.key for entry in entries], vectors).revision,

@@ -10,7 +10,7 @@ from waygraph.registry.http.problems import Problem
 from waygraph.registry.model import changes, failures, nouns
 from waygraph.registry.model.nouns import JsonText, TextForm
 from waygraph.registry.model.tool_calls import RankedTool
-from waygraph.registry.model.usage import Outcome as UsageOutcome
+from waygraph.registry.model.usage import RecordedCall
 from waygraph.registry.model.usage import ToolUsage as UsageNoun
 from waygraph.registry.model.usage import UsagePart as UsagePartNoun
 from waygraph.registry.operators.toolset import Toolset as ToolsetNoun
@@ -358,26 +358,6 @@ class OwnLogin:
 
 class OwnLogins:
     logins: tuple[OwnLogin, ...]
-
-
-class RecordedCall:
-    id: str
-    caller: str
-    caller_name: str
-    tool: str
-    """By its id."""
-    at: str
-    """When it began, in ISO 8601."""
-    duration_ms: float
-    outcome: UsageOutcome
-    arguments: str
-    """JSON without secrets, as far as it is kept."""
-    result: str
-    """The tool's answer, as `arguments`; empty: none came."""
-    result_chars: int
-    """How long it was."""
-    problem: dict[str, Any] | None
-    """What the caller was answered instead of a result."""
 
 
 class RecordedCalls:

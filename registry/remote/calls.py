@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 from waygraph.registry.catalog.find_tools.find import rank_tools
 from waygraph.registry.http.problems import error_of
-from waygraph.registry.model import shapes
+from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.changes import (
     About,
     Approved,
@@ -58,20 +58,6 @@ from waygraph.registry.model.usage import (
     check_days,
     check_usage,
 )
-from waygraph.registry.model.validation import (
-    FILTER_LISTS,
-    MAX_ID_CHARS,
-    MAX_NAME_CHARS,
-    MAX_PART,
-    check_limit,
-    check_query,
-    checked_filters,
-    checked_for_tools,
-    checked_path,
-    cursor,
-    setting_changes,
-)
-from waygraph.registry.model.validation import after as id_of
 from waygraph.registry.operators.toolset import Toolset, stated_toolset
 from waygraph.registry.remote import operations
 from waygraph.registry.remote.operations import Operation
@@ -191,7 +177,7 @@ def route(
     tool_weight: float | None = None,
     principal: Principal | None = None,
 ) -> Call[Route]:
-    full_query = check_query(query, None, limit)
+    full_query = validation.check_query(query, None, limit)
     body = _route_json(full_query, recipe, agent_weight, tool_weight)
     call = _call(operations.ROUTE, principal=principal, body=body)
     return _read(call, lambda document: _as_asked(shapes.read(Route, document), full_query))
@@ -208,7 +194,7 @@ def why(
     principal: Principal | None = None,
 ) -> Call[Placement]:
     _segment("tool" if "/" in name else "agent", name)  # what no service takes is no name
-    body = _route_json(check_query(query, None, limit), recipe, agent_weight, tool_weight)
+    body = _route_json(validation.check_query(query, None, limit), recipe, agent_weight, tool_weight)
     return _call(operations.WHY, principal=principal, body={**body, "id": name})
 
 
@@ -230,7 +216,7 @@ def find_tools(
     recipe: str | Recipe = DEFAULT_RECIPE,
     principal: Principal | None = None,
 ) -> Call[ToolRoute]:
-    full_query = checked_for_tools(query, limit, agent_ids, limits=None)
+    full_query = validation.checked_for_tools(query, limit, agent_ids, limits=None)
     call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(full_query, _service_recipe(recipe)))
     return _read(call, lambda document: _as_asked(shapes.read(ToolRoute, document), full_query))
 
@@ -244,7 +230,7 @@ def find(
     principal: Principal | None = None,
 ) -> Call[RankedTools]:
     """As `find_tools`; each tool says whether it can run there, and why not."""
-    full_query = checked_for_tools(query, limit, agent_ids, limits=None)
+    full_query = validation.checked_for_tools(query, limit, agent_ids, limits=None)
     call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(full_query, _service_recipe(recipe)))
 
     def read(document: Any) -> RankedTools:
@@ -310,7 +296,7 @@ def agents_page(
     principal: Principal | None = None,
 ) -> Talk[Page[ListedAgent]]:
     """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
-    call = _call(operations.AGENTS, principal=principal, params=_filter_params(checked_filters(filters)))
+    call = _call(operations.AGENTS, principal=principal, params=_filter_params(validation.checked_filters(filters)))
     return (yield from _parts(_read(call, shapes.read_agents), after, limit))
 
 
@@ -320,12 +306,12 @@ def browse(
     filters: Filters = Filters(),  # noqa: B008 - frozen
     principal: Principal | None = None,
 ) -> Call[CategoryView]:
-    params = (("path", checked_path(path)), *_filter_params(checked_filters(filters)))
+    params = (("path", validation.checked_path(path)), *_filter_params(validation.checked_filters(filters)))
     return _call(operations.TAXONOMY, principal=principal, params=params)
 
 
 def _filter_params(filters: Filters) -> Params:
-    lists = FILTER_LISTS.items()
+    lists = validation.FILTER_LISTS.items()
     params = tuple((name, value) for name, field in lists for value in getattr(filters, field))
     reachable = "true" if filters.reachable else ""
     return params + _set_params(reachable=reachable, within=filters.within, toolset=filters.toolset)
@@ -375,8 +361,7 @@ def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Too
 
 
 def toolsets(*, principal: Principal | None = None) -> Call[list[Toolset]]:
-    call = _call(operations.TOOLSETS, principal=principal)
-    return _read(call, lambda document: [shapes.read(Toolset, each) for each in document["toolsets"]])
+    return _read_list(Toolset, "toolsets", _call(operations.TOOLSETS, principal=principal))
 
 
 def toolset(name: str, *, principal: Principal | None = None) -> Call[Toolset]:
@@ -415,13 +400,13 @@ def usage(
 ) -> Call[list[ToolUsage]]:
     check_usage(sort, limit)
     params = _set_params(sort=sort, limit=str(limit), agent=agent_id)
-    return _read(_call(operations.USAGE, principal=principal, params=params), shapes.read_usage)
+    return _read_list(ToolUsage, "usage", _call(operations.USAGE, principal=principal, params=params))
 
 
 def usage_days(*, of: UsageOf = "tool", by: UsageBy = "day", name: str = "", days: int = 30) -> Call[list[UsagePart]]:
     check_days(of, by, days)
-    call = _call(operations.USAGE_DAYS, params=_set_params(of=of, by=by, name=name, days=str(days)))
-    return _read(call, lambda document: [shapes.read(UsagePart, each) for each in document["usage"]])
+    params = _set_params(of=of, by=by, name=name, days=str(days))
+    return _read_list(UsagePart, "usage", _call(operations.USAGE_DAYS, params=params))
 
 
 def search_gaps() -> Call[SearchGaps]:
@@ -429,7 +414,7 @@ def search_gaps() -> Call[SearchGaps]:
 
 
 def api_keys() -> Call[list[KeySummary]]:
-    return _read(_call(operations.KEYS), lambda document: [shapes.read(KeySummary, each) for each in document["keys"]])
+    return _read_list(KeySummary, "keys", _call(operations.KEYS))
 
 
 def create_key(
@@ -441,15 +426,7 @@ def create_key(
     toolset: str = "",
     expires_in_days: float | None = None,
 ) -> Call[NewKey]:
-    body = {
-        "name": name,
-        "scopes": list(scopes),
-        "groups": list(groups),
-        "everything": everything,
-        "toolset": toolset,
-        "expires_in_days": expires_in_days,
-    }
-    return _call(operations.CREATE_KEY, body=body)
+    return _call(operations.CREATE_KEY, body=locals())
 
 
 def revoke_key(key_id: str) -> Call[KeySummary]:
@@ -588,7 +565,7 @@ def set_agent(
     principal: Principal | None = None,
 ) -> Call[OperatorSettings]:
     """`removed=True` goes by itself (InvalidSetting)."""
-    changes = setting_changes(
+    changes = validation.setting_changes(
         tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
     )
     if removed:
@@ -634,12 +611,12 @@ def sync_source(name: str) -> Call[list[SyncReport]]:
     """Reads a source now that the service follows, and asks its servers: a report. Raises UnknownName, and
     InvalidSetting with what to do for one that it does not follow; SourceError, MassRemoval and what a write raises.
     """
-    segment = _segment("source", name, most_chars=MAX_NAME_CHARS)
+    segment = _segment("source", name, most_chars=validation.MAX_NAME_CHARS)
     return _read(_call(operations.SYNC_SOURCE, segment), lambda document: _read_reports(document).all())
 
 
 def forget(source: str, *, principal: Principal | None = None) -> Call[Forgotten]:
-    segment = _segment("source", source, most_chars=MAX_NAME_CHARS)
+    segment = _segment("source", source, most_chars=validation.MAX_NAME_CHARS)
     return _call(operations.FORGET_SOURCE, segment, principal=principal)
 
 
@@ -677,6 +654,10 @@ def _read[T](call: Call[Any], read: Callable[[Any], T]) -> Call[T]:
     return _read_reply(call, lambda reply: read(reply.json()))
 
 
+def _read_list[T](kind: type[T], name: str, call: Call[Any]) -> Call[list[T]]:
+    return _read(call, lambda document: [shapes.read(kind, each) for each in document[name]])
+
+
 def _read_reply[T](call: Call[Any], read: Callable[[Reply], T]) -> Call[T]:
     return replace(call, read=read)
 
@@ -705,7 +686,7 @@ def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
         "limit": query.limit,
         "recipe": recipe.name,
         "filters": {
-            **{field: values for field in FILTER_LISTS.values() if (values := getattr(filters, field))},
+            **{field: values for field in validation.FILTER_LISTS.values() if (values := getattr(filters, field))},
             "reachable": filters.reachable,
             # A service of before does not know these.
             **dict(_set_params(within=filters.within, toolset=filters.toolset)),
@@ -723,7 +704,7 @@ def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
 
 def _id_of(following: str) -> str:
     try:
-        return id_of(following)
+        return validation.after(following)
     except InvalidQuery as exc:  # what the service says is at fault, not who asks
         raise ValueError(following) from exc
 
@@ -734,7 +715,7 @@ def _parts[T](call: Call[Page[T]], after: str, limit: int | None, *, falling: bo
     In `following` the service's cursor becomes an id again.
     """
     if limit is not None:
-        check_limit(limit)
+        validation.check_limit(limit)
 
     def read(reply: Reply) -> Page[T]:
         page = call.read(reply)
@@ -742,8 +723,8 @@ def _parts[T](call: Call[Page[T]], after: str, limit: int | None, *, falling: bo
 
     items: list[T] = []
     while True:
-        most = MAX_PART if limit is None else min(MAX_PART, limit - len(items))
-        place = _set_params(limit=str(most), cursor=cursor(after))
+        most = validation.MAX_PART if limit is None else min(validation.MAX_PART, limit - len(items))
+        place = _set_params(limit=str(most), cursor=validation.cursor(after))
         page: Page[T] = yield replace(call, read=read, params=(*call.params, *place))
         items += page.items
         goes_on = page.following and (not after or page.following < after if falling else page.following > after)
@@ -791,7 +772,7 @@ def _tool_segments(name: str) -> tuple[str, str]:
     return _segment("agent", owner), _segment("tool", rest, name)
 
 
-def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_ID_CHARS) -> str:
+def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = validation.MAX_ID_CHARS) -> str:
     """A name as part of a path. Raises UnknownName for what no path can hold, and nothing is called.
 
     Dots are escaped too: `..` would mean another path.

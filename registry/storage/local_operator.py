@@ -296,13 +296,13 @@ class LocalOperator:
 
         `name`: only of this tool or caller. Raises InvalidQuery, StorageFailed.
         """
-        from waygraph.registry.storage.usage_days import read_days
+        from waygraph.registry.storage.usage_file import read_days
 
         return read_days(self._graph.store, self._graph.settings, of=of, by=by, name=name, days=days)
 
     def search_gaps(self) -> "SearchGaps":
         """What requests found nothing, and which of their words no text of the registry holds. Raises StorageFailed."""
-        from waygraph.registry.storage.usage_days import read_gaps
+        from waygraph.registry.storage.usage_file import read_gaps
 
         return read_gaps(self._graph.store, self._graph.settings)
 

@@ -1,32 +1,36 @@
-"""The file `usage.sqlite` in the data folder: how tools were used, by registry, summed over processes and restarts.
+"""The file `usage.sqlite` in the data folder: how the registry was used by day, summed over processes and restarts.
 
 It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else. On demand
-`put_usage` writes what it holds into the graph, as one revision.
+`put_usage` writes what it holds into the graph, as one revision. Words of requests that no text of the registry holds
+are shown once two days had them; texts of requests are kept only where the operator wants them
+(WAYGRAPH_USAGE_REQUESTS).
 """
 
 import logging
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
+from itertools import islice
+from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from waygraph.cypher import load
 from waygraph.registry.graph.write import put_tool_props
+from waygraph.registry.index.analyser import telling_words
 from waygraph.registry.index.names import agent_named, visible_agents
-from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.index.search_index import TEXT_LEGS, Scope, SearchIndex
+from waygraph.registry.model import usage
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.files import PRIVATE
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
-from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, Sort, ToolUsage, bucket_of, check_usage, summarize
-from waygraph.registry.storage.location import MEMORY, is_service
+from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, Outcome, bucket_of
+from waygraph.registry.storage.location import MEMORY, is_server, is_service
 from waygraph.registry.storage.store import Store
-from waygraph.registry.storage.usage_days import DayCounter, registry_key
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
@@ -35,56 +39,80 @@ if TYPE_CHECKING:
 
 _USAGE_REMOVE_USAGE = load("usage/remove_usage")
 CREATE = """
-CREATE TABLE IF NOT EXISTS usage (
-    registry TEXT, tool TEXT, outcome TEXT, bucket INTEGER, calls INTEGER, first_at TEXT, last_at TEXT,
-    PRIMARY KEY (registry, tool, outcome, bucket)
+CREATE TABLE IF NOT EXISTS days (
+    registry TEXT, of TEXT, day TEXT, name TEXT, outcome TEXT, bucket INTEGER, calls INTEGER, first_at TEXT,
+    last_at TEXT, PRIMARY KEY (registry, of, day, name, outcome, bucket)
 ) WITHOUT ROWID
 """
 _ADD = """
-INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, first_at = min(first_at, excluded.first_at),
     last_at = max(last_at, excluded.last_at)
 """
-_READ = "SELECT tool, outcome, bucket, calls, first_at, last_at FROM usage WHERE registry = ?"
-_OLD = "SELECT tool FROM usage WHERE registry = ? GROUP BY tool HAVING max(last_at) < ?"
-_DROP = "DELETE FROM usage WHERE registry = ? AND tool = ?"
+_SUM_OLD = _ADD.replace(
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "SELECT registry, of, '', name, outcome, bucket, calls, first_at, last_at FROM days "
+    "WHERE registry = ? AND of = 'tool' AND day > '' AND day < ?",
+)
+_READ = """
+SELECT of, day, name, outcome, bucket, calls, first_at, last_at FROM days WHERE registry = ? AND of = ? AND day >= ?
+"""
+_DROP_OLD = "DELETE FROM days WHERE registry = ? AND day > '' AND day < ?"
+_DROP_MANY = """
+DELETE FROM days WHERE registry = :registry AND of = :of AND (day, name) NOT IN (
+    SELECT day, name FROM days WHERE registry = :registry AND of = :of ORDER BY day DESC, calls DESC LIMIT :most
+)
+"""
 
 LAST_WRITE_S = 5.0
 """So long is waited for the last write when counting ends."""
 USAGE_EVERY_S = 5.0
-DROP_EVERY_S, KEEP_GONE = 3600.0, timedelta(days=1)
-"""How often counts of tools that are gone are dropped, and how long after their last call."""
 MOST_UNWRITTEN = 50_000
 """Counts that wait for a file that takes none; more are lost, and that is logged."""
+KEPT_REQUESTS, KEPT_WORDS, SHOWN_WORDS = 100, 2_000, 100
+MOST_NEW_WORDS = 100
+"""In one write: each is looked up."""
+TEXT_CHARS, MOST_WORD_CHARS = 300, 24
 logger = logging.getLogger("waygraph.gateway")
 
 
 class UsageFile:
-    """The counts of one registry. Every method raises StorageFailed."""
+    """The counts of one registry: by day of `MAX_DAYS` days, and of tools those of before as of no day. Every method
+    raises StorageFailed.
+    """
 
     def __init__(self, settings: Settings, place: str) -> None:
         """`place`: of a store; a registry in memory has no counts."""
         self._file = SqliteFile(settings.data_path / "usage.sqlite", CREATE, mode=PRIVATE)
-        self._registry = registry_key(place)
+        self._most = {"text": KEPT_REQUESTS if settings.usage_requests else 0, "word": KEPT_WORDS}
+        self._registry = place if is_server(place) or place == MEMORY else str(Path(place).resolve())
+        self._dropped_on = ""
 
-    def add(self, counts: Iterable[Count]) -> None:
-        """All of them, or none."""
+    def add(self, counts: Iterable[Count], day: str) -> None:
+        """All of them, or none. What is older than `MAX_DAYS` on this day goes, or is summed."""
         rows = [(self._registry, *count) for count in counts]
-        self._file.run(lambda database: database.executemany(_ADD, rows))
 
-    def read(self) -> list[Count]:
-        if not self._file.path.exists():
+        def put(database: sqlite3.Connection) -> None:
+            database.executemany(_ADD, rows)
+            for of, most in self._most.items():
+                database.execute(_DROP_MANY, {"registry": self._registry, "of": of, "most": most})
+            if self._dropped_on != day:
+                for statement in (_SUM_OLD, _DROP_OLD):
+                    database.execute(statement, (self._registry, _since(day, MAX_DAYS)))
+
+        self._file.run(put)
+        self._dropped_on = day
+
+    def read(self, of: str, days: int = 0) -> list[Count]:
+        """Of so many days, this one included; 0: all."""
+        if self._registry == MEMORY or not self._file.path.exists():
             return []
-        return self._file.run(lambda database: [Count(*row) for row in database.execute(_READ, (self._registry,))])
+        values = (self._registry, of, _since(now(), days) if days else "")
+        return self._file.run(lambda database: [Count(*row) for row in database.execute(_READ, values)])
 
-    def drop_gone(self, tool_ids: Collection[str], before: str) -> None:
-        """Counts of tools that are not in the registry and were not called since `before` (ISO 8601 in UTC)."""
 
-        def delete(database: sqlite3.Connection) -> None:
-            old = [tool for (tool,) in database.execute(_OLD, (self._registry, before))]
-            database.executemany(_DROP, [(self._registry, tool) for tool in old if tool not in tool_ids])
-
-        self._file.run(delete)
+def _since(day: str, days: int) -> str:
+    return (date.fromisoformat(day[:10]) - timedelta(days=days - 1)).isoformat()
 
 
 def held_tools(index: SearchIndex, principal: Principal | None = None) -> set[str]:
@@ -94,16 +122,48 @@ def held_tools(index: SearchIndex, principal: Principal | None = None) -> set[st
 
 
 def read_usage(
-    store: Store, settings: Settings, *, agent_id: str, sort: Sort, limit: int, principal: Principal | None
-) -> list[ToolUsage]:
+    store: Store, settings: Settings, *, agent_id: str, sort: usage.Sort, limit: int, principal: Principal | None
+) -> list[usage.ToolUsage]:
     """Of the tools that are in the registry now. Raises InvalidQuery, UnknownName, RegistryNotFound, StorageFailed."""
-    check_usage(sort, limit)
+    usage.check_usage(sort, limit)
     if agent_id:
         store.look(lambda index: agent_named(index, agent_id, principal))
     tool_ids = store.look(lambda index: held_tools(index, principal))
-    counts = [] if store.place == MEMORY else UsageFile(settings, store.place).read()
     prefix = f"{agent_id}/" if agent_id else ""
-    return summarize((c for c in counts if c.tool_id in tool_ids and c.tool_id.startswith(prefix)), sort, limit)
+    counts = UsageFile(settings, store.place).read("tool")
+    return usage.summarize((c for c in counts if c.name in tool_ids and c.name.startswith(prefix)), sort, limit)
+
+
+def read_days(
+    store: Store, settings: Settings, *, of: usage.UsageOf, by: usage.UsageBy, name: str, days: int
+) -> list[usage.UsagePart]:
+    """Raises InvalidQuery, StorageFailed."""
+    usage.check_days(of, by, days)
+    counts = UsageFile(settings, store.place).read(of, days)
+    return usage.usage_parts((each for each in counts if name in ("", each.name)), by, name)
+
+
+def read_gaps(store: Store, settings: Settings) -> usage.SearchGaps:
+    """Raises StorageFailed."""
+    file = UsageFile(settings, store.place)
+    texts = sorted(file.read("text") if settings.usage_requests else [], reverse=True)
+    days: dict[str, list[Count]] = {}
+    for count in file.read("word"):
+        days.setdefault(count.name, []).append(count)
+    # What was said on one day alone may be a name, or worse.
+    words = [
+        usage.UnknownWord(
+            word=word, requests=sum(each.calls for each in counts), last_day=max(each.day for each in counts)
+        )
+        for word, counts in days.items()
+        if len(counts) > 1
+    ]
+    words.sort(key=lambda each: (-each.requests, each.word))
+    return usage.SearchGaps(
+        keeps_texts=settings.usage_requests,
+        requests=tuple(usage.EmptyRequest(at=each.day, text=each.name) for each in texts),
+        words=tuple(words[:SHOWN_WORDS]),
+    )
 
 
 def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
@@ -113,10 +173,10 @@ def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
     """
     store = registry.store
     tool_ids = store.look(held_tools)
-    counts = UsageFile(registry.settings, store.place).read() if is_shown and store.place != MEMORY else []
-    usages = summarize((count for count in counts if count.tool_id in tool_ids), "calls", len(counts))
+    counts = UsageFile(registry.settings, store.place).read("tool") if is_shown else []
+    usages = usage.summarize((count for count in counts if count.name in tool_ids), "calls", len(counts))
     props = {
-        usage.tool_id: {"calls": usage.calls, "errors": usage.errors, "last_call_at": usage.last_at} for usage in usages
+        each.tool_id: {"calls": each.calls, "errors": each.errors, "last_call_at": each.last_at} for each in usages
     }
 
     def work(session: "GraphSession") -> None:
@@ -146,57 +206,77 @@ def repeat_write(write: Callable[[], None], name: str, every_s: float) -> Iterat
 
 
 class UsageCounter:
-    """Holds the counts since the last write: by tool, outcome and duration. Threads may share it."""
+    """Holds the counts since the last write. Threads may share it."""
 
     def __init__(self, store: Store, settings: Settings, clock: Callable[[], str] = now) -> None:
-        self._store, self._clock = store, clock
-        self._file, self.days = UsageFile(settings, store.place), DayCounter(store, settings, clock)
-        self._counted: dict[tuple[str, Outcome, int], Count] = {}
-        self._lock, self._dropped_at, self._is_failing = Lock(), float("-inf"), False
+        self._store, self._settings, self._clock = store, settings, clock
+        self._file = UsageFile(settings, store.place)
+        self._counted: dict[tuple[object, ...], Count] = {}
+        self._lock, self._is_failing = Lock(), False
 
     def note(self, tool_id: str, outcome: Outcome, duration_s: float | None, caller_id: str = "") -> None:
         """A call has ended. `duration_s` None: it was not sent."""
         at = self._clock()
         bucket = NOT_TIMED if duration_s is None or outcome == "cancelled" else bucket_of(duration_s)
-        self._add([Count(tool_id, outcome, bucket, 1, at, at)])
-        self.days.note_call(at[:10], tool_id, caller_id, outcome, bucket)
+        self._add(
+            [
+                Count("tool", at[:10], tool_id, outcome, bucket, 1, at, at),
+                Count("caller", at[:10], caller_id, outcome, bucket, 1, at, at),
+            ]
+        )
+
+    def note_request(self, text: str, caller_id: str, duration_s: float, *, is_answered: bool) -> None:
+        """A request was answered, also by nothing. `text`: without secrets."""
+        at = self._clock()
+        outcome: Literal["ok", "nothing"] = "ok" if is_answered else "nothing"
+        words = dict(telling_words(_plain(text[: self._settings.max_query_chars]))).values()
+        counts = [Count("word", at[:10], word, "", NOT_TIMED, 1, at, at) for word in words]
+        counts.append(Count("request", at[:10], caller_id, outcome, bucket_of(duration_s), 1, at, at))
+        if self._settings.usage_requests and not is_answered:
+            counts.append(Count("text", at, text[:TEXT_CHARS], "", NOT_TIMED, 1, at, at))
+        self._add(counts)
 
     def write(self) -> None:
         """What could not be written is kept for the next time. Raises nothing that comes of file or registry."""
-        self.days.write()
         with self._lock:
             counted, self._counted = self._counted, {}
         if not counted:
             return
         try:
-            self._file.add(counted.values())
+            unknown_words = self._unknown_words(each.name for each in counted.values() if each.of == "word")
+            counts = [each for each in counted.values() if each.of != "word" or each.name in unknown_words]
+            self._file.add(counts, max(count.last_at[:10] for count in counted.values()))
             self._is_failing = False
         except WaygraphError as error:
             if not self._is_failing:
-                logger.warning("how tools are used cannot be written now: %s", error)
+                logger.warning("how the registry is used cannot be written now: %s", error)
             self._is_failing = True
             self._add(counted.values())
-            return
-        self._drop_gone()
 
     def _add(self, counts: Iterable[Count]) -> None:
         with self._lock:
             for count in counts:
-                before = self._counted.get(count.key)
-                self._counted[count.key] = before.plus(count) if before else count
+                before = self._counted.get(count[:5])
+                self._counted[count[:5]] = before.plus(count) if before else count
             if len(self._counted) > MOST_UNWRITTEN:
-                logger.warning("how tools were used is lost, as it could not be written")
+                logger.warning("how the registry was used is lost, as it could not be written")
                 self._counted = {}
 
-    def _drop_gone(self) -> None:
-        if time.monotonic() - self._dropped_at < DROP_EVERY_S:
-            return
-        self._dropped_at = time.monotonic()
-        before = (datetime.fromisoformat(self._clock()).astimezone(UTC) - KEEP_GONE).isoformat(timespec="microseconds")
-        try:
-            self._file.drop_gone(self._store.look(held_tools), before)
-        except WaygraphError as error:
-            logger.warning("counts of tools that are gone cannot be dropped now: %s", error)
+    def _unknown_words(self, words: Iterable[str]) -> Collection[str]:
+        """Of the first ones those that no text of any agent or tool holds."""
+        some = set(islice(words, MOST_NEW_WORDS))
+
+        def look_up(index: SearchIndex) -> set[str]:
+            hits_of = {word: index.search(TEXT_LEGS, None, word, 1, Scope()).legs.values() for word in some}
+            return {word for word, hits in hits_of.items() if not any(leg.entity_ids for leg in hits)}
+
+        return self._store.look(look_up) if some and self._store.exists else ()
+
+
+def _plain(text: str) -> str:
+    """Without numbers and what is too long for a word: it may be a password. Some scripts write no spaces."""
+    pieces = (piece for piece in text.split() if not any(map(str.isdigit, piece)))
+    return " ".join(piece for piece in pieces if len(piece) <= MOST_WORD_CHARS or not piece.isascii())
 
 
 @contextmanager

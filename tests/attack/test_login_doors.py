@@ -12,7 +12,7 @@ import pytest
 from mcp.shared.auth import ProtectedResourceMetadata
 from pydantic import AnyHttpUrl
 
-from tests.gateway.test_login_pages import World, leave, log_in_by_browser, prove, world
+from tests.gateway.test_login_pages import World, leave, log_in_by_browser, prove, seal_browser, world
 from tests.identity_provider import Person
 from waygraph.api.rest.routes.login_pages import Browser
 from waygraph.ingest.logins.oauth import refuse_nameless_issuer
@@ -59,7 +59,7 @@ def test_a_cookie_of_such_a_key_is_good_for_nothing(here: World, scope: str) -> 
 
 
 def sealed(here: World, caller: Caller, site: str) -> str:
-    return Browser(caller=caller).seal(here.file, site)
+    return seal_browser(here.file, Browser(caller=caller), site)
 
 
 def test_a_cookie_is_named_after_its_port_and_kept_to_these_pages(here: World) -> None:

@@ -14,18 +14,24 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.types import ElicitResult
+from pydantic import TypeAdapter
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, on_stdio, over_http
 from tests.identity_provider import Person, Realm, identity_provider, password
 from tests.own_logins import KEY, log_in
 from tests.protected_server import ProtectedServer, protected_server
 from tests.service import Served, assert_good, assert_problem, process, served
-from waygraph.api.rest.routes.login_pages import Browser
+from waygraph.api.rest.routes.login_pages import COOKIE, Browser
 from waygraph.ingest.logins.store import LoginFile, login_file
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.settings import Settings
 
 BY_OAUTH = '[[login]]\nagent = "desk"\nby = "oauth"\n'
+
+
+def seal_browser(file: LoginFile, browser: Browser, site: str) -> str:
+    """As its cookie holds it."""
+    return file.seal_text(TypeAdapter(Browser).dump_python(browser, mode="json"), f"{COOKIE} {site}")
 
 
 @dataclass
@@ -316,7 +322,7 @@ def test_a_revoked_key_logs_nobody_in(here: World) -> None:
 
 def test_who_was_let_in_without_authentication_shows_who_they_are(here: World) -> None:
     """The cookie of a service that asked nobody, before it was started anew with keys."""
-    former = Browser(caller=LOCAL).seal(here.file, here.service.url)
+    former = seal_browser(here.file, Browser(caller=LOCAL), here.service.url)
     with Person("eve") as eve:
         eve.browser.cookies.set(f"waygraph-login-{here.service.port}", former)
         shown = eve.open(here.page)

@@ -359,4 +359,4 @@ def test_what_a_session_asks_is_not_counted_and_secrets_of_others_are_not_kept(t
         service.service.usage.write()
         [kept] = service.registry.operator.search_gaps().requests
     assert kept.text == "zorbulate password=***"
-    assert all(b"abcdefgh" not in path.read_bytes() for path in (tmp_path / "data").glob("usage-days.sqlite*"))
+    assert all(b"abcdefgh" not in path.read_bytes() for path in (tmp_path / "data").glob("usage.sqlite*"))

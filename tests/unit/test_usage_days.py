@@ -14,16 +14,21 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import Document
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage import usage_days
+from waygraph.registry.model.usage import Outcome
+from waygraph.registry.storage import usage_file
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.storage.usage_days import KEPT_REQUESTS, DayCounter
+from waygraph.registry.storage.usage_file import KEPT_REQUESTS, UsageCounter
 
+YESTERDAY_AND_TODAY: list[tuple[str, str, Outcome]] = [
+    ("2026-11-19", "key:a", "ok"),
+    ("2026-11-20", "key:b", "timed_out"),
+]
 DAY = "2026-11-20T10:00:00.000000+00:00"
 
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRegistry:
-    monkeypatch.setattr(usage_days, "now", lambda: DAY)
+    monkeypatch.setattr(usage_file, "now", lambda: DAY)
     settings = Settings(data_dir=str(tmp_path / "data"), usage_requests=True, embedder="none")
     registry = LocalRegistry.open(tmp_path / "r.grafeo", settings=settings)
     text = json.dumps(manifest("s", agent("harbour", "look_around"))["manifest"])
@@ -32,13 +37,18 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRegistry:
     return registry
 
 
+def counter_at(registry: LocalRegistry, day: str = DAY, settings: Settings | None = None) -> UsageCounter:
+    return UsageCounter(registry.store, settings or registry.settings, lambda: f"{day[:10]}{DAY[10:]}")
+
+
 def test_counts_of_several_processes_are_summed(registry: LocalRegistry) -> None:
     for _ in range(2):
-        counter = DayCounter(registry.store, registry.settings, lambda: DAY)
-        counter.note_call("2026-11-19", "harbour/look_around", "key:a", "ok", 10)
-        counter.note_call("2026-11-20", "harbour/look_around", "key:b", "timed_out", 20)
-        counter.write()
-        counter.write()
+        for day, caller, outcome in YESTERDAY_AND_TODAY:
+            counter = counter_at(registry, day)
+            counter.note("harbour/look_around", outcome, 0.01, caller)
+            counter.write()
+            counter.write()
+    assert registry.operator.usage()[0].calls == 4
     days = registry.operator.usage_days
     assert [(part.day, part.calls, part.errors) for part in days()] == [("2026-11-19", 2, 0), ("2026-11-20", 2, 2)]
     assert [(part.name, part.calls) for part in days(of="caller", by="name")] == [("key:a", 2), ("key:b", 2)]
@@ -50,62 +60,54 @@ def test_counts_of_several_processes_are_summed(registry: LocalRegistry) -> None
             days(**wrong)
 
 
-def test_words_that_no_text_holds_are_counted_by_their_stems(registry: LocalRegistry) -> None:
-    counter = DayCounter(registry.store, registry.settings, lambda: DAY)
-    for number, text in enumerate(("look around the harbour for submarines", "a submarine, please, 4711")):
-        counter.note_request(text, f"key:{number}", 0.1, is_answered=True)
-    counter.write()
-    gaps = registry.operator.search_gaps()
-    assert [(word.word, word.requests) for word in gaps.words] == [("submarin", 2)]
-    assert gaps.requests == ()
+def test_a_word_that_no_text_holds_is_shown_once_two_days_had_it(registry: LocalRegistry) -> None:
+    """What was said on one day alone may be a name, or worse."""
 
-
-def test_a_word_is_shown_once_two_callers_or_two_days_had_it(registry: LocalRegistry) -> None:
-    """What one said on one day may be a name, or worse."""
-
-    def shown(day: str, caller: str) -> list[str]:
-        counter = DayCounter(registry.store, registry.settings, lambda: f"{day}T10:00:00.000000+00:00")
-        for text in ("submarine", "submarine" if caller == "key:a" else "zorbulate"):
-            counter.note_request(text, caller, 0.1, is_answered=True)
+    def shown(day: str, text: str) -> list[tuple[str, int, str]]:
+        counter = counter_at(registry, day)
+        counter.note_request(text, "key:a", 0.1, is_answered=True)
         counter.write()
-        return [word.word for word in registry.operator.search_gaps().words]
+        return [(each.word, each.requests, each.last_day) for each in registry.operator.search_gaps().words]
 
-    assert shown("2026-11-20", "key:a") == shown("2026-11-20", "key:a") == []
-    assert shown("2026-11-20", "key:b") == ["submarin"]
-    assert shown("2026-11-19", "key:b") == ["submarin", "zorbul"]
+    assert shown("2026-11-20", "look around the harbour for submarine") == []
+    assert shown("2026-11-20", "submarine, please, 4711") == []
+    assert shown("2026-11-19", "a submarine and Ann") == [("submarine", 3, "2026-11-20")]
+    assert registry.operator.search_gaps().requests == ()
 
 
 @pytest.mark.parametrize("text", ["hunter2-Secret", "x" * 25, "correct-horse-battery-staple", "AKIA7Q", "0815_pass"])
 def test_what_may_be_a_password_is_not_kept(registry: LocalRegistry, text: str) -> None:
     settings = Settings(data_dir=registry.settings.data_dir)
-    counter = DayCounter(registry.store, settings, lambda: DAY)
-    for caller in ("key:a", "key:b"):
-        counter.note_request(f"zorbulate {text}", caller, 0.1, is_answered=False)
-    counter.write()
-    assert [word.word for word in registry.operator.search_gaps().words] == ["zorbul"]
-    with closing(sqlite3.connect(Path(registry.settings.data_dir) / "usage-days.sqlite")) as database:
-        assert {name for (name,) in database.execute("SELECT name FROM days WHERE of = 'word'")} == {"zorbul"}
+    for day in ("2026-11-19", "2026-11-20"):
+        counter = counter_at(registry, day, settings)
+        counter.note_request(f"zorbulate {text}", "key:a", 0.1, is_answered=False)
+        counter.write()
+    assert [word.word for word in registry.operator.search_gaps().words] == ["zorbulate"]
+    with closing(sqlite3.connect(Path(registry.settings.data_dir) / "usage.sqlite")) as database:
+        assert {name for (name,) in database.execute("SELECT name FROM days WHERE of = 'word'")} == {"zorbulate"}
 
 
 def test_few_texts_are_kept_and_none_where_they_are_not_wanted(registry: LocalRegistry) -> None:
     times = iter(f"2026-11-20T10:00:00.{number:06d}+00:00" for number in range(1000))
-    counter = DayCounter(registry.store, registry.settings, lambda: next(times))
+    counter = UsageCounter(registry.store, registry.settings, lambda: next(times))
     for number in range(KEPT_REQUESTS + 5):
         counter.note_request(f"request {number}", "key:a", 0.1, is_answered=False)
     counter.write()
     kept = registry.operator.search_gaps().requests
     assert [each.text for each in kept] == [f"request {number}" for number in range(KEPT_REQUESTS + 4, 4, -1)]
     unwanted = Settings(data_dir=registry.settings.data_dir)
-    counter = DayCounter(registry.store, unwanted, lambda: DAY)
+    counter = UsageCounter(registry.store, unwanted, lambda: DAY)
     counter.note_request("private", "key:a", 0.1, is_answered=False)
     counter.write()
     assert registry.operator.search_gaps().requests == (), "those kept before are gone too"
 
 
-def test_what_is_old_goes(registry: LocalRegistry) -> None:
-    for day in ("2026-01-01", "2026-11-20"):
-        counter = DayCounter(registry.store, registry.settings, lambda: DAY)
-        counter.note_call(day, "harbour/look_around", "key:a", "ok", 10)
+def test_what_is_old_goes_or_is_summed(registry: LocalRegistry) -> None:
+    for day in ("2026-01-01", "2026-01-02", "2026-11-20"):
+        counter = counter_at(registry, day)
+        counter.note("harbour/look_around", "ok", 0.01, "key:a")
         counter.write()
-    with closing(sqlite3.connect(Path(registry.settings.data_dir) / "usage-days.sqlite")) as database:
-        assert {day for (day,) in database.execute("SELECT day FROM days")} == {"2026-11-20"}
+    with closing(sqlite3.connect(Path(registry.settings.data_dir) / "usage.sqlite")) as database:
+        rows = set(database.execute("SELECT of, day FROM days"))
+    assert rows == {("tool", ""), ("tool", "2026-11-20"), ("caller", "2026-11-20")}
+    assert [(each.calls, each.first_at[:10]) for each in registry.operator.usage()] == [(3, "2026-01-01")]

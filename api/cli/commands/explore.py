@@ -1,6 +1,7 @@
 """`explore`: the pages of a registry, in a browser."""
 
 import secrets
+import webbrowser
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -46,7 +47,7 @@ def explore(
         page.touch(0o600)
         page.write_text(LEADING_PAGE.format(address=escape(address)))
         # a browser in a terminal returns when its person leaves it
-        Thread(target=_open, args=(page.as_uri(),), name="browser", daemon=True).start()
+        Thread(target=webbrowser.open, args=(page.as_uri(),), name="browser", daemon=True).start()
 
     def note_shown(is_again: bool) -> None:
         page.unlink(missing_ok=True)
@@ -59,7 +60,7 @@ def explore(
     if is_service(place):
         note(f"the explorer is at {place.rstrip('/')}/explore")
         if not no_browser:
-            _open(f"{place.rstrip('/')}/explore")
+            webbrowser.open(f"{place.rstrip('/')}/explore")
         return
     from waygraph.api.rest.bootstrap import ServiceOptions, explore
 
@@ -70,9 +71,3 @@ def explore(
     with TemporaryDirectory(prefix="waygraph-") as folder:  # others on this machine cannot look into it
         page = Path(folder, "explore.html")
         explore(service, settings, show, note_shown)
-
-
-def _open(address: str) -> None:
-    import webbrowser
-
-    webbrowser.open(address)

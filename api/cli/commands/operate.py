@@ -241,13 +241,17 @@ def _put_usage(options: Invocation, *, is_shown: bool) -> None:
     note(f"{'written into' if is_shown else 'removed from'} the graph: revision {revision}")
 
 
+_Waiting = Annotated[
+    Texts, Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
+]
+_AllOf = Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")]
+
+
 def approve(
     context: typer.Context,
-    names: Annotated[
-        Texts, Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
-    ] = None,
+    names: _Waiting = None,
     *,
-    all_of: Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")] = None,
+    all_of: _AllOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Let what waits into routing, as it is now; also accept flagged texts.
@@ -261,12 +265,10 @@ def approve(
 
 def reject(
     context: typer.Context,
-    names: Annotated[
-        Texts, Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
-    ] = None,
+    names: _Waiting = None,
     *,
     reason: Annotated[str, Option(metavar="TEXT", help="Why; lists and the log of changes show it.")],
-    all_of: Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")] = None,
+    all_of: _AllOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Keep what waits out of routing as it is now; also flagged texts.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Header, Path, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.problems import as_json, problem_of
@@ -17,6 +17,7 @@ from waygraph.api.rest.requests import (
     ApprovalRequest,
     CypherRequest,
     ManifestRequest,
+    Parameters,
     RejectionRequest,
     SettingsRequest,
     TaxonomyRequest,
@@ -24,6 +25,7 @@ from waygraph.api.rest.requests import (
     ToolSettingsRequest,
 )
 from waygraph.api.rest.routes.catalog import AgentId, ToolName, ToolsetPath
+from waygraph.api.rest.service import Lanes
 from waygraph.ingest.logins.store import login_file
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
@@ -259,10 +261,7 @@ def use_taxonomy(exchange: Exchange, body: TaxonomyRequest) -> Shape:
 
 
 @handles(operations.FORGET_SOURCE)
-def forget_source(
-    exchange: Exchange,
-    name: SourceName,
-) -> Shape:
+def forget_source(exchange: Exchange, name: SourceName) -> Shape:
     """Remove a source, and the agents that only it claimed.
 
     What others see needs the scope `admin` too, or a caller who sees everything; so does a source with a policy.
@@ -273,21 +272,17 @@ def forget_source(
     return shapes.shape(result)
 
 
-@handles(operations.SYNC_SOURCE)
-async def sync_source(exchange: Exchange, name: SourceName) -> Response:
+@handles(operations.SYNC_SOURCE, lane=Lanes.sync)
+def sync_source(exchange: Exchange, name: SourceName) -> Shape:
     """Read a source now that this service follows, and ask its servers. Of another one the answer says what to run.
 
     It needs a caller who sees everything.
     """
-
-    def work() -> Shape:
-        with exchange.attempt("ingest", name, details="sync now") as attempt:
-            exchange.caller.require_everything("a sync of a whole source")
-            reports = exchange.service.follower.sync(name)
-            attempt.revision = max((each.revision for each in reports), default=0)
-        return {"reports": list(map(shapes.report, reports)), "problem": None}
-
-    return exchange.as_json(await exchange.service.lanes.sync(work))
+    with exchange.attempt("ingest", name, details="sync now") as attempt:
+        exchange.caller.require_everything("a sync of a whole source")
+        reports = exchange.service.follower.sync(name)
+        attempt.revision = max((each.revision for each in reports), default=0)
+    return {"reports": list(map(shapes.report, reports)), "problem": None}
 
 
 @handles(operations.FORGET_LOGIN)
@@ -298,17 +293,15 @@ def forget_login(exchange: Exchange, agent_id: AgentId) -> Shape:
     return {"agent_id": agent_id, "forgotten": bool(logins)}
 
 
-class UsageQuery(BaseModel):
+class UsageQuery(Parameters):
     """Which tools, and in which order."""
-
-    model_config = ConfigDict(extra="forbid")
 
     agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only the tools of this agent.")
     sort: Sort = Field(default="calls", description="What the tools with the most of come first.")
     limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
 
 
-@handles(operations.USAGE, lane="wait")
+@handles(operations.USAGE, lane=Lanes.wait)
 def usage(exchange: Exchange, query: Annotated[UsageQuery, Query()]) -> Shape:
     """Calls, errors and latencies by tool, since they are counted. It needs the scope `admin` and a caller who sees
     everything.
@@ -317,7 +310,7 @@ def usage(exchange: Exchange, query: Annotated[UsageQuery, Query()]) -> Shape:
     return shapes.usage(exchange.registry.operator.usage(agent_id=query.agent, sort=query.sort, limit=query.limit))
 
 
-@handles(operations.CYPHER, lane="wait")
+@handles(operations.CYPHER, lane=Lanes.wait)
 def cypher(exchange: Exchange, body: CypherRequest) -> Shape:
     """Ask the graph in Cypher. A statement only reads, with a limit of rows, time and memory.
 

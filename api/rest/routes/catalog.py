@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path, Query
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from waygraph.api.rest.browser_sessions import SESSION
 from waygraph.api.rest.exchange import NO_GATEWAY, Exchange, handles
-from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, ToolsetName
+from waygraph.api.rest.recorded_calls import note_result
+from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, Parameters, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
+from waygraph.api.rest.service import Lanes
 from waygraph.ingest.logins.store import login_file
 from waygraph.registry.catalog.queries import NOBODY, AgentSearch, AgentState, search_agents
 from waygraph.registry.catalog.tool_formats import ToolFormat
@@ -53,10 +55,8 @@ CallName = Annotated[
 NodeName = Annotated[str, Field(min_length=1, max_length=2 * MAX_NAME_CHARS)]
 
 
-class Part(BaseModel):
+class Part(Parameters):
     """Which part of a list."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
     cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
@@ -71,10 +71,8 @@ class Part(BaseModel):
         _ = self.start
 
 
-class AgentFilters(BaseModel):
+class AgentFilters(Parameters):
     """Which agents."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
     kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
@@ -125,10 +123,8 @@ class ChangesPart(Part):
     agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only of this agent and its tools.")
 
 
-class GraphQuery(BaseModel):
+class GraphQuery(Parameters):
     """What to draw."""
-
-    model_config = ConfigDict(extra="forbid")
 
     around: list[NodeName] = Field(
         min_length=1, max_length=MAX_CENTRES, description="Nodes, such as `agent:ID` or `category:travel/flights`."
@@ -139,10 +135,8 @@ class GraphQuery(BaseModel):
     limit: int = Field(default=60, ge=1, le=MAX_NODES, description="How many nodes to give at most.")
 
 
-class Schemas(BaseModel):
+class Schemas(Parameters):
     """Whether tools are told whole."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
 
@@ -159,10 +153,8 @@ class ToolsPart(Part, Detail):
     pass
 
 
-class ExportQuery(BaseModel):
+class ExportQuery(Parameters):
     """What to write."""
-
-    model_config = ConfigDict(extra="forbid")
 
     format: ExportFormat = Field(default="json", description="What to write.")
 
@@ -267,7 +259,7 @@ async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> R
         more["consent"] = body.consent
     with service.recorded_calls.record(exchange.caller, tool_id, body.arguments) as call:
         result = await gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **more)
-        service.recorded_calls.note(service.lanes.record(lambda: call.note_result(result)))
+    await service.lanes.wait(lambda: note_result(call, result))
     return exchange.as_json(result)
 
 
@@ -278,10 +270,8 @@ def _is_of_person(exchange: Exchange) -> bool:
     return SESSION in exchange.request.scope or (not is_asked and client is not None and is_loopback(client.host))
 
 
-class CallsQuery(BaseModel):
+class CallsQuery(Parameters):
     """Which calls."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tool: str = Field(default="", max_length=2 * MAX_NAME_CHARS, description="Only calls of this tool, by its id.")
     limit: int = Field(default=50, ge=1, le=MAX_PART, description="How many to give at most.")
@@ -309,7 +299,7 @@ def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Sh
     return shapes.shape(exchange.registry.browse(query.path, filters=query.filters(), principal=exchange.principal))
 
 
-@handles(operations.MAP, lane="draw")
+@handles(operations.MAP, lane=Lanes.draw)
 def draw_map(exchange: Exchange) -> Shape:
     """Where each agent and tool stands on the map of all that the caller may see: alike agents side by side. It is made
     once a revision, which may take seconds.

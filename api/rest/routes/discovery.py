@@ -5,11 +5,11 @@ from urllib.parse import urlsplit
 
 from fastapi import Path, Query
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.mcp_mount import WHOLE
-from waygraph.api.rest.requests import ResourceSearch
+from waygraph.api.rest.requests import Parameters, ResourceSearch
 from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
 from waygraph.registry.model.numbers import read_digits
@@ -79,10 +79,8 @@ def _read_offset(token: str) -> int:
     return offset
 
 
-class ServersPart(BaseModel):
+class ServersPart(Parameters):
     """Which part of the list of servers, in the words of the MCP registry."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limit: int = Field(default=30, ge=1, le=100, description="How many to give at most.")
     cursor: str = Field(default="", max_length=4096, description="`nextCursor` of the part before.")

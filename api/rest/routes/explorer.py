@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from waygraph.api import web
-from waygraph.api.rest import problems
 from waygraph.api.rest.browser_sessions import (
     COOKIE,
     LOGIN_PATH,
@@ -50,13 +49,13 @@ HEADERS = {
 def explorer_routes(service: Service, *, has_gateway: bool) -> list[Route]:
     sessions = BrowserPages(service, has_gateway=has_gateway)
     return [
-        Route("/", open_home, include_in_schema=False),
-        Route(LOGIN_PATH, sessions.answer, methods=["GET", "POST", "DELETE"], include_in_schema=False),
-        Route(f"{HOME}/login", sessions.go_to_issuer, include_in_schema=False),
-        Route(CALLBACK, sessions.come_from_issuer, include_in_schema=False),
-        Route(f"{HOME}/files/{{path:path}}", read_file, include_in_schema=False),
-        Route(HOME, read_page, include_in_schema=False),
-        Route(f"{HOME}/{{path:path}}", read_page, include_in_schema=False),
+        Route("/", open_home),
+        Route(LOGIN_PATH, sessions.answer, methods=["GET", "POST", "DELETE"]),
+        Route(f"{HOME}/login", sessions.go_to_issuer),
+        Route(CALLBACK, sessions.come_from_issuer),
+        Route(f"{HOME}/files/{{file:path}}", read_file),
+        Route(HOME, read_file),
+        Route(f"{HOME}/{{path:path}}", read_file),
     ]
 
 
@@ -72,16 +71,8 @@ class BrowserPages:
 
     async def answer(self, request: Request) -> Response:
         """`GET`: who looks; `POST {"secret": …}`: they show a key or a token; `DELETE`: they log out."""
-        try:
-            match request.method:
-                case "POST":
-                    return await self._log_in(request)
-                case "DELETE":
-                    return await self._log_out(request)
-                case _:
-                    return await self._show(request)
-        except WaygraphError as error:
-            return problems.refusal(error)
+        steps = {"POST": self._log_in, "DELETE": self._log_out}
+        return await steps.get(request.method, self._show)(request)
 
     async def _show(self, request: Request) -> Response:
         """A session that has ended, or is not this page's, is that of a stranger."""
@@ -150,7 +141,7 @@ class BrowserPages:
 
     async def go_to_issuer(self, request: Request) -> Response:
         if not self._service.settings.oidc_client_id:
-            return await read_page(request)
+            return await read_file(request)
         try:
             callback = f"{self._sessions.site(request)}{CALLBACK}"
             page, way = await begin_at_issuer(self._service, request, callback, SCOPES)
@@ -185,17 +176,11 @@ async def open_home(request: Request) -> Response:
     return RedirectResponse(HOME, 307)
 
 
-async def read_page(request: Request) -> Response:
-    """One document for every page: its modules read the address."""
-    return await _read("index.html", request)
-
-
 async def read_file(request: Request) -> Response:
-    """A browser that has it asks with its ETag and gets 304."""
-    return await _read(request.path_params["path"], request)
-
-
-async def _read(path: str, request: Request) -> Response:
+    """Or the one document of every page, whose modules read the address. A browser that has it asks with its ETag and
+    gets 304.
+    """
+    path = request.path_params.get("file", "index.html")
     if path.endswith((".py", ".pyc")):
         raise HTTPException(404)
     response = await EXPORT_FILES.get(path, FILES).get_response(path, request.scope)

@@ -23,16 +23,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from waygraph.api.rest.browser_sessions import cookie_name, cookie_of
 from waygraph.api.rest.issuer_login import begin_at_issuer, come_from_issuer, count_stranger, parameters_of
 from waygraph.api.rest.problems import problem_of
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.find_tools.views import open_view
-from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import (
-    InvalidSetting,
-    LoginsUnusable,
     NotAllowed,
     NotAuthenticated,
     UnknownName,
@@ -41,17 +37,17 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import Agent, Principal
 
 if TYPE_CHECKING:
+    from waygraph.api.rest.browser_sessions import BrowserSessions
     from waygraph.api.rest.mcp_mount import OfferedGateway
     from waygraph.api.rest.service import Service
     from waygraph.ingest.logins.callers import OwnLogins
-    from waygraph.ingest.logins.store import LoginFile
 
 BEGINS_PER_MINUTE, BEGINS_AT_ONCE = 6.0, 10
 """Logins that one caller begins: at each a client may be registered at the server's issuer."""
 SESSION_S = 600.0
 """So long a browser is known."""
 POLICY = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
-_PURPOSE = "browser session"
+COOKIE = "waygraph-login"
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Waygraph login</title>{head}
 <style>body{{font:16px/1.5 sans-serif;max-width:34em;margin:4em auto;padding:0 1em}}</style></head>
 <body><h1>{title}</h1>{body}</body></html>"""
@@ -74,17 +70,14 @@ class Browser:
         """Of this browser's forms: no other page knows it."""
         return sha256(f"form {self.id}".encode()).hexdigest()
 
-    def seal(self, file: "LoginFile", site: str) -> str:
-        """For the pages at this address alone."""
-        return file.seal_text(_browsers().dump_python(self, mode="json"), f"{_PURPOSE} {site}")
-
     @classmethod
-    def unseal(cls, file: "LoginFile", cookie: str, site: str) -> "Browser | None":
-        """None: it has ended, is by another key or of another site, or made up."""
-        with suppress(LoginsUnusable, ValidationError):
-            browser = _browsers().validate_python(file.open_text(cookie, f"{_PURPOSE} {site}")) if cookie else None
-            return browser if browser and browser.ends_at >= time.time() else None
-        return None
+    def of(cls, content: Mapping[str, object]) -> "Browser":
+        """That of a cookie; another one where it has ended, or is none."""
+        with suppress(ValidationError):
+            browser = _browsers().validate_python(content)
+            if browser.ends_at >= time.time():
+                return browser
+        return cls()
 
 
 @cache
@@ -123,18 +116,15 @@ class LoginPages:
 
     async def _visit(self, request: Request) -> "_Visit":
         service = self._service
-        site = public_address(service.settings.public_url, str(request.base_url))
-        if not site:
-            raise InvalidSetting("people can log in here when the operator has set WAYGRAPH_PUBLIC_URL")
+        site = service.sessions.site(request)
         logins = await self._gateway.logins()
         logins.file.check_key()
-        cookie = cookie_name("waygraph-login", site)
-        browser = Browser.unseal(logins.file, cookie_of(request, cookie), site) or Browser()
+        browser = Browser.of(service.sessions.read(request, COOKIE))
         if service.authenticator is None:
             browser = replace(browser, caller=LOCAL)
         elif browser.caller is not None and not self._counts_still(browser.caller):
             browser = Browser()
-        return _Visit(request, logins, browser, site, cookie, str(request.path_params.get("agent_id", "")))
+        return _Visit(request, logins, browser, service.sessions, site, str(request.path_params.get("agent_id", "")))
 
     def _counts_still(self, caller: Caller) -> bool:
         """A key may have been revoked since, and a service without authentication may ask for it by now."""
@@ -283,8 +273,8 @@ class _Visit:
     request: Request
     logins: "OwnLogins"
     browser: Browser
+    sessions: "BrowserSessions"
     site: str
-    cookie: str
     agent_id: str
 
     @property
@@ -308,15 +298,9 @@ class _Visit:
         return visit.keep(RedirectResponse(f"{self.site}/login/{quote(agent_id)}", 303))
 
     def keep(self, response: Response) -> Response:
-        response.set_cookie(
-            self.cookie,
-            self.browser.seal(self.logins.file, self.site),
-            max_age=int(SESSION_S),
-            path="/" if self.cookie.startswith("__Host-") else "/login",
-            secure=self.site.startswith("https://"),
-            httponly=True,
-            samesite="lax",
-        )
+        content = _browsers().dump_python(self.browser, mode="json")
+        how = {"max_age": int(SESSION_S), "samesite": "lax", "path": "/login"}
+        self.sessions.put(response, self.request, COOKIE, content, **how)
         return response
 
 

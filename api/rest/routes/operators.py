@@ -5,17 +5,17 @@ from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
-from fastapi import Path as InPath
-from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Path, Query
+from pydantic import Field
 
 from waygraph.api.rest.evaluations import read_evaluations
 from waygraph.api.rest.exchange import Exchange, handles
-from waygraph.api.rest.requests import KeyRequest
+from waygraph.api.rest.requests import KeyRequest, Parameters
+from waygraph.api.rest.service import Lanes
 from waygraph.api.telemetry.logs import without_secrets
+from waygraph.api.telemetry.metrics import memory_bytes
 from waygraph.ingest.logins.store import login_file
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotAllowed, WaygraphError
@@ -25,7 +25,6 @@ from waygraph.registry.model.usage import MAX_DAYS, UsageBy, UsageOf
 from waygraph.registry.model.validation import MAX_ID_CHARS
 from waygraph.registry.remote import operations
 
-PAGE_BYTES = 4096
 MOST_DAYS_BY_TOKEN = 90
 """Of a key that somebody made by an issuer's token: the issuer cannot end it with them."""
 
@@ -73,7 +72,7 @@ def _refuse_longer_life(exchange: Exchange, days: float | None) -> None:
 
 @handles(operations.REVOKE_KEY)
 def revoke_key(
-    exchange: Exchange, key_id: Annotated[str, InPath(description="As the list of keys has it.", max_length=64)]
+    exchange: Exchange, key_id: Annotated[str, Path(description="As the list of keys has it.", max_length=64)]
 ) -> Shape:
     """End a key now, and the logins at servers that its holder made. It needs a caller who sees everything."""
     with exchange.attempt("remove", f"key {key_id}"):
@@ -83,10 +82,8 @@ def revoke_key(
     return shapes.shape(key)
 
 
-class DaysQuery(BaseModel):
+class DaysQuery(Parameters):
     """Of what, and in which parts."""
-
-    model_config = ConfigDict(extra="forbid")
 
     of: UsageOf = Field(default="tool", description="Calls by tool or by caller, or requests by caller.")
     by: UsageBy = Field(default="day", description="A part for each day, or for each tool or caller.")
@@ -94,7 +91,7 @@ class DaysQuery(BaseModel):
     days: int = Field(default=30, ge=1, le=MAX_DAYS, description="So many days, today included.")
 
 
-@handles(operations.USAGE_DAYS, lane="wait")
+@handles(operations.USAGE_DAYS, lane=Lanes.wait)
 def usage_days(exchange: Exchange, query: Annotated[DaysQuery, Query()]) -> Shape:
     """Calls, errors and latencies by day, tool or caller; and requests, with those that found nothing. It needs the
     scope `admin` and a caller who sees everything.
@@ -103,7 +100,7 @@ def usage_days(exchange: Exchange, query: Annotated[DaysQuery, Query()]) -> Shap
     return {"usage": list(map(shapes.shape, exchange.registry.operator.usage_days(**query.model_dump())))}
 
 
-@handles(operations.SEARCH_GAPS, lane="wait")
+@handles(operations.SEARCH_GAPS, lane=Lanes.wait)
 def search_gaps(exchange: Exchange) -> Shape:
     """The last requests that found nothing, if their texts are kept; and words of requests that no text of the
     registry held. It needs the scope `admin` and a caller who sees everything.
@@ -112,7 +109,7 @@ def search_gaps(exchange: Exchange) -> Shape:
     return shapes.shape(exchange.registry.operator.search_gaps())
 
 
-@handles(operations.SERVICE, lane="wait")
+@handles(operations.SERVICE, lane=Lanes.wait)
 def service(exchange: Exchange) -> Shape:
     """How the service runs, and what an operator should look at. It needs a caller who sees everything."""
     exchange.caller.require_everything("the state of the service")
@@ -120,7 +117,7 @@ def service(exchange: Exchange) -> Shape:
     return {
         "version": version("waygraph"),
         "python": platform.python_version(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": memory_bytes(),
         "ready": hindrance is None,
         "asks_who_calls": exchange.service.authenticator is not None,
         "settings": [
@@ -144,14 +141,7 @@ def _cautions(exchange: Exchange, hindrance: WaygraphError | None) -> list[str]:
     return list(filter(None, cautions))
 
 
-def _memory_bytes() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-@handles(operations.EVALUATIONS, lane="wait")
+@handles(operations.EVALUATIONS, lane=Lanes.wait)
 def evaluations(exchange: Exchange) -> Shape:
     """Records of `waygraph eval` in the folder that the operator names (`WAYGRAPH_EVALS_DIR`), newest first, without
     their queries. It needs the scope `admin` and a caller who sees everything.

@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 def route(exchange: Exchange, body: RouteRequest) -> Shape:
     """The agents that can do this, best first, each with its best tools."""
     start_s = perf_counter()
-    route = exchange.registry.route(
-        body.query(),
-        recipe=body.chosen_recipe(),
-        agent_weight=body.agent_weight,
-        tool_weight=body.tool_weight,
-        principal=exchange.principal,
-    )
+    route = exchange.registry.route(body.query(), **body.ranking(), principal=exchange.principal)
     _note_request(exchange, body, start_s, is_answered=bool(route.matches))
     shape = shapes.route(route, votes=body.explain, schemas=body.tool_schema, transport=exchange.transport_filter)
     return {**shape, **define_tools([tool for match in route.matches for tool in match.tools], body.format)}
@@ -66,14 +60,8 @@ def _route_or_problem(exchange: Exchange, request: RouteRequest, *, is_counted: 
 @handles(operations.WHY)
 def why(exchange: Exchange, body: WhyRequest) -> Shape:
     """Where an agent stands among the agents for a request, or a tool among the tools, and why it is not shown."""
-    placement = exchange.registry.operator.why(
-        body.id,
-        body.query(),
-        recipe=body.chosen_recipe(),
-        agent_weight=body.agent_weight,
-        tool_weight=body.tool_weight,
-        principal=exchange.principal,
-    )
+    operator = exchange.registry.operator
+    placement = operator.why(body.id, body.query(), **body.ranking(), principal=exchange.principal)
     return shapes.shape(placement if "read" in exchange.caller.scopes else without_unread(placement))
 
 

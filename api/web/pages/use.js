@@ -75,8 +75,8 @@ function Gaps() {
   const state = useGet("/v1/usage/gaps");
   return html`<section><h2>What was not found</h2><${Loaded} state=${state}>${(/** @type {any} */ { keeps_texts, requests, words }) => html`
     <h3>Words that no agent and no tool has</h3>
-    <p class="quiet">Stems of words in requests of the last 90 days; of the requests themselves nothing is kept for this.</p>
-    <${Table} caption="Words that no agent and no tool has" empty="All words of all requests were known." columns=${["Stem", "Requests", "Last"]} numeric=${[1]}
+    <p class="quiet">Words that requests of two days had, in the last 90 days; of the requests themselves nothing is kept for this.</p>
+    <${Table} caption="Words that no agent and no tool has" empty="All words of all requests were known." columns=${["Word", "Requests", "Last"]} numeric=${[1]}
       rows=${words.map((/** @type {any} */ each) => [html`<${Words} text=${each.word} />`, count(each.requests), each.last_day])} />
     <h3>Requests that found nothing</h3>
     ${keeps_texts

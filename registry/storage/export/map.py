@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -15,7 +15,7 @@ from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.nouns import Agent, Principal, Tool
 from waygraph.registry.model.pictures import Map, MapAgent, MapRegion, MapTool
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, Circle, lay_out, tool_places
+from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, lay_out, tool_places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,12 +51,16 @@ def lay_out_map(
     map_tools: list[MapTool] = []
     for row, (agent, circle, region) in enumerate(zip(agents, layout.agents, layout.region_of, strict=True)):
         members[region].append(row)
-        map_agents.append(_agent(agent, circle, region))
+        facts = {"kind": agent.kind, "is_pinned": agent.pinned, "is_hidden": agent.hidden, "region": region}
+        map_agents.append(MapAgent(**_facts(agent, circle.x, circle.y, **facts, r=round(circle.radius, 1))))
         own_tools = tools_by_agent[agent.id]
         places = tool_places(circle, len(own_tools))
-        map_tools += [_tool(tool, row, place) for tool, place in zip(own_tools, places, strict=True)]
+        map_tools += [MapTool(**_facts(tool, *at), agent=row) for tool, at in zip(own_tools, places, strict=True)]
     names = region_names(agents, tools_by_agent, members)
-    regions = (MapRegion(name=name, **_circle(each)) for name, each in zip(names, layout.regions, strict=True))
+    regions = (
+        MapRegion(name=name, x=round(each.x, 1), y=round(each.y, 1), r=round(each.radius, 1))
+        for name, each in zip(names, layout.regions, strict=True)
+    )
     return Map(
         revision=revision,
         agent_radius=AGENT_RADIUS,
@@ -66,20 +70,9 @@ def lay_out_map(
     )
 
 
-def _agent(agent: Agent, circle: Circle, region: int) -> MapAgent:
-    fields = {name: getattr(agent, name) for name in ("id", "name", "kind", "tags")}
-    fields |= {"is_pinned": agent.pinned, "is_hidden": agent.hidden, **_circle(circle)}
-    return MapAgent(**fields, description=agent.description[:TEXT_CHARS], region=region)
-
-
-def _tool(tool: Tool, agent_row: int, place: tuple[float, float]) -> MapTool:
-    fields = {name: getattr(tool, name) for name in ("id", "name", "tags")}
-    x, y = round(place[0], 1), round(place[1], 1)
-    return MapTool(**fields, description=tool.description[:TEXT_CHARS], agent=agent_row, x=x, y=y)
-
-
-def _circle(circle: Circle) -> dict[str, float]:
-    return {"x": round(circle.x, 1), "y": round(circle.y, 1), "r": round(circle.radius, 1)}
+def _facts(noun: Agent | Tool, x: float, y: float, **more: object) -> dict[str, Any]:
+    own = {"id": noun.id, "name": noun.name, "description": noun.description[:TEXT_CHARS], "tags": noun.tags}
+    return {**own, **more, "x": round(x, 1), "y": round(y, 1)}
 
 
 HASHED_COLUMNS = 1024
