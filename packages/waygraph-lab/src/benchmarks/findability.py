@@ -41,8 +41,9 @@ NOTES = (
 
 def run(world: World) -> Result:
     """Skips the data sets that are not there."""
-    names = [(name, by) for name, by in SETS if world.has(name)]
-    rows = [row(world, name, by, is_given=is_given) for name, by in names for is_given in (False, True)]
+    rows = [
+        row(world, name, by, is_given=is_given) for name, by in SETS if world.has(name) for is_given in (False, True)
+    ]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
