@@ -213,7 +213,7 @@ class LazyGroup(CommandGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and cmd_name in self.lazy:
             command = _import_command(cmd_name, self.lazy[cmd_name])
-            _take_program_options(command, ctx.find_root().command)
+            _take_program_options(command, ctx.find_root().command if ctx else self)
             self.add_command(command, cmd_name)
         return self.commands.get(cmd_name)
 

@@ -43,7 +43,8 @@ def starts_gateway(command: Sequence[str]) -> bool:
         is_option = word.startswith("-")
         runs_ours = runs_ours and (is_option or may_be_value)
         may_be_value = is_option and "=" not in word
-    return any(starts_gateway(_split(word)) for word in command if _BLANK.search(word))
+    lines = [(word, _split(word)) for word in command if _BLANK.search(word)]
+    return any(starts_gateway(words) for line, words in lines if words != [line])  # some blanks part no words
 
 
 def is_gateway(transport: object, service: str = "") -> bool:

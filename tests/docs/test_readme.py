@@ -50,5 +50,5 @@ def test_all_commands_are_named() -> None:
     assert listed
     rest = set(re.findall(r"`([a-z-]+)`", listed[1]))
     assert rest - commands == set()
-    assert "`eval` and `generate`" in page, "the lab brings these"
-    assert commands - named - rest == {"eval", "generate"}
+    assert "`eval`, `generate` and `lint`" in page, "the lab brings these"
+    assert commands - named - rest == {"eval", "generate", "lint"}

@@ -50,6 +50,7 @@ OTHERS: Mapping[str, list[str]] = {
     "two folders": ["npx", "server-files", "/home/me/waygraph", "/home/me/mcp"],
     "a folder in a shell": ["sh", "-c", "cd /opt/waygraph && ./start mcp"],
     "the words the other way round": ["mcp", "run", "waygraph"],
+    "blanks that part no words of a shell": ["sh", "waygraph\x1cmcp", "a\x1cb", "\x1f \x85"],
 }
 
 

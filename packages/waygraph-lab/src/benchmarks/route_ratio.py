@@ -80,6 +80,7 @@ def export_layers(commit: str, folder: Path) -> bool:
         return False
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(folder / "waygraph", filter="data")
+    (folder / "waygraph" / "__init__.py").touch()  # a folder without it would come after the installed package
     return True
 
 
