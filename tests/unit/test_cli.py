@@ -282,6 +282,7 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
         "hidden": True,
         "removed": False,
         "tools": None,
+        "rejections": None,
     }
     said = run("set", "bureau-fx", "--unpin", "--unhide", "--no-tags", "--everyone", "--json", on=own).json
     assert said | {"agent_id": ""} == {
@@ -292,6 +293,7 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
         "hidden": False,
         "removed": False,
         "tools": None,
+        "rejections": None,
     }
 
 
