@@ -49,13 +49,13 @@ function Links({ now }) {
 }
 
 function Who() {
-  const { known, asks, name } = /** @type {import("./http.js").Session} */ (session.value);
+  const { known, local, name } = /** @type {import("./http.js").Session} */ (session.value);
   const leave = async () => {
     await request("/explore/session", { method: "DELETE" });
     await readSession();
   };
   return html`<div class="who">
-    ${known && asks && html`<span>${name}</span> <button class="plain" onClick=${leave}>Log out</button>`}
+    ${known && !local && html`<span>${name}</span> <button class="plain" onClick=${leave}>Log out</button>`}
     <${Scheme} />
   </div>`;
 }

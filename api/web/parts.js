@@ -208,6 +208,11 @@ export function Standing({ of }) {
   </span>`;
 }
 
+/** Why it is kept out of routing, behind its noun. @param {{rejection?: string}} of */
+export function heldBack(of) {
+  return of.rejection ? `was rejected: ${of.rejection}` : "waits for approval";
+}
+
 // -- tables, bars, code ---------------------------------------------------------------------------------------------------
 
 /**

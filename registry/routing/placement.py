@@ -30,7 +30,7 @@ from waygraph.registry.routing.exclusions import read_exclusions
 from waygraph.registry.routing.history import read_words
 from waygraph.registry.routing.router import Ask
 
-_ITS_AGENT, _WAITS = "belongs to an agent that ", "waits for approval"
+_ITS_AGENT, _WAITS, _REFUSAL = "belongs to an agent that ", "waits for approval", "was rejected"
 ALL = 100_000
 """A limit above the number of candidates of any search."""
 LEGS = {
@@ -141,11 +141,15 @@ def place(
 
 
 def without_unread(placement: Placement) -> Placement:
-    """For those who may not read: without the words and the flag, which quotes, of a text that waits for approval."""
-    waiting = [each for each in placement.obstacles if each.removeprefix(_ITS_AGENT).startswith(_WAITS)]
-    if not waiting:
+    """For those who may not read a text that waits or was rejected: without its words, its flag and the reason."""
+    bare = {
+        each: each[: each.index(start) + len(start)]
+        for each in placement.obstacles
+        for start in (_WAITS, _REFUSAL)
+        if each.removeprefix(_ITS_AGENT).startswith(start)
+    }
+    if not bare:
         return placement
-    bare = {each: each[: each.index(_WAITS) + len(_WAITS)] for each in waiting}
     obstacles = tuple(bare.get(each, each) for each in placement.obstacles)
     placement = replace(placement, obstacles=obstacles, held_words=(), missing_words=())
     return replace(placement, sentence=_sentence(placement))
@@ -161,10 +165,11 @@ def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRout
     its = _ITS_AGENT if tool else ""
     waiting = tool if tool and tool.pending else agent
     flags = suspicions(waiting.flags)[:1]
+    wait = f"{_REFUSAL}: {waiting.rejection}" if waiting.rejection else f"{_WAITS}{f' ({flags[0]})' if flags else ''}"
     within, walk = tools_within(filters), answer.walked
     clauses = {
         f"{its}is hidden by an operator": agent.hidden,
-        f"{its if waiting is agent else ''}{_WAITS}{f' ({flags[0]})' if flags else ''}": waiting.pending,
+        f"{its if waiting is agent else ''}{wait}": waiting.pending,
         **{f"{its}{clause}": True for clause in _find_misfits(agent, filters)},
         "is not among the tools of the category or toolset": tool and within and tool.id not in within,
         f"{its}is what the request's words exclude": agent.id in answer.exclusions,

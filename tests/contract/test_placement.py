@@ -139,6 +139,10 @@ def test_one_that_waits_says_why(own: LocalRegistry) -> None:
         ]
     shown = own.operator.why(TABLES, DINNER)
     assert without_unread(shown) is shown
+    own.operator.reject("late", reason="it gives orders")
+    rejected = own.operator.why("late", DINNER)
+    assert rejected.obstacles == ("was rejected: it gives orders",)
+    assert without_unread(rejected).obstacles == ("was rejected",)
 
 
 def test_nobody_learns_of_what_they_may_not_see(own: LocalRegistry) -> None:

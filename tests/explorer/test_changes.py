@@ -83,6 +83,9 @@ def test_a_poisoned_change_is_seen_for_what_it_is_and_rejected(visit: Visit, ser
     page.locator(".log summary").first.click()
     expect(page.locator(".log > li").first).to_contain_text("it asks for passwords")
     assert service.registry.tool("tables/reserve").rejection == "it asks for passwords"
+    page.goto(f"{visit.url}/explore/tools/tables/reserve")
+    expect(page.locator(".facts")).to_contain_text("it asks for passwords")
+    expect(page.locator(".facts")).not_to_contain_text("waits for approval")
 
 
 def test_a_space_behind_an_attack_hides_nothing_of_it(visit: Visit, source: Source) -> None:

@@ -80,7 +80,7 @@ def test_where_nothing_is_yet_it_opens_too(tmp_path: Path) -> None:
         secret = path.partition("#")[2]
         with httpx2.Client(base_url=url) as browser:
             told = browser.post("/explore/session", json={"secret": secret}).json()
-            assert (told["known"], told["asks"], told["sees_all"]) == (True, False, True)
+            assert (told["known"], told["asks"], told["local"], told["sees_all"]) == (True, True, True, True)
             assert browser.get("/v1/agents").status_code == 404
         assert httpx2.post(f"{url}/explore/session", json={"secret": secret}).status_code == 401
     assert not (tmp_path / "none.grafeo").exists()

@@ -94,6 +94,12 @@ def test_an_agent_its_neighbours_and_theirs(visit: Visit) -> None:
     assert page.get_by_role("region", name="Edges").get_by_role("row").count() == 1 + 5
 
 
+def test_the_page_of_an_agent_leads_to_its_neighbours(visit: Visit) -> None:
+    page = visit.open("/explore/agents/trencher-tables")
+    page.get_by_role("link", name="its neighbours on the map").click()
+    expect(page.locator("svg [role=button][aria-label^='agent Trencher Tables']")).to_have_count(1)
+
+
 def test_what_fits_a_request_and_stands_around_it(visit: Visit) -> None:
     page = visit.open("/explore/map")
     page.get_by_label("What fits").fill("book a table for dinner")

@@ -256,7 +256,7 @@ def test_logins_are_in_the_audit_and_secrets_in_no_log(here: Served) -> None:
 
 def test_without_authentication_everybody_is_known(blank: Served) -> None:
     told = assert_good(blank.client().get("/explore/session"))
-    assert (told["known"], told["asks"], told["sees_all"]) == (True, False, True)
+    assert (told["known"], told["asks"], told["local"], told["sees_all"]) == (True, False, True, True)
     ingest(blank.client(), "s", agent("a"))
     assert_good(blank.client().patch("/v1/agents/a", json=PIN))
 

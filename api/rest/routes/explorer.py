@@ -127,7 +127,8 @@ class BrowserPages:
         return as_json(
             {
                 "known": bool(caller.scopes) or not asks,
-                "asks": asks and caller is not LOCAL,
+                "asks": asks,
+                "local": caller is LOCAL,
                 "name": caller.name or caller.id,
                 "scopes": [scope for scope in SCOPES if scope in caller.scopes],
                 "sees_all": caller.sees_everything,

@@ -1,7 +1,7 @@
 // One agent: what its source states, what operators set, and what of it runs here.
 import { html, useState } from "../vendor/preact.js";
 import { queryOf } from "../http.js";
-import { Badge, Fold, Json, kindOf, Loaded, marked, Outside, Standing, Time, Twin, useGet, Words } from "../parts.js";
+import { Badge, Fold, heldBack, Json, kindOf, Loaded, marked, Outside, Standing, Time, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { AgentSettings, maySet } from "./agent_settings.js";
 import { ToolTable } from "./agents.js";
@@ -26,13 +26,13 @@ function Facts({ facts, again }) {
       <dt>Id</dt><dd><code>${marked(agent.id)}</code></dd>
       <dt>Kind</dt><dd>${kindOf(agent.kind)}</dd>
       <dt>Version</dt><dd><${Words} text=${agent.version || "not stated"} max=${100} /></dd>
-      <dt>Runs here</dt><dd>${facts.cannot_run ? `No: ${facts.cannot_run}.` : agent.pending ? "No: it waits for approval." : "A call can be tried."}</dd>
+      <dt>Runs here</dt><dd>${agent.pending ? `No: it ${heldBack(agent)}.` : facts.cannot_run ? `No: ${facts.cannot_run}.` : "A call can be tried."}</dd>
       <dt>Status</dt><dd><${Status} status=${agent.status} /></dd>
       <dt>Flags</dt><dd><${Listed} texts=${agent.flags} /></dd>
       <dt>Tags</dt><dd><${Tags} tags=${agent.tags} ours=${settings?.tags || []} /></dd>
       <dt>Seen by</dt><dd><${Seers} agent=${agent} settings=${settings} /></dd>
       <dt>Sources</dt><dd>${facts.sources.map((/** @type {string} */ name) => html`<a href=${`${HOME}/sources${queryOf({ source: name })}`}><${Words} text=${name} max=${120} /></a> `)}</dd>
-      <dt>History</dt><dd><a href=${`${HOME}/changes${queryOf({ agent: agent.id })}`}>Changes of this agent</a>, <a href=${`${HOME}/map${queryOf({ around: agent.id })}`}>its neighbours on the map</a></dd>
+      <dt>History</dt><dd><a href=${`${HOME}/changes${queryOf({ agent: agent.id })}`}>Changes of this agent</a>, <a href=${`${HOME}/map${queryOf({ around: `agent:${agent.id}` })}`}>its neighbours on the map</a></dd>
       <dt>Reached by</dt><dd><${Transport} transport=${agent.transport} /></dd>
     </dl>
     ${maySet() && html`<${AgentSettings} key=${agent.id} agent=${agent} settings=${settings} again=${again} />`}

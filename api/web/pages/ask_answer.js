@@ -117,7 +117,7 @@ function Match({ match, most, grouping, above, within }) {
     <div class="row between"><h4>${tool ? html`<${ToolLink} id=${tool.id} />` : html`<${AgentLink} id=${agent.id} />`}</h4><span class="number" title="score">${digits(score)}</span></div>
     <${Bars} parts=${partsOf(votes, grouping)} most=${most} label=${`Score ${digits(score)}: ${partsOf(votes, grouping).map((part) => `${part.name} ${digits(part.value)}`).join(", ")}`} />
     ${grouping === "entity" && html`<${Entities} parts=${partsOf(votes, grouping)} />`}
-    ${above && html`<p class="quiet behind">${lag(match, above)}</p>`}
+    ${above && score <= above.score && html`<p class="quiet behind">${lag(match, above)}</p>`}
     <p><strong><${Words} text=${of.name} max=${80} /></strong> <${Badge}>${kindOf(agent.kind)}<//> <${Standing} of=${of} />${tool && html` of <${AgentLink} id=${agent.id} />`}</p>
     ${of.description && html`<p><${Words} text=${of.description} max=${DESCRIPTION_CHARS} /></p>`}
     ${match.tools?.length > 0 && html`<p>Tools: ${match.tools.map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}<${ToolLink} id=${each.id} short />`)}</p>`}

@@ -198,7 +198,7 @@ function grouped(changes) {
 function Entries({ changes, shown }) {
   const entries = changes.map((each) => html`<${Entry} key=${each.id} change=${each} shown=${each.id === shown} />`);
   if (changes.length <= FEW) return entries;
-  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.length} came</b> <span class="quiet">${marked(changes[0].source)}</span>`;
+  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.filter((each) => !each.agent_id.startsWith("source:")).length} agents came</b> <span class="quiet">${marked(changes[0].source)}</span>`;
   return html`<li><${Fold} open=${false} title=${line}>${() => html`<ol class="log">${entries}</ol>`}<//></li>`;
 }
 

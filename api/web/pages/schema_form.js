@@ -67,7 +67,7 @@ function Field(props) {
 function Note({ schema, id, fault }) {
   return html`<div class="quiet note" id=${id}><${Words} text=${bounds(schema)} max=${300} />
     ${typeof schema.description === "string" && html` <${Words} text=${schema.description} max=${400} />`}
-    ${fault && html`<div class="problem" role="alert">Expected: <${Words} text=${fault} max=${400} /></div>`}</div>`;
+    ${fault && html`<div class="problem" role="alert"><${Words} text=${fault} max=${400} /></div>`}</div>`;
 }
 
 /** What a schema says of its values, in a few words. @param {Schema} schema */

@@ -47,14 +47,14 @@ function Source({ source, all, followed, again, isOpen }) {
       <dt>Next</dt><dd><${Next} followed=${followed} /></dd>
       <dt>Policy</dt><dd>${source.policy}: ${POLICIES[source.policy]}</dd>
       <dt>Agents</dt><dd>${source.agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</dd>
-      ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting} agents and tools wait for approval</a></dd>`}
+      ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting === 1 ? "one agent or tool waits" : `${waiting} agents and tools wait`} for approval</a></dd>`}
     </dl>
     ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
     ${source.failures.map((/** @type {Failure} */ each) => html`<${Failing} key=${each.key} failure=${each} source=${source.name} />`)}
     ${reports && reports.map((each) => html`<${Report} report=${each} />`)}
     <details open=${isOpen}><summary>Its agents</summary><ul class="names">${source.claims.slice(0, MOST_AGENTS).map((/** @type {any} */ claim) => html`<li><${AgentLink} id=${claim.agent_id} />${claim.key !== claim.agent_id && html` <span class="quiet">there ${marked(claim.key)}</span>`}</li>`)}
       ${source.claims.length > MOST_AGENTS && html`<li><a href=${`${HOME}/agents${queryOf({ source: source.name })}`}>all ${source.claims.length}</a></li>`}</ul></details>
-    ${mayOperate() && may("write") && !followed && html`<details><summary>Sync it</summary><p>This service does not follow the source. Where it can be read, run:</p><${Code} label=${`command that reads ${source.name} again`} text=${ingestLine(source.name)} /><p class="quiet">Or start the service with <code>--watch</code> and the source: then it is followed, and synced from here.</p></details>`}
+    ${mayOperate() && may("write") && !followed && html`<details><summary>Sync it</summary><p>This service does not follow the source. Where it can be read, run:</p><${Code} label=${`command that reads ${source.name} again`} text=${ingestLine(source.name)} /><p class="quiet">Or start <code>waygraph serve</code> with <code>--watch</code> and the source: then it is followed, and synced in its pages.</p></details>`}
     ${may("write") && html`<div class="row">
       ${mayOperate() && followed && html`<${Act} act=${sync} class="main" label=${`Sync now: ${source.name}`}>Sync now<//>`}
       <button class="danger" aria-label=${`Remove ${source.name}`} onClick=${() => setRemoving(true)}>Remove …</button></div>`}

@@ -1,7 +1,7 @@
 // One tool: what it says of itself, what operators changed, its arguments as a form, and a try.
 import { html } from "../vendor/preact.js";
 import { may, session } from "../http.js";
-import { AgentLink, Badge, Fold, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
+import { AgentLink, Badge, Fold, heldBack, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { Listed } from "./agent.js";
 import { maySet } from "./agent_settings.js";
@@ -63,9 +63,8 @@ function offersCalls() {
 
 /** Why a call cannot be tried; empty: it can. @param {any} tool @param {any} agent */
 function whyNot(tool, agent) {
-  if (agent?.cannot_run) return agent.cannot_run;
-  if (agent?.agent.pending) return "its agent waits for approval";
-  return tool.pending ? "it waits for approval" : "";
+  if (agent?.agent.pending) return `its agent ${heldBack(agent.agent)}`;
+  return tool.pending ? `it ${heldBack(tool)}` : agent?.cannot_run || "";
 }
 
 /** @param {{of: Record<string, any> | null}} props */
