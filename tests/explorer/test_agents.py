@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser import Visit, visited
 from tests.explorer.hostile import ATTACKS, SHELL, assert_harmless
 from tests.gateway.hosts import Place, toolbox_place
-from tests.service import Served, served
+from tests.service import Served, served, until
 from tests.service import ingest as ingest_at
 from waygraph.ingest import ingest
 from waygraph.registry.model.settings import Settings
@@ -300,6 +300,17 @@ def test_what_makes_a_sign_a_picture_is_usual(visit: Visit, box: Served) -> None
     ingest_at(box.client(), "scales", {"id": "scales", "name": "Scales", "description": description})
     page = visit.open("/explore/agents/scales")
     expect(page.locator("main p mark.unseen")).to_have_text(["U+FE0F ×2", "U+FE0F"])
+
+
+def test_who_waits_for_a_tool_sees_that_it_runs_and_can_stop(visit: Visit) -> None:
+    page = visit.open("/explore/tools/box/wait")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Stop waiting").click()
+    expect(page.get_by_role("region", name="Result")).to_contain_text("You stopped waiting")
+    expect(page.get_by_role("button", name="Stop waiting")).to_have_count(0)
+    until(lambda: page.request.get(f"{visit.url}/v1/calls?tool=box/wait").json()["calls"], "its end is known")
+    page.reload()
+    expect(page.get_by_text("cancelled").first).to_be_visible()
 
 
 def test_a_schema_without_end_is_a_form_of_some_fields(browser: Browser, hostile_service: Served) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.hosts import Place
-from tests.service import Served, assert_good, assert_problem, served
+from tests.service import Served, assert_good, assert_problem, served, until
 from waygraph.api.rest import recorded_calls
 from waygraph.api.rest.recorded_calls import RecordedCalls, note_result
 from waygraph.registry.access.visibility import LOCAL, Caller
@@ -41,6 +41,19 @@ def test_what_stands_against_a_call_is_told(service: Served) -> None:
     assert late["facts"]["timeout_s"] == 0.3
     refused = assert_problem(client.post("/v1/tools/box/refuse/call", json={}), 502, "upstream-answered")
     assert "no paper left" in refused["detail"]
+
+
+def test_who_goes_away_ends_the_call_at_its_server_too(toolbox: Place) -> None:
+    before = toolbox.notes.count("waits")
+    body = b"{}"
+    named = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with served(toolbox.registry, settings=Settings(explorer_calls=True)) as service:
+        with service.connect() as connection:
+            connection.sendall(f"POST /v1/tools/box/wait/call HTTP/1.1\r\n{named}".encode() + body)
+            until(lambda: toolbox.notes.count("waits") > before, "the server has it")
+        client = service.client()
+        until(lambda: assert_good(client.get("/v1/calls"))["calls"], "it has ended")
+        assert [call["outcome"] for call in assert_good(client.get("/v1/calls"))["calls"]] == ["cancelled"]
 
 
 def test_what_a_person_has_to_agree_to_does_not_run(toolbox: Place, tmp_path: Path) -> None:

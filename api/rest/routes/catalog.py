@@ -1,10 +1,12 @@
 """What the registry holds, as far as the caller may see it."""
 
+import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -52,6 +54,10 @@ CallName = Annotated[
     str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
 ]
 
+LOOK_S = 0.5
+"""So often it is looked whether who called is still there."""
+CLIENT_GONE = 499
+"""Nobody reads it; logs have it, as other servers' logs do."""
 NodeName = Annotated[str, Field(min_length=1, max_length=2 * MAX_NAME_CHARS)]
 
 
@@ -251,16 +257,31 @@ async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> R
     if gateway is None:
         raise NotCallable(tool_id, NO_GATEWAY)
     more = {"authorization": request.headers.get("authorization", ""), "sent_to": str(request.base_url)}
-    if not service.settings.explorer_calls:
-        return exchange.as_json(
-            await gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **more)
-        )
-    if _is_of_person(exchange):
+    is_recorded = service.settings.explorer_calls
+    if is_recorded and _is_of_person(exchange):
         more["consent"] = body.consent
-    with service.recorded_calls.record(exchange.caller, tool_id, body.arguments) as call:
-        result = await gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **more)
-    await service.lanes.wait(lambda: note_result(call, result))
+    working = asyncio.ensure_future(gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **more))
+    record = service.recorded_calls.record(exchange.caller, tool_id, body.arguments) if is_recorded else nullcontext()
+    try:
+        with record as call:
+            result = await _wait_while_connected(request, working)
+    except asyncio.CancelledError:
+        if not working.cancelled():  # the service ends, and not the client
+            working.cancel()
+            raise
+        return Response(status_code=CLIENT_GONE)
+    if call:
+        await service.lanes.wait(lambda: note_result(call, result))
     return exchange.as_json(result)
+
+
+async def _wait_while_connected[T](request: Request, working: "asyncio.Future[T]") -> T:
+    """Its result. Who goes away waits for it no more: it is cancelled, also at its server."""
+    while not working.done():
+        await asyncio.wait([working], timeout=LOOK_S)
+        if not working.done() and await request.is_disconnected():
+            working.cancel()
+    return await working
 
 
 def _is_of_person(exchange: Exchange) -> bool:

@@ -76,9 +76,13 @@ function Circumstances({ answer }) {
   </p>`;
 }
 
+/** A confidence is a probability; below this one, nothing fits is the likelier answer. */
+const EVEN = 0.5;
+
 /** What limits an answer, and why there is none. @param {{answer: any, text: string}} props */
 function Limits({ answer, text }) {
   const says = [answer.notice, answer.is_doubtful && "Requests that have nothing to do with these tools fit them as well: probably none is right."].filter(Boolean);
+  if (!says.length && answer.matches.length && answer.confidence !== null && answer.confidence < EVEN) says.push("It is likelier that nothing here fits.");
   const reasons = { "Not walked": answer.not_walked, "Not put in order": answer.not_reranked, "Not split into steps": answer.not_split };
   return html`${says.map((each) => html`<p class="notice"><${Words} text=${each} max=${1000} /></p>`)}
     ${Object.entries(reasons).map(([what, why]) => why && html`<p class="quiet">${what}: <${Words} text=${why} max=${300} /></p>`)}

@@ -108,6 +108,7 @@ function wayOut(failure, source) {
 
 /** What reads it, for a shell. @param {string} source */
 function ingestLine(source) {
+  if (!/[/.]/.test(source)) return `waygraph ingest PATH --source ${quote(source)}`; // a name that somebody gave
   return `waygraph ingest ${source.startsWith("-") ? "-- " : ""}${quote(source)}`;
 }
 

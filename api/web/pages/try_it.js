@@ -16,6 +16,7 @@ const PROBLEMS = {
   "not-callable": "Refused: nothing was sent",
   "not-allowed": "Refused: you may not call it",
   "needs-login": "Log in first: the tool acts as you",
+  stopped: "You stopped waiting",
   "call-timed-out": "No answer came in time; whether it did its work is not known",
   "upstream-unreachable": "Its server cannot be reached",
   "upstream-refused": "Its server refused",
@@ -31,19 +32,25 @@ export function TryIt({ tool, kind, cannot, shown }) {
   const [asks, setAsks] = useState("");
   const [outcome, setOutcome] = useState(/** @type {{result?: any, problem?: any} | null} */ (null));
   const [round, setRound] = useState(0);
+  const [ending, setEnding] = useState(/** @type {AbortController | null} */ (null));
   const form = useRef(/** @type {HTMLElement | null} */ (null));
   const schema = plain(tool.input_schema, tool.input_schema);
   const path = `${pathOfTool(tool.id)}/call`;
   const call = async (/** @type {string} */ agreed) => {
     setAsks("");
     const body = { arguments: args, ...(agreed && { consent: agreed }) };
+    const stopping = new AbortController();
+    setEnding(stopping);
+    setOutcome(null);
     try {
-      setOutcome({ result: await request(path, { body }) });
+      setOutcome({ result: await request(path, { body, signal: stopping.signal }) });
     } catch (error) {
       const problem = /** @type {import("../http.js").Problem} */ (error);
-      if (problem.details?.code === "needs-consent" && !agreed) setAsks(String(problem.details.facts?.reason).split(";")[0]);
+      if (stopping.signal.aborted) setOutcome({ problem: { code: "stopped", detail: "Whether it did its work is not known." } });
+      else if (problem.details?.code === "needs-consent" && !agreed) setAsks(String(problem.details.facts?.reason).split(";")[0]);
       else setOutcome({ problem: { ...problem.details, detail: problem.message } });
     }
+    setEnding(null);
     setRound((count) => count + 1);
   };
   const danger = dangerOf(tool, kind);
@@ -63,7 +70,7 @@ export function TryIt({ tool, kind, cannot, shown }) {
         ${cannot && html`<p class="quiet">It cannot be run from here: ${cannot}.</p>`}
       </div>
     </div>
-    <div aria-live="polite">${outcome && html`<${Outcome} outcome=${outcome} />`}</div>
+    <div aria-live="polite">${ending && html`<p class="row">It runs … <button onClick=${() => ending.abort()}>Stop waiting</button></p>`}${outcome && html`<${Outcome} outcome=${outcome} />`}</div>
     ${asks && html`<${Consent} tool=${tool} args=${args} reason=${asks} onYes=${() => call(tool.content_hash)} onNo=${() => setAsks("")} />`}
     ${session.value?.calls && may("use") && html`<${Calls} key=${round} tool=${tool.id} shown=${shown} reuse=${setArgs} />`}`;
 }
