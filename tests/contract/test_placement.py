@@ -1,5 +1,6 @@
 """Why not the other one? Where an agent or a tool stands for a request, in every place."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -102,8 +103,9 @@ def test_a_withheld_answer_is_said(registry: LocalRegistry) -> None:
 
 
 @pytest.fixture
-def own(shelf: Shelf) -> LocalRegistry:
-    return filled(shelf.empty(), Edition())
+def own(shelf: Shelf) -> Iterator[LocalRegistry]:
+    with filled(shelf.empty(), Edition()) as registry:
+        yield registry
 
 
 def test_states_of_an_agent(own: LocalRegistry) -> None:

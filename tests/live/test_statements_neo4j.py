@@ -129,6 +129,7 @@ def live(registry: LocalRegistry, folder: Path) -> None:
     changed(registry, folder)
     assert registry.operator.changes()
     assert any(source.standing and source.standing.pending_tools for source in registry.sources())
+    assert any(each.tool for each in registry.operator.waiting())
     ingest(registry, folder.with_name("another source"), AGENTS[2], "foolscap")
     ingest(registry, folder, *AGENTS[:2])
     registry.operator.set("harbor-git", tags=["ours"], pinned=True)

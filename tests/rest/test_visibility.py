@@ -415,6 +415,7 @@ def assert_standings(client: httpx2.Client, seen: Sequence[Secret], waiting: Wai
             **of_status,
             "pending": len(words & waiting.agents),
             "pending_tools": sum(tool.partition("/")[0] in words for tool in waiting.tools),
+            "rejections": 0,
         }
 
 
