@@ -21,9 +21,8 @@ def __getattr__(name: str) -> object:
     return getattr(import_module(f"{__name__}.pipeline"), name)
 
 
-class _Callable(ModuleType):
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        return self.ingest(*args, **options)
+def _call(package: ModuleType, *args: Any, **options: Any) -> Any:
+    return package.ingest(*args, **options)
 
 
-sys.modules[__name__].__class__ = _Callable
+sys.modules[__name__].__class__ = type("CallablePackage", (ModuleType,), {"__call__": _call})

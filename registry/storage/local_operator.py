@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.model.changes import Change, OperatorSettings, Page
 from waygraph.registry.model.nouns import Principal, Query
-from waygraph.registry.model.pictures import check_neighbourhood
 from waygraph.registry.model.tracing import span
-from waygraph.registry.model.usage import Sort
 from waygraph.registry.model.validation import check_query, setting_changes
 from waygraph.registry.operators.agent_settings import put_setting
 from waygraph.registry.operators.approval import approve, reject
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
         Written,
     )
     from waygraph.registry.model.pictures import Map, Neighbourhood
-    from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsageBy, UsageOf, UsagePart
+    from waygraph.registry.model.usage import SearchGaps, Sort, ToolUsage, UsageBy, UsageOf, UsagePart
     from waygraph.registry.routing.placement import Placement
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.writer import WriteSession
@@ -225,7 +223,7 @@ class LocalOperator:
         return self._graph.read(lambda session: seen_changes(session, request, principal))
 
     def usage(
-        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
+        self, *, agent_id: str = "", sort: "Sort" = "calls", limit: int = 100, principal: Principal | None = None
     ) -> "list[ToolUsage]":
         """How often and how fast the gateways of this machine ran each tool: the `limit` (1 to 1,000) with the most
         calls, errors or the longest `p95`. Empty for a registry in memory.
@@ -285,6 +283,7 @@ class LocalOperator:
         Raises InvalidQuery, UnknownName, RegistryNotFound.
         """
         from waygraph.registry.catalog.neighbourhood import seen_neighbourhood
+        from waygraph.registry.model.pictures import check_neighbourhood
 
         check_neighbourhood(around, kinds, limit)
         return self._graph.store.look(lambda index: seen_neighbourhood(index, around, kinds, limit, principal))
