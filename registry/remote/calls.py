@@ -217,8 +217,7 @@ def find_tools(
     principal: Principal | None = None,
 ) -> Call[ToolRoute]:
     full_query = validation.checked_for_tools(query, limit, agent_ids, limits=None)
-    call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(full_query, _service_recipe(recipe)))
-    return _read(call, lambda document: _as_asked(shapes.read(ToolRoute, document), full_query))
+    return _search_tools(full_query, recipe, principal, lambda _, route: route)
 
 
 def find(
@@ -231,13 +230,19 @@ def find(
 ) -> Call[RankedTools]:
     """As `find_tools`; each tool says whether it can run there, and why not."""
     full_query = validation.checked_for_tools(query, limit, agent_ids, limits=None)
-    call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(full_query, _service_recipe(recipe)))
 
-    def read(document: Any) -> RankedTools:
-        tools = (shapes.read(RankedTool, each) for each in document["matches"])
-        return rank_tools(tools, _as_asked(shapes.read(ToolRoute, document), full_query))
+    def rank(matches: Any, route: ToolRoute) -> RankedTools:
+        return rank_tools((shapes.read(RankedTool, each) for each in matches), route)
 
-    return _read(call, read)
+    return _search_tools(full_query, recipe, principal, rank)
+
+
+def _search_tools[R](
+    query: Query, recipe: str | Recipe, principal: Principal | None, finish: Callable[[Any, ToolRoute], R]
+) -> Call[R]:
+    """`finish`: of the matches as the service has them, and the route that they are of."""
+    call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(query, _service_recipe(recipe)))
+    return _read(call, lambda answer: finish(answer["matches"], _as_asked(shapes.read(ToolRoute, answer), query)))
 
 
 def call_tool(
