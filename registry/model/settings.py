@@ -21,8 +21,8 @@ WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
 MAY_BE_ZERO = frozenset(
     "call_idle_s call_result_tokens cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept "
     "mcp_registry_retries neo4j_retry_s oidc_cached_tokens oidc_keys_stale_s oidc_leeway_s openai_retries "
-    "progress_after_s query_cache_entries rate_per_minute remote_retries remote_retry_s service_threads "
-    "sessions_per_caller upstream_stderr_bytes write_timeout_s".split()
+    "progress_after_s query_cache_entries rate_per_minute remote_retries remote_retry_s server_max_processes "
+    "server_memory_mib service_threads sessions_per_caller upstream_stderr_bytes write_timeout_s".split()
 )
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
 LEAST = {"neo4j_pool_size": 2}
@@ -197,6 +197,10 @@ class Settings:
     upstream_max_listing_bytes: int = 64 * 1024 * 1024
     upstream_stderr_bytes: int = 64 * 1024
     """How much of the end of a server's error output is kept, in memory."""
+    server_memory_mib: int = 2048
+    """Of a server that is started, with all its processes; 0: no limit."""
+    server_max_processes: int = 256
+    """Of a server that is started; 0: no limit."""
 
     service_threads: int = 0
     """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
