@@ -121,7 +121,7 @@ async def stdio_transport(
     wire.launcher = launcher_of(launch)
 
     def on_excess(reason: str) -> None:
-        wire.excess = wire.trouble = UpstreamRefused(reason)
+        wire.excess = wire.trouble = UpstreamUnreachable(reason)
 
     child = _start_child(launch, settings, discretion, on_excess)
     server = _Server(child, settings, wire, discretion)

@@ -9,8 +9,10 @@ import anyio
 import pytest
 
 from tests.processes_left import MARK, end_all, left_of, needs_proc, new_mark, none_left
+from tests.upstream.calling import Asking, tools_by_hand
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from waygraph.ingest.manifest.records import StdioLaunch
+from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError
@@ -37,6 +39,15 @@ def test_a_server_that_takes_too_much_memory_is_ended(mark: str) -> None:
     assert 200 < taken < 1_000
     assert "200 are allowed (WAYGRAPH_SERVER_MEMORY_MIB; 0: no limit)" in reason
     assert none_left(mark), left_of(mark)
+
+
+def test_whoever_called_what_takes_too_much_learns_why() -> None:
+    async def act() -> None:
+        async with connect(tools_by_hand(), replace(SETTINGS, server_memory_mib=200)) as connection:
+            with pytest.raises(MayHaveRun, match=r"200 are allowed .*whether the tool did its work is not known"):
+                await Asking(connection).raw("hoards")
+
+    anyio.run(act)
 
 
 @pytest.mark.parametrize("leaves", [(), ("leaves",)], ids=["in its session", "in sessions of their own"])
