@@ -11,6 +11,7 @@ import signal
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from waygraph.registry.model.settings import Settings
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 1.0
 """The first after a start, and while more than half of a limit is taken and more each time."""
+_PAUSE_TIMES = 50
+"""So many times as long as a look takes is the pause after it, on a machine of very many processes."""
 _MOST_STOPS = 20
 _MIB = 1024 * 1024
 _FIRST_TO_END = "500"
@@ -58,7 +61,7 @@ def log_missing_limits() -> None:
 
 def start_unprivileged[T](command: str, environment: Mapping[str, str], start: Callable[[], T]) -> T:
     """What `start` gives or raises. What it starts gets no more privileges than we have, by setuid or otherwise,
-    unless its program itself is one that does that, such as `sudo`.
+    unless its program itself is one that does that: setuid, or known to start such.
     """
     if sys.platform != "linux" or _raises_privileges(command, environment):
         return start()
@@ -82,10 +85,10 @@ def start_unprivileged[T](command: str, environment: Mapping[str, str], start: C
 
 
 def _raises_privileges(command: str, environment: Mapping[str, str]) -> bool:
-    found = which(command, path=environment.get("PATH"))
-    if not found:
+    path = which(command, path=environment.get("PATH"))
+    if not path:
         return False
-    program = Path(found).resolve()
+    program = Path(path).resolve()
     with suppress(OSError):
         if program.stat().st_mode & (stat.S_ISUID | stat.S_ISGID) or "security.capability" in os.listxattr(program):
             return True
@@ -97,15 +100,15 @@ class _Server:
     memory_mib: int
     process_count: int
     on_excess: Callable[[str], None]
-    taken: float = 0.0
-    """At the last look, as a share of what is allowed."""
+    share: float = 0.0
+    """Of what is allowed, at the last look."""
 
     def is_growing(self, process_count: int, resident_mib: int) -> bool:
         """Towards a limit, since it was asked last."""
-        before = self.taken
+        before = self.share
         memory = resident_mib / self.memory_mib if self.memory_mib else 0.0
-        self.taken = max(memory, process_count / self.process_count if self.process_count else 0.0)
-        return self.taken > max(0.5, before + 0.01)
+        self.share = max(memory, process_count / self.process_count if self.process_count else 0.0)
+        return self.share > max(0.5, before + 0.01)
 
 
 class LimitWatch:
@@ -151,12 +154,19 @@ class LimitWatch:
                 if not self._servers:
                     self._thread = None
                     return
-            pause_s = FIRST_LOOK_S if self._look() else min(2 * pause_s, LONGEST_LOOK_S)
+            begin_s = time.monotonic()
+            is_growing = self._look()
+            longest_s = max(LONGEST_LOOK_S, _PAUSE_TIMES * (time.monotonic() - begin_s))
+            pause_s = FIRST_LOOK_S if is_growing else min(2 * pause_s, longest_s)
 
     def _look(self) -> bool:
         """Ends servers that take too much. Whether one grows towards a limit."""
-        processes = _Processes.now()
-        is_growing = False
+        try:
+            processes = _Processes.now()
+        except OSError as error:
+            _log.warning("what servers take is not known for a moment: %s", error)
+            return False
+        is_growing, reasons = False, dict[int, str]()
         with self._lock:  # a server that is let go meanwhile must not be killed: its number may be another's soon
             for number, server in list(self._servers.items()):
                 members = processes.of_server(number)
@@ -164,9 +174,11 @@ class LimitWatch:
                 is_growing |= server.is_growing(len(members), resident_mib)
                 if excess := _excess(members, resident_mib, server):
                     del self._servers[number]
-                    _log.warning("server %d was ended: %s", number, excess)
+                    reasons[number] = excess
                     server.on_excess(excess)
                     _kill(number, members)
+        for number, reason in reasons.items():
+            _log.warning("server %d was ended: %s", number, reason)
         return is_growing
 
 
@@ -189,16 +201,16 @@ def _excess(members: set[int], resident_mib: int, server: _Server) -> str:
 
 def _kill(server: int, members: set[int]) -> None:
     """Stops them first: the children of one that is killed would belong to nobody, and one may start more meanwhile."""
-    stopped = set[int]()
+    targets = set[int]()
     for _ in range(_MOST_STOPS):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(server, signal.SIGSTOP)
-        _signal(members - stopped, signal.SIGSTOP)
-        stopped |= members
+        _signal(members - targets, signal.SIGSTOP)
+        targets |= members
         members = _Processes.now().of_server(server)
-        if members <= stopped:
+        if members <= targets:
             break
-    _signal(stopped | members, signal.SIGKILL)
+    _signal(targets | members, signal.SIGKILL)
 
 
 def _signal(processes: Iterable[int], number: int) -> None:
@@ -218,7 +230,7 @@ class _Processes:
     @classmethod
     def now(cls) -> Self:
         page_bytes = os.sysconf("SC_PAGE_SIZE")
-        found = cls({}, {}, {})
+        processes = cls({}, {}, {})
         for name in os.listdir("/proc"):
             if name.isdigit():
                 with suppress(OSError, ValueError, IndexError):  # it may have ended
@@ -227,20 +239,20 @@ class _Processes:
                     if fields[0] == b"Z":
                         continue
                     number = int(name)
-                    found.resident_bytes[number] = int(fields[21]) * page_bytes
-                    found._by_parent.setdefault(int(fields[1]), []).append(number)
-                    found._by_session.setdefault(int(fields[3]), []).append(number)
-        return found
+                    processes.resident_bytes[number] = int(fields[21]) * page_bytes
+                    processes._by_parent.setdefault(int(fields[1]), []).append(number)
+                    processes._by_session.setdefault(int(fields[3]), []).append(number)
+        return processes
 
     def of_server(self, number: int) -> set[int]:
         """Its session, and all descendants of that."""
-        found = set(self._by_session.get(number, ()))
-        pending = list(found)
+        members = set(self._by_session.get(number, ()))
+        pending = list(members)
         while pending:
-            new = set(self._by_parent.get(pending.pop(), ())) - found
-            found |= new
+            new = set(self._by_parent.get(pending.pop(), ())) - members
+            members |= new
             pending += new
-        return found
+        return members
 
 
 def _own_bytes(process: int) -> int:
