@@ -202,15 +202,21 @@ def _excess(members: set[int], resident_mib: int, server: _Server) -> str:
 def _kill(server: int, members: set[int]) -> None:
     """Stops them first: the children of one that is killed would belong to nobody, and one may start more meanwhile."""
     targets = set[int]()
-    for _ in range(_MOST_STOPS):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(server, signal.SIGSTOP)
-        _signal(members - targets, signal.SIGSTOP)
-        targets |= members
-        members = _Processes.now().of_server(server)
-        if members <= targets:
-            break
+    with suppress(OSError):  # no descriptor may be free to look: then those are killed that are known
+        for _ in range(_MOST_STOPS):
+            _signal_group(server, signal.SIGSTOP)
+            _signal(members - targets, signal.SIGSTOP)
+            targets |= members
+            members = _Processes.now().of_server(server)
+            if members <= targets:
+                break
+    _signal_group(server, signal.SIGKILL)
     _signal(targets | members, signal.SIGKILL)
+
+
+def _signal_group(number: int, by: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(number, by)
 
 
 def _signal(processes: Iterable[int], number: int) -> None:
