@@ -17,6 +17,7 @@ from waygraph.ingest.logins.store import Login
 from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
+from waygraph.registry.model.usage import HostContact
 from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.remote import answer_shapes as answers
 from waygraph.registry.routing.placement import Placement
@@ -93,6 +94,7 @@ SHAPES: dict[str, Any] = {
     "waygraph model list": {"models": [InstalledModel]},
     "waygraph lint": {"requests": int, "first": int, "tools": [Findability], "tried": [Findability]},
     "waygraph connect": ConnectOutcome,
+    "waygraph connect --check": HostContact,
     "waygraph doctor": {"ok": bool, "findings": [Finding]},
     "waygraph doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
     "ApiKey": changes.KeySummary,
