@@ -105,7 +105,7 @@ SUMMARY_S = 1.0
 """So long does a host that begins wait for the summary of the registry."""
 _INTRODUCTIONS = frozenset({"initialize", "server/discover"})
 _HOST_EVENTS: Mapping[str, "HostEvent"] = {**dict.fromkeys(_INTRODUCTIONS, "session"), "tools/list": "list"}
-UNNAMED = "a client without a name"
+NO_NAME = "a client without a name"
 
 
 class GatewayServer(Server[dict[str, Any]]):
@@ -189,7 +189,7 @@ class _Answers:
             return await call_next(ctx)
         session = self._gateway.asker_of(ctx).session
         who = ctx.session.client_params
-        session.client = who.client_info.name if who else client_in(params) or session.client or UNNAMED
+        session.client = who.client_info.name if who else client_in(params) or session.client or NO_NAME
         if event and self._gateway.usage:
             self._gateway.usage.note_host(session.client, event)
         return await call_next(ctx)

@@ -93,8 +93,9 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxonomy", "toolset"}
 """Commands that only hold others."""
-SERVES = {"explore", "mcp", "serve", "watch"}
-"""Go on until they are stopped: one speaks MCP, two say nothing but where they listen, one a line for each event."""
+SERVES = {"explore", "mcp", "serve", "start", "watch"}
+"""Go on until they are stopped: one speaks MCP, two say nothing but where they listen, one a line for each event. And
+one asks a person (tests/hosts/test_front_door.py)."""
 SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "learn suspicion", "logins add", "taxonomy place"}
 """They need a language model and servers, torch, lightgbm, minutes, a person, or a model. These tests run them:
 tests/lab/test_eval_agents.py, test_training.py, test_ranker_training.py and test_suspicion_training.py there, and

@@ -19,6 +19,7 @@ from mcp.types import Implementation
 from tests.hosts.configs import CONFIGS
 from tests.terminal import Terminal, terminal
 from waygraph.ingest.hosts.hosts import HOSTS, host_of_client, program_of
+from waygraph.registry.storage.usage_file import USAGE_EVERY_S
 
 ROOT = Path(__file__).parents[2]
 CALCULATOR = ROOT / "tests" / "servers" / "calculator.py"
@@ -63,14 +64,18 @@ class House:
             command, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
 
-    def call(self, client: str, tool: str, params: Mapping[str, Any], *, query: str = "multiply numbers") -> Any:
-        """As a host does: by the very entry that was written for it. The tool's answer."""
+    def host(self, client: str) -> Client:
+        """As a host does: by the very entry that was written for it."""
         entry = json.loads(self.cursor.read_text())["mcpServers"]["waygraph"]
         env = {**self.environ, **entry.get("env", {})}
-        started = StdioServerParameters(command=entry["command"], args=entry["args"], env=env, cwd=self.folder)
+        program = StdioServerParameters(command=entry["command"], args=entry["args"], env=env, cwd=self.folder)
+        return Client(program, client_info=Implementation(name=client, version="1"))
+
+    def call(self, client: str, tool: str, params: Mapping[str, Any], *, query: str = "multiply numbers") -> Any:
+        """The tool's answer, in a session of its own."""
 
         async def visit() -> Any:
-            async with Client(started, client_info=Implementation(name=client, version="1")) as host:
+            async with self.host(client) as host:
                 await host.list_tools()
                 await host.call_tool("find_tools", {"query": query})
                 return await host.call_tool("use_tool", {"name": tool, "params": dict(params)})
@@ -124,7 +129,7 @@ def test_from_a_host_s_file_to_a_green_line(house: House) -> None:
     assert "gone stays with Cursor" in done.stderr
     assert "3 of 3 came first" in done.stdout
     assert set(json.loads(house.cursor.read_text())["mcpServers"]) == {"gone", "waygraph"}
-    assert "Now ask Cursor: Work out an arithmetic" in done.stdout, "nothing that destroys"
+    assert "Now ask Cursor for this: Work out an arithmetic" in done.stdout, "nothing that destroys"
     tools = json.loads(house.run("tools", "--json").stdout)["tools"]
     assert sorted(tool["id"] for tool in tools) == [f"calculator/{name}" for name in ("erase", "evaluate", "wait")]
 
@@ -182,7 +187,7 @@ def test_what_fails_is_not_connected(house: House) -> None:
     before = house.cursor.read_bytes()
     done = house.run("start", "--yes")
     assert done.returncode == 1
-    assert "nothing was taken in" in done.stderr
+    assert "nothing of Cursor was taken in" in done.stderr
     assert house.cursor.read_bytes() == before
 
 
@@ -210,6 +215,25 @@ def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
     house.call("claude-code", "calculator__evaluate", {"expression": "2*2"})
     assert house.run("connect", "--check", "cursor", "--timeout", "0.1").returncode == 1
     assert house.run("connect", "--check", "claude-code", "--timeout", "0.1").returncode == 0
+
+
+def test_a_gateway_that_runs_already_is_seen(house: House) -> None:
+    """Its session, before any call; and the call, while the session goes on."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    check = ("connect", "--check", "cursor", "--timeout")
+
+    async def visit() -> None:
+        async with house.host("cursor-vscode") as host:
+            await anyio.sleep(3 * USAGE_EVERY_S)
+            before = await anyio.to_thread.run_sync(lambda: house.run(*check, "0"))
+            assert before.returncode == 1
+            assert "cursor-vscode began a session" in before.stderr
+            await host.call_tool("use_tool", {"name": "calculator__evaluate", "params": {"expression": "6*7"}})
+            after = await anyio.to_thread.run_sync(lambda: house.run(*check, "60"))
+            assert after.returncode == 0, after.stderr
+
+    anyio.run(visit)
 
 
 def test_nothing_of_a_request_is_noted(house: House) -> None:

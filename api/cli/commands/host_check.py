@@ -10,7 +10,7 @@ import typer
 from waygraph.api.cli.options import Invocation
 from waygraph.api.cli.render.output import Block, Lines, complain, note, show
 from waygraph.ingest.hosts.config import HostConfig
-from waygraph.ingest.hosts.hosts import Host, host_of_client
+from waygraph.ingest.hosts.hosts import Host, host_of_client, reaches_gateway
 from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
@@ -23,7 +23,8 @@ RECENT = timedelta(minutes=10)
 """A call counts that came before the check by so much: a person may ask the host first."""
 SESSION_AGE = timedelta(days=1)
 """A gateway that a host started so long ago may run still."""
-INTERRUPTED = 130
+INTERRUPT_STATUS = 130
+_REGISTRY = "--registry"
 
 _EVENTS = {
     "start": "a host started a gateway",
@@ -55,12 +56,12 @@ _NEXT = {
 
 @dataclass(slots=True)
 class HostCheck:
-    """`host` None: any will do. `seen`: what was shown, by what it is, with its time."""
+    """`host` None: any will do. `contacts`: those that were shown, by what they are."""
 
     settings: Settings
     place: str
     host: Host | None
-    seen: dict[tuple[str, ...], HostContact] = field(default_factory=dict)
+    contacts: dict[tuple[str, ...], HostContact] = field(default_factory=dict)
 
     def wait(self, timeout_s: float) -> HostContact | None:
         """The call that arrived; None if none did in this time."""
@@ -84,15 +85,15 @@ class HostCheck:
 
     def _show(self, contact: HostContact) -> None:
         key = (contact.client, contact.event, contact.tool_id, contact.error)
-        before = self.seen.get(key)
-        self.seen[key] = contact
+        before = self.contacts.get(key)
+        self.contacts[key] = contact
         if before is None or (contact.event in _FAILURES and before.at != contact.at):
             note(f"{_clock(contact.at)} {_sentence(contact)}")
 
     @property
     def advice(self) -> str:
         """What to do about the last thing that was seen of a host."""
-        last = max(self.seen.values(), key=lambda each: (each.at, list(_NEXT).index(each.event)), default=None)
+        last = max(self.contacts.values(), key=lambda each: (each.at, list(_NEXT).index(each.event)), default=None)
         return _NEXT[last.event if last else ""]
 
 
@@ -108,14 +109,14 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
     place = str(location) if "://" in str(location) else str(as_written(location).absolute())
     check = HostCheck(settings, place, config.host if config else None)
     name = config.host.name if config else "a host"
-    note(f"waiting {timeout_s:g} s for a call by {name} through the gateway of {place}; Ctrl-C ends it")
-    for text in _before(config, place):
-        note(text)
     try:
+        note(f"waiting {timeout_s:g} s for a call by {name} through the gateway of {place}; Ctrl-C ends it")
+        for text in _before(config, place):
+            note(text)
         call = check.wait(timeout_s)
     except KeyboardInterrupt:
         complain(f"ended before a call came: {check.advice}")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPT_STATUS) from None
     if call is None:
         complain(f"no call came in {timeout_s:g} s: {check.advice}")
         raise typer.Exit(1)
@@ -128,10 +129,10 @@ def _before(config: HostConfig | None, place: str) -> Iterator[str]:
         yield "ask a host for something that one of the tools does"
         return
     host = config.host
-    ours: Sequence[object] = [entry for entry in config.servers.values() if is_gateway(entry)]
-    others = [entry for entry in ours if place not in _arguments(entry)]
+    ours = [entry for entry in config.servers.values() if is_gateway(entry) or reaches_gateway(host, entry)]
+    others = [entry for entry in ours if _REGISTRY in _arguments(entry) and place not in _arguments(entry)]
     if not ours:
-        yield f"{config.path} has no gateway that it starts: `waygraph connect {host.id} --write` puts it there"
+        yield f"{config.path} has no gateway: `waygraph connect {host.id} --write` puts it there"
     elif others == ours:
         yield f"the gateway in {config.path} is of another registry: --registry names that one here"
     yield f"{host.restart}; then ask {host.name} for something that one of the tools does"

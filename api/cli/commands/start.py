@@ -13,7 +13,7 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
-from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, show
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, show
 from waygraph.ingest.hosts.hosts import HOSTS, KnownConfig, known_configs
 from waygraph.registry.model.errors import ModelNotFound, WaygraphError
 from waygraph.registry.storage.location import is_service
@@ -42,43 +42,41 @@ EXAMPLES = {
 
 
 def show_overview(options: Invocation) -> None:
-    """What is here, and the one next step. Makes no registry. Raises InvalidSetting."""
+    """What is here, and the one next step. Makes no registry. Raises WaygraphError for what cannot be read."""
     settings = options.settings()
     place, configs = options.place(settings), _configs(settings)
+    is_away = is_service(place)
     with options.open(settings) as registry:
-        try:
-            state = registry.status().state if is_service(place) or registry.store.exists else None
-        except WaygraphError as error:
-            _print(_fields(place, ("fails", str(error)), ("next", "waygraph doctor")))
-            return
-    called = _last_call(settings, place)
-    connected = [config.client for config in configs if config.gateways]
-    free = [config for config in configs if config.names]
-    if state is None or not state.agents:
-        step = "waygraph start (takes in what the hosts here have, and connects them)"
-    elif not connected:
-        step = f"waygraph connect {free[0].host.id if free else 'HOST'} --{'import' if free else 'write'}"
-    elif not called and settings.usage and not is_service(place):
-        step = f"{CHECK} (waits for a host's first call)"
-    else:
-        step = "waygraph explore (shows in your browser why it answers as it does)"
+        state = registry.status().state if is_away or registry.store.exists else None
+    last_call = "" if is_away else _last_call(settings, place)
+    free = [config for config in configs if config.names and not config.gateways]
     pairs = [
+        ("registry", here(place)),
         ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
         ("searched", _model(options, settings, state)),
-        ("connected", connected or "no host"),
-        ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free if not each.gateways]),
-        ("last call", called),
-        ("next", step),
+        ("connected", [config.client for config in configs if config.gateways] or "no host"),
+        ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
+        ("last call", last_call),
+        ("next", _next_step(state, configs, last_call or not settings.usage, is_away=is_away)),
     ]
-    _print(_fields(place, *pairs))
+    _print(Fields(pairs))
+
+
+def _next_step(state: "IndexState | None", configs: Sequence[KnownConfig], has_call: object, *, is_away: bool) -> str:
+    """`is_away`: a service keeps the registry, and sees the calls."""
+    if state is None or not state.agents:
+        start = "start (takes in what the hosts here have, and connects them)"
+        return f"waygraph {'ingest SOURCE' if is_away else start}"
+    if not any(config.gateways for config in configs):
+        host = next((config.host.id for config in configs if config.names), "")
+        return f"waygraph connect {host or 'HOST'} --{'import' if host and not is_away else 'write'}"
+    if not (has_call or is_away):
+        return f"{CHECK} (waits for a host's first call)"
+    return "waygraph explore (shows in your browser why it answers as it does)"
 
 
 def _print(*blocks: Block) -> None:
     show(blocks, list, lambda blocks: blocks, False)
-
-
-def _fields(place: str | Path, *pairs: tuple[str, Cell]) -> Fields:
-    return Fields([("registry", here(place)), *pairs])
 
 
 def here(place: str | Path) -> str:
@@ -105,7 +103,7 @@ def _model(options: Invocation, settings: "Settings", state: "IndexState | None"
         return "by words alone"
     if state and state.agents and not state.embedder:
         return f"by words alone: {GET_MODEL}, then waygraph reindex"
-    if parts.scheme == "onnx":
+    if parts.scheme == "onnx" and not is_service(options.place(settings)):
         from waygraph.registry.embedding.weights import locate
 
         try:
@@ -151,20 +149,18 @@ def start(
     if not usable:
         _offer_example(configs)
         raise typer.Exit(0 if any(config.gateways for config in configs) else 1)
-    chosen = [config for config in usable if yes or _is_chosen(config)]
-    if not chosen:
+    choice = [config for config in usable if yes or _is_chosen(config)]
+    if not choice:
         note("nothing was started; `waygraph ingest FILE` takes in one of these files")
         return
-    requests = _take_in(options, settings, chosen)
-    if requests is None:
-        complain("nothing was taken in, so nothing is connected")
+    answering, requests = _take_in(options, settings, choice)
+    if not answering:
         raise typer.Exit(1)
-    hosts = [config.host for config in chosen if _connect(options, config, yes=yes)]
+    hosts = [config.host for config in answering if _connect(options, config, yes=yes)]
     if hosts:
-        wish = next(
-            (each.text for each in requests if _only_reads(each.tool)), "something that one of these tools does"
-        )
-        _print(Lines(f"Now ask {hosts[0].name}: {wish}\nThen see it arrive: {CHECK} {hosts[0].id}"))
+        harmless = [each.text for each in requests if _only_reads(each.tool)]
+        wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
+        _print(Lines(f"Now ask {hosts[0].name} for {wish}\nThen see it arrive: {CHECK} {hosts[0].id}"))
 
 
 def _is_chosen(config: KnownConfig) -> bool:
@@ -184,8 +180,8 @@ def _without_servers(config: KnownConfig) -> str:
 
 def _offer_example(configs: Sequence[KnownConfig]) -> None:
     """Where no server was found: what was looked for, and what can be done now."""
-    if connected := [config.client for config in configs if config.gateways]:
-        note(f"{', '.join(connected)}: connected, and no server is left beside the gateway; next: {CHECK}")
+    if hosts := [config.client for config in configs if config.gateways]:
+        note(f"{', '.join(hosts)}: connected, and no server is left beside the gateway; next: {CHECK}")
         return
     note(f"no server was found in the files of {', '.join(host.name for host in HOSTS.values())}")
     example = next((line for program, line in EXAMPLES.items() if shutil.which(program)), EXAMPLES["sh"])
@@ -202,8 +198,10 @@ class TriedRequest:
     tool_id: str
 
 
-def _take_in(options: Invocation, settings: "Settings", configs: Sequence[KnownConfig]) -> list[TriedRequest] | None:
-    """Asks the servers, and then the registry; None if nothing was taken in."""
+def _take_in(
+    options: Invocation, settings: "Settings", configs: Sequence[KnownConfig]
+) -> tuple[list[KnownConfig], list[TriedRequest]]:
+    """Asks the servers, and then the registry; the configs of which something was taken in, and the requests."""
     from waygraph.api.cli.commands.ingest import outcomes
     from waygraph.api.cli.options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
@@ -214,28 +212,26 @@ def _take_in(options: Invocation, settings: "Settings", configs: Sequence[KnownC
             how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
             paths = [str(config.path) for config in configs]
             results = list(outcomes(Ingestion(opening=how), registry, paths, (), progress))
-        for config, result in zip(configs, results, strict=False):
+        pairs = list(zip(configs, results, strict=False))  # the registry may have refused one, and what follows
+        for config, result in pairs:
             _report(config, result)
         notices = {result.report.notice for result in results if result.report}
         note(" ".join(sorted(notices)))
-        if all(result.is_failure for result in results):
-            return None
-        requests = try_requests(registry)
+        answering = [config for config, result in pairs if not result.is_failure]
+        requests = try_requests(registry) if answering else []
     if requests:
         _print(*_view_requests(requests))
-    return requests
+    return answering, requests
 
 
 def _report(config: KnownConfig, outcome: "Outcome") -> None:
     """What failed, and what that means."""
     if outcome.report is None:
         complain(outcome.error)
-        return
-    for fault in outcome.report.changes.rejected:
-        name = fault.key or fault.where
-        note(
-            f"{name} stays with {config.client}, and no request finds it ({fault.reason}); `waygraph start` tries again"
-        )
+    for fault in outcome.report.changes.rejected if outcome.report else ():
+        note(f"{fault.key or fault.where} stays with {config.client}, and no request finds it: {fault.reason}")
+    if outcome.is_failure:
+        note(f"nothing of {config.client} was taken in, and its file stays as it is: `waygraph start` tries again")
 
 
 def try_requests(registry: "LocalRegistry") -> list[TriedRequest]:
@@ -244,11 +240,11 @@ def try_requests(registry: "LocalRegistry") -> list[TriedRequest]:
 
 
 def _samples(registry: "Registry") -> list[tuple[str, "Tool"]]:
-    """Agents take turns, tools that only read first; a tool with a short description is passed over."""
+    """Agents take turns, tools that only read first; one with a short description, or that waits, is passed over."""
     by_agent: dict[str, list[tuple[str, Tool]]] = {}
     for tool in sorted(registry.tools(), key=lambda tool: not _only_reads(tool)):
         words = tool.description.partition("\n")[0].partition(". ")[0].rstrip(".").split()[:REQUEST_WORDS]
-        if len(words) >= LEAST_WORDS:
+        if len(words) >= LEAST_WORDS and not tool.pending:
             by_agent.setdefault(tool.agent_id, []).append((" ".join(words), tool))
     most = max(map(len, by_agent.values()), default=0)
     turns = [samples[turn] for turn in range(most) for samples in by_agent.values() if turn < len(samples)]
