@@ -17,7 +17,7 @@ Sort = Literal["calls", "errors", "p95"]
 UsageOf = Literal["tool", "caller", "request"]
 UsageBy = Literal["day", "name"]
 HostEvent = Literal["start", "session", "list", "find", Outcome]
-"""A host started the gateway, introduced itself, asked for the list of tools, had tools found; or how a call ended."""
+"""A host started the gateway, introduced itself, asked for the list of tools, looked for tools; or how a call ended."""
 MAX_DAYS = 90
 
 _AN_OCTAVE, _LAST = 4, 88

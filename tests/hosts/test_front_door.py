@@ -138,7 +138,7 @@ def test_from_a_host_s_file_to_a_green_line(house: House) -> None:
         answer = house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7"})
         assert answer.structured_content == {"result": 42.0}
         shown = screen.rest()
-    for step in ("a host started a gateway", "cursor-vscode began a session", "asked for the list", "had tools found"):
+    for step in ("a host started a gateway", "cursor-vscode began a session", "asked for the list", "looked for tools"):
         assert step in shown
     [line] = [line for line in shown.splitlines() if GREEN in line]
     assert re.search(r"Cursor \(cursor-vscode\) called calculator/evaluate at \d\d:\d\d:\d\d, in about [\d.]+ s", line)

@@ -30,7 +30,7 @@ _EVENTS = {
     "start": "a host started a gateway",
     "session": "{client} began a session",
     "list": "{client} asked for the list of tools",
-    "find": "{client} had tools found",
+    "find": "{client} looked for tools",
     "tool_error": "{client} called {tool}, which reported an error",
     "refused": "{client} called {tool}, and the gateway refused it{error}",
     "upstream_failed": "{client} called {tool}, whose server cannot be reached or broke off{error}",
@@ -68,22 +68,24 @@ class HostCheck:
         ends_at = time.monotonic() + timeout_s
         since = datetime.now(UTC) - RECENT
         while True:
-            for contact in read_contacts(self.settings, self.place, days=2):
-                age = SESSION_AGE if contact.event == "session" else timedelta()
-                if datetime.fromisoformat(contact.at) < since - age or not self._may_be(contact):
-                    continue
-                if contact.event == "ok":
-                    return contact
+            contacts = [each for each in read_contacts(self.settings, self.place, days=2) if self._counts(each, since)]
+            for contact in contacts:
                 self._show(contact)
+            if calls := [each for each in contacts if each.event == "ok"]:
+                return calls[-1]
             if time.monotonic() >= ends_at:
                 return None
             time.sleep(min(POLL_S, max(0.0, ends_at - time.monotonic())))
 
-    def _may_be(self, contact: HostContact) -> bool:
-        """Whether nothing tells that it is of another host."""
-        return self.host is None or host_of_client(contact.client) in (None, self.host)
+    def _counts(self, contact: HostContact, since: datetime) -> bool:
+        """Whether it is recent, and nothing tells that it is of another host."""
+        age = SESSION_AGE if contact.event == "session" else timedelta()
+        is_recent = datetime.fromisoformat(contact.at) >= since - age
+        return is_recent and (self.host is None or host_of_client(contact.client) in (None, self.host))
 
     def _show(self, contact: HostContact) -> None:
+        if contact.event == "ok":  # the answer itself
+            return
         key = (contact.client, contact.event, contact.tool_id, contact.error)
         before = self.contacts.get(key)
         self.contacts[key] = contact
@@ -92,7 +94,7 @@ class HostCheck:
 
     @property
     def advice(self) -> str:
-        """What to do about the last thing that was seen of a host."""
+        """What to do about the last thing that a host did."""
         last = max(self.contacts.values(), key=lambda each: (each.at, list(_NEXT).index(each.event)), default=None)
         return _NEXT[last.event if last else ""]
 
@@ -150,7 +152,7 @@ def _clock(at: str) -> str:
 
 def _sentence(contact: HostContact) -> str:
     error = f" ({contact.error})" if contact.error else ""
-    tool = contact.tool_id or "a tool that is not there"
+    tool = contact.tool_id or "a tool"
     return _EVENTS[contact.event].format(client=contact.client, tool=tool, error=error)
 
 
