@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
@@ -77,10 +77,10 @@ class McpServers:
     async def _ask_all(self) -> "list[Answer]":
         import anyio
 
-        from waygraph.ingest.upstream.clock import START_S, Starts, SystemClock
+        from waygraph.ingest.upstream.clock import ASKED_AT_ONCE, START_S, Starts, SystemClock
 
         starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
-        asks = anyio.Semaphore(self.settings.upstream_asked_at_once)
+        asks = anyio.Semaphore(ASKED_AT_ONCE)
         answers = [Answer()] * len(self.servers)
         connect = self.connect or self._connect()
 
@@ -158,13 +158,13 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: 
     # A tool that is not taken is no reason to keep the whole agent as it was: its key is not in the fault.
     entries = [replace(entry, agent=replace(entry.agent, status="online")) for entry in intake.entries]
     if not (record.description or listing.instructions.strip()):
-        entries = [_describe_by_tools(entry, settings) for entry in entries]
+        entries = [_describe_by_tools(entry) for entry in entries]
     return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
 
 
-def _describe_by_tools(entry: AgentEntry, settings: Settings) -> AgentEntry:
+def _describe_by_tools(entry: AgentEntry) -> AgentEntry:
     description = "\n\n".join(filter(None, (describe_tools(entry.tools), entry.agent.description)))
-    agent = replace(entry.agent, description=description[: settings.max_description_chars])
+    agent = replace(entry.agent, description=description[:MAX_TEXT_CHARS])
     return replace(entry, agent=sealed_agent(agent))
 
 

@@ -99,11 +99,7 @@ class Walks:
         from waygraph.registry.routing.exclusions import read_exclusions
         from waygraph.registry.taxonomy.walk import Account, walk
 
-        settings = self._settings
-        budget = Budget(
-            calls=settings.walk_max_calls, tokens=settings.walk_max_tokens, deadline_s=settings.walk_total_s
-        )
-        account, read = Account(budget), _texts(index, taxonomy.of, query.filters)
+        account, read = Account(Budget(calls=self._settings.walk_max_calls)), _texts(index, taxonomy.of, query.filters)
         # Whoever does not read the turns before a request does not send them to a model either.
         history = turn_rows(query.history, query.text) if ask.recipe.history else []
         try:

@@ -186,7 +186,7 @@ def migrate(
     options = invocation(context)
     settings = options.settings()
     options.own_place(settings)
-    with progress_bar("Copying", settings.progress_after_s) as progress:
+    with progress_bar("Copying") as progress:
         migration = migrate_at(source, target, settings, progress)
     start, end = "from=source, to=target, revision, agents, tools, sources, claims, ", ", sha256, seconds"
     columns = f"{start}operators' words=settings, vectors, rows copied=copied{end}=duration"

@@ -229,7 +229,7 @@ def _order(  # noqa: PLR0917 - the options, one by one
 
     model = model_of(by)
     with ExitStack() as stack:
-        progress = stack.enter_context(progress_bar("Making", settings.progress_after_s))
+        progress = stack.enter_context(progress_bar("Making"))
         answers = ModelAnswers(ChatModel.open(model, settings, os.environ), folder / ANSWERS) if model else None
         if answers:
             stack.callback(answers.close)

@@ -1,6 +1,5 @@
 """`learn embedder`, `learn ranker` and `learn suspicion`: models from data with known answers."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -86,7 +85,7 @@ def embedder(
         about=about_run(),
         mixed=mix or (),
         device=device,
-        watching=partial(progress_bar, after_s=settings.progress_after_s),
+        watching=progress_bar,
         report=_report,
     )
     if card["strength"]:
@@ -137,7 +136,7 @@ def ranker(
         settings=settings,
         environ=os.environ,
         about=about_run(),
-        watching=partial(progress_bar, after_s=settings.progress_after_s),
+        watching=progress_bar,
     )
     if card["version"]:
         note(f"{card['version']} is in {output}: waygraph route --rerank ranker:{output} …")
