@@ -77,10 +77,10 @@ class McpServers:
     async def _ask_all(self) -> "list[Answer]":
         import anyio
 
-        from waygraph.ingest.upstream.clock import ASKED_AT_ONCE, START_S, Starts, SystemClock
+        from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Starts, SystemClock
 
         starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
-        asks = anyio.Semaphore(ASKED_AT_ONCE)
+        asks = anyio.Semaphore(SERVERS_AT_ONCE)
         answers = [Answer()] * len(self.servers)
         connect = self.connect or self._connect()
 
