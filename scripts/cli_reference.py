@@ -80,10 +80,9 @@ def reference() -> str:
     single = [words for words in names if len(words) == 1 and words not in groups]
     sections = [f"## Commands\n\n{_table(single)}"]
     for group in groups:
-        page = help_page(group)
-        [summary, *_] = _paragraphs(page)
-        members = [words for words in names if words[:-1] == group or (words == group and "--json" in page)]
-        sections.append(f"## waygraph {' '.join(group)}\n\n{summary}\n\n{_table(members)}")
+        is_command = "--json" in help_page(group)
+        members = [words for words in names if words[:-1] == group or (words == group and is_command)]
+        sections.append(f"## waygraph {' '.join(group)}\n\n{_table(members)}")
     return "\n".join([PREFACE, *sections, JSON_PART])
 
 
@@ -98,7 +97,7 @@ def _row(words: tuple[str, ...], page: str) -> str:
     options = (_synopsis(*found.groups()) for found in _OPTION.finditer(page.partition("\n\nOptions:\n")[2]))
     synopsis = " ".join(filter(None, [arguments, *options])).replace("|", "\\|")
     [summary, *_] = _paragraphs(page)
-    return f"| `waygraph {' '.join(words)}` | {summary} | {f'`{synopsis}`' if synopsis else ''} |\n"
+    return f"| `{' '.join(words)}` | {summary} | {f'`{synopsis}`' if synopsis else ''} |\n"
 
 
 def _synopsis(short: str | None, long: str, other: str | None, value: str | None) -> str:

@@ -245,14 +245,14 @@ def test_the_list_of_commands_is_whole() -> None:
 def test_every_command_is_documented() -> None:
     """With a row of the page, and those that print JSON with a shape; no other command is."""
     commands = {" ".join(words) for words in command_names()} - GROUPS
-    assert set(re.findall(r"^\| `waygraph (.+?)` \|", REFERENCE.read_text(encoding="utf-8"), re.M)) == commands
+    assert set(re.findall(r"^\| `([a-z].*?)` \|", REFERENCE.read_text(encoding="utf-8"), re.M)) == commands
     told = {name for name in shapes()["$defs"] if name[0].islower() and ":" not in name and "--" not in name}
     assert told == commands - SERVES - {"logins add"}
 
 
 def test_every_option_is_documented() -> None:
     """With all that a help page names, `--json` and `--help` apart."""
-    rows = dict(re.findall(r"^\| `waygraph (.+?)` \|.*\| (.*) \|$", REFERENCE.read_text(encoding="utf-8"), re.M))
+    rows = dict(re.findall(r"^\| `([a-z].*?)` \|.*\| (.*) \|$", REFERENCE.read_text(encoding="utf-8"), re.M))
     for words in command_names():
         if (name := " ".join(words)) not in GROUPS:
             options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_page(words), re.M)) - {"--json", "--help"}
