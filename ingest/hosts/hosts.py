@@ -101,7 +101,7 @@ def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
         return KnownConfig(client=client, path=path, fault=error.reason)
     if not mcp_config.fits(document):
         return None if path.name in _SETTINGS else KnownConfig(client=client, path=path)
-    intake = Intake(where=str(path), settings=settings)
+    intake = Intake(where=str(path))
     gateways = Counter(is_gateway(record.transport) for record in mcp_config.read(document, str(path), intake))
     servers = gateways[False] + len(intake.rejected)
     return KnownConfig(client=client, path=path, servers=servers, gateways=gateways[True])

@@ -23,7 +23,6 @@ from waygraph.registry.model.identity import (
     tool_id,
 )
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
-from waygraph.registry.model.settings import Settings
 
 MAX_TEXT_CHARS = 1_000_000
 """Of a description, a schema and a transport, each."""
@@ -72,7 +71,6 @@ class Intake:
     """Takes the records of one file, keeping what was rejected or cut."""
 
     where: str
-    settings: Settings
     entries: list[AgentEntry] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     partial: bool = False

@@ -109,7 +109,7 @@ class McpServers:
         try:
             async with connect(server.launch) as connection:
                 listing = await connection.listing()
-            answer = entry_of(server, listing, self.name, self.settings)
+            answer = entry_of(server, listing, self.name)
         except UpstreamError as error:
             answer = self._no_answer(server, error)
         except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
@@ -134,14 +134,14 @@ class Answer:
     status: str = ""
 
 
-def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: Settings) -> Answer:
+def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     """What a server says of itself, where its source says nothing of it: name, description, version. Its tools.
 
     Without a word on the server by either, its tools describe it. A gateway of Waygraph is left out.
     """
     if is_gateway_name(listing.name):
         return Answer(cut=(omission(server.where or where, server.key),))
-    intake = Intake(where=server.where or where, settings=settings)
+    intake = Intake(where=server.where or where)
     record = server.record
     own_name = record.name if record.name != record.key else ""
     title, name, version = sound_names(listing.title, listing.name, listing.version)

@@ -219,7 +219,7 @@ class RegistrySource:
     def read_with_servers(self) -> tuple[Manifest, tuple[ServerEntry, ...]]:
         """The same, and those of its servers that have an open remote. Raises SourceError."""
         content = self._fetch()
-        intake = Intake(where=self.url, settings=self.settings)
+        intake = Intake(where=self.url)
         return self._manifest(content), tuple(mcp_registry.servers(self._document(content), self.url, intake))
 
     def _fetch(self) -> RegistryContent:
@@ -245,7 +245,7 @@ class RegistrySource:
         return {"servers": latest}
 
     def _manifest(self, content: RegistryContent) -> Manifest:
-        intake = Intake(where=self.url, settings=self.settings)
+        intake = Intake(where=self.url)
         for record in mcp_registry.read(self._document(content), self.url, intake):
             intake.take(record)
         if content.fault:

@@ -136,7 +136,6 @@ class Watch:
         """What no later try could write either."""
         self._writer = Writer(
             registry=registry,
-            settings=watching.settings,
             tell=watching.tell,
             policy=watching.policy,
             allow_mass_removal=watching.allow_mass_removal,

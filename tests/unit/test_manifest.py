@@ -12,14 +12,13 @@ from waygraph.registry.embedding.texts import tool_texts
 from waygraph.registry.model.changes import Rejected
 from waygraph.registry.model.identity import call_name
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.model.settings import Settings
 
 WHERE = "file.json"
 
 
 @pytest.fixture
 def intake() -> Intake:
-    return Intake(where=WHERE, settings=Settings())
+    return Intake(where=WHERE)
 
 
 def agent(key: object = "github", **fields: Any) -> AgentRecord:
@@ -215,7 +214,7 @@ anything = st.recursive(
 )
 def test_any_record_is_taken_or_rejected(fields: dict[str, object]) -> None:
     """Whatever a source writes into an agent and its tool: one of the two, never an exception."""
-    intake = Intake(where=WHERE, settings=Settings())
+    intake = Intake(where=WHERE)
     as_tool = {name: value for name, value in fields.items() if name in ("description", "tags")}
     as_tool["input_schema"] = fields.get("transport")
     intake.take(agent(**{"key": "good", "tools": [tool("t", 1, **as_tool)], **fields}))

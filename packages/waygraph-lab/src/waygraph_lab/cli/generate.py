@@ -118,7 +118,7 @@ def mutations(
     catalogue = _read(source, settings)
     with _order(by, folder, count, seed, at_once, settings) as order:
         author = ModelAuthor(order.answers) if order.answers else RuleAuthor()
-        made = write_mutations(folder, evolve(catalogue, level, author, order, settings))
+        made = write_mutations(folder, evolve(catalogue, level, author, order))
     _remark(made.mutants, order, made.unfit)
     show(made, shapes.shape, views.numbers, as_json)
 
