@@ -230,6 +230,7 @@ def test_the_reference_is_current() -> None:
 
 def test_the_shapes_are_current() -> None:
     """The file has the shapes that `python -m scripts.json_shapes` writes, and would notice another."""
+    Draft202012Validator.check_schema(shapes())
     text = SHAPES.read_text(encoding="utf-8")
     assert write_schema(text) == text
     assert write_schema(text.replace('"call_name": {"type": "string"}', '"call_name": {"type": "integer"}')) == text
