@@ -56,6 +56,7 @@ _COMMANDS = {
     ),
     "route": LazyCommand("route:route", "Find the agents that can do this, best first."),
     "find": LazyCommand("route:find", "Find the tools that can do this, best first, whoever owns them."),
+    "call": LazyCommand("call:call", "Run a tool, by the rules that hold for hosts."),
     "agents": LazyCommand("route:agents", "List the agents."),
     "tools": LazyCommand("route:tools", "List the tools of all agents, or of one."),
     "show": LazyCommand("route:show_one", "Show all that is known of an agent or a tool."),

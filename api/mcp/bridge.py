@@ -20,6 +20,7 @@ from waygraph.api.mcp.results import protocol_error
 from waygraph.api.mcp.stdio import host_streams, leave, until_signal
 from waygraph.ingest.upstream import wire
 from waygraph.registry.model.errors import ServiceUnavailable, WaygraphError
+from waygraph.registry.model.process import loop_options
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.calls import Call, Reply
 from waygraph.registry.remote.transport import (
@@ -50,7 +51,7 @@ def serve_bridge(place: str, settings: Settings, *, namespace: str = "") -> None
     address = ServiceAddress.parse(place)
     api_key(address, settings)  # refused here, not in a task
     url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"
-    anyio.run(_serve, address, url, settings, backend_options={"use_uvloop": True})
+    anyio.run(_serve, address, url, settings, backend_options=loop_options())
 
 
 async def _serve(address: ServiceAddress, url: str, settings: Settings) -> None:

@@ -152,6 +152,7 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
             name=own_name or title or name or record.name,
             description=description,
             version=record.version or version,
+            asked=True,
             tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
         )
     )

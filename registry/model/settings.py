@@ -44,7 +44,7 @@ BYTES_PER_TOKEN = 4
 MOST_WHOLE = 10**12
 """Of a count, or of bytes: of these a terabyte."""
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
-"""Where the package of waygraph-minilm is not installed: see `default_spec` in registry/embedding/factory.py."""
+"""Where only its weights are here: see `default_spec` in registry/embedding/weights.py."""
 
 
 @dataclass(frozen=True, kw_only=True)

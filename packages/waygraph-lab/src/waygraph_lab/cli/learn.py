@@ -169,7 +169,8 @@ def suspicion(
     """
     import os
 
-    from waygraph.registry.embedding.factory import OpenedEmbedders, default_spec
+    from waygraph.registry.embedding.factory import OpenedEmbedders
+    from waygraph.registry.embedding.weights import default_spec
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.model.files import write_atomically
     from waygraph_lab.cli import shapes, views
@@ -177,7 +178,9 @@ def suspicion(
 
     choice = invocation(context)
     settings = choice.settings()
-    embedder = OpenedEmbedders(settings, os.environ).open_for_documents(choice.embedder or default_spec()).embedder
+    embedder = (
+        OpenedEmbedders(settings, os.environ).open_for_documents(choice.embedder or default_spec(settings)).embedder
+    )
     if embedder is None:
         raise InvalidSetting("a layer is learnt over vectors: --embedder none has none")
     layer, examples, _ = learn_layer(read_real_tools(sources, settings), corpus or (), embedder, seed)
