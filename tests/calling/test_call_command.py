@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.test_cli_pages import misfit
+
 CALCULATOR = Path(__file__).parents[1] / "servers" / "calculator.py"
 WAYGRAPH = Path(sys.executable).with_name("waygraph")
 POLICY = """
@@ -84,6 +86,7 @@ def test_a_result_in_json_is_as_mcp_has_it(call: Call) -> None:
         "structuredContent": {"result": 6.0},
         "isError": False,
     }
+    assert misfit(told, "call") == ""
 
 
 @pytest.mark.parametrize(("answer", "runs"), [("y", True), ("n", False)])

@@ -98,9 +98,18 @@ GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxo
 """Commands that only hold others."""
 SERVES = {"explore", "mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, two say nothing but where they listen, one a line for each event."""
-SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "learn suspicion", "logins add", "taxonomy place"}
-"""They need a language model and servers, torch, lightgbm, minutes, a person, or a model. These tests run them:
-tests/lab/test_eval_agents.py, test_training.py, test_ranker_training.py and test_suspicion_training.py there, and
+SHOWN_ELSEWHERE = {
+    "call",
+    "eval agents",
+    "learn embedder",
+    "learn ranker",
+    "learn suspicion",
+    "logins add",
+    "taxonomy place",
+}
+"""They need servers, a language model, torch, lightgbm, minutes, a person, or a model. These tests run them:
+tests/calling/test_call_command.py, tests/lab/test_eval_agents.py, test_training.py, test_ranker_training.py and
+test_suspicion_training.py there, and
 tests/unit/test_cli_logins.py and test_taxonomy_recipe.py."""
 
 
