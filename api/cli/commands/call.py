@@ -44,13 +44,13 @@ def call(
     who = principal(group)
     with Registry.open(options.place(settings), embedder=options.embedder or None, settings=settings) as registry:
         tool = registry.tool(name, principal=who)
-        given = read_arguments(tool, values or (), arguments)
+        by_name = read_arguments(tool, values or (), arguments)
         try:
-            result = registry.call(tool, given, timeout_s=timeout, principal=who)
+            result = registry.call(tool, by_name, timeout_s=timeout, principal=who)
         except NeedsConsent:
-            if not yes and not _agrees(tool, given):
+            if not yes and not _agrees(tool, by_name):
                 raise
-            result = registry.call(tool, given, timeout_s=timeout, consent=tool.content_hash, principal=who)
+            result = registry.call(tool, by_name, timeout_s=timeout, consent=tool.content_hash, principal=who)
     show(result, _shape, lambda each: [Lines(_text(each))], as_json)
     if result.is_error:
         raise typer.Exit(1)
@@ -62,10 +62,10 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
     Raises BadParameter.
     """
     try:
-        given = json.loads(document or "{}")
+        by_name = json.loads(document or "{}")
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint="'--arguments'") from error
-    if not isinstance(given, dict):
+    if not isinstance(by_name, dict):
         raise typer.BadParameter('one JSON object is wanted, such as {"limit": 5}', param_hint="'--arguments'")
     properties = tool.parameters.get("properties")
     for value in values:
@@ -74,23 +74,26 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
             raise typer.BadParameter(f"{value!r} is not NAME=VALUE", param_hint="'[NAME=VALUE]...'")
         schema = properties.get(name) if isinstance(properties, Mapping) else None
         is_text = isinstance(schema, Mapping) and schema.get("type") == "string"
-        given[name] = text if is_text else json_or_text(text)
-    return given
+        by_name[name] = text if is_text else json_or_text(text)
+    return by_name
 
 
-def _agrees(tool: "Tool", given: Mapping[str, Any]) -> bool:
+def _agrees(tool: "Tool", arguments: Mapping[str, Any]) -> bool:
     """Asked of a person at a terminal; where there is none, nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         note("at a terminal you would be asked; --yes agrees beforehand")
         return False
-    shown = json.dumps(given)  # as ASCII: no character of it hides or turns around what a person reads
-    return typer.confirm(f"{one_line(tool.id)} {shown} runs only if a person agrees. Run it?", default=False, err=True)
+    text = json.dumps(arguments)  # as ASCII: no character of it hides or turns around what a person reads
+    return typer.confirm(f"{one_line(tool.id)} {text} runs only if a person agrees. Run it?", default=False, err=True)
 
 
 def _shape(result: "ToolResult") -> dict[str, Any]:
     """As MCP has it."""
-    structured = result.structured_content
-    return {"content": list(result.content), "structuredContent": structured, "isError": result.is_error}
+    return {
+        "content": list(result.content),
+        "structuredContent": result.structured_content,
+        "isError": result.is_error,
+    }
 
 
 def _text(result: "ToolResult") -> str:
