@@ -202,7 +202,7 @@ SPEED = {
     },
     process_speed.MEMORY: {"process after 200 routes over 5000 tools, resident memory": "memory of the process"},
     first_call.NAME: {
-        "proven call, uv, warm, with the default model": "from an empty home to a host's call (1 server, packages cached)",
+        "proven call, uv, warm, with the default model": "from nothing to a host's call of a tool, packages cached",
         "packages, pip, warm, words alone": "what an install takes, without a model",
     },
 }
