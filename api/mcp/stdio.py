@@ -44,11 +44,12 @@ def run_stdio(
     """
     from waygraph.api.mcp.gateway import read_parts
     from waygraph.api.telemetry.logs import take_over_logging
+    from waygraph.registry.model.process import loop_options
 
     parts = read_parts(registry, settings, surroundings, surface=surface)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
     try:
-        anyio.run(_serve, parts, namespace, backend_options={"use_uvloop": True})
+        anyio.run(_serve, parts, namespace, backend_options=loop_options())
     finally:
         parts.audit.close()
 

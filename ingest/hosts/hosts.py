@@ -112,7 +112,7 @@ def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None
         return KnownConfig(host=host, path=path, fault=error.reason)
     if not mcp_config.fits(document):
         return None if path.name in _SETTINGS else KnownConfig(host=host, path=path)
-    intake = Intake(where=str(path), settings=settings)
+    intake = Intake(where=str(path))
     records = list(mcp_config.read(document, str(path), intake))
     names = [str(record.key) for record in records if not is_gateway(record.transport)]
     names += [fault.key or fault.where for fault in intake.rejected]

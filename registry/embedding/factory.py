@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.embedding.embedder import (
     GROUP,
-    SHORT_NAMES,
     ConnectedEmbedder,
     Embedder,
     EmbedderSpec,
@@ -17,11 +16,11 @@ from waygraph.registry.embedding.embedder import (
     full_spec,
     parse_spec,
 )
-from waygraph.registry.model.errors import EmbedderRefused
+from waygraph.registry.model.errors import EmbedderRefused, MissingExtra, ModelNotFound
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.plugins import blaming, find_plugin
-from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
@@ -84,13 +83,6 @@ class _ConnectedAtArmsLength(_AtArmsLength):
             self._connected.close()
 
 
-def default_spec() -> str:
-    """The embedder of a new registry: waygraph-minilm where its package is installed, else all-MiniLM-L6-v2."""
-    from waygraph.registry.embedding.weights import WAYGRAPH_MODEL, package_folder
-
-    return SHORT_NAMES[WAYGRAPH_MODEL] if package_folder(WAYGRAPH_MODEL) else DEFAULT_EMBEDDER
-
-
 def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> Embedder | None:
     """The embedder that `spec` names; None for `none`: routing is lexical then.
 
@@ -102,9 +94,16 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
         case "none":
             return None
         case "onnx":
-            from waygraph.registry.embedding.onnx import OnnxEmbedder
+            from waygraph.registry.embedding.weights import locate
 
-            return OnnxEmbedder.open(parts, settings)
+            locate(spec, settings)  # first: a model that is not here is what to say, not what would run it
+            try:
+                from waygraph.registry.embedding.onnx import OnnxEmbedder
+
+                return OnnxEmbedder.open(parts, settings)
+            except ModuleNotFoundError as exc:
+                missing = MissingExtra(f"{parts.scheme}:{parts.model}", package=str(exc.name), extra="models")
+                raise ModelNotFound(str(missing)) from exc
         case "openai":
             from waygraph.registry.embedding.openai import OpenAIEmbedder
             from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL

@@ -20,8 +20,9 @@ from tests.fake_openai import fake_openai
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.cypher import load, names
-from waygraph.registry.embedding.factory import default_spec, open_embedder
+from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.embedding.weights import default_spec
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits
 from waygraph.registry.model import clock as clocks
@@ -432,5 +433,5 @@ def opened(place: Place, life: Life, environ: Mapping[str, str]) -> LocalRegistr
 
 
 def model(life: Life, environ: Mapping[str, str]) -> "Callable[[str], Vector | None]":
-    embedder = open_embedder(life.embedder or default_spec(), Settings(), environ)
+    embedder = open_embedder(life.embedder or default_spec(Settings()), Settings(), environ)
     return lambda text: embedder.embed([query_text(replace_surrogates(text))], "query")[0] if embedder else None

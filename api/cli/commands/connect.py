@@ -281,7 +281,7 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcom
 
 def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mapping[str, str]:
     """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
-    with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
+    with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
         how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
         [source] = open_sources(str(config), how)
         parts = source.parts()

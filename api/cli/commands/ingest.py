@@ -101,7 +101,7 @@ def ingest(
         asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as author,
         options.open() as registry,
         asking_servers(settings) as ask,
-        progress_bar("Embedding", settings.progress_after_s) as progress,
+        progress_bar("Embedding") as progress,
     ):
         place = registry.store.place
         how = opening(settings, os.environ, registry=place, names=names, servers=servers, source=source, ask=ask)

