@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from threading import Lock
 from typing import Annotated, Any, Unpack
 
 from waygraph.adapters.toolbox import OfferedTool, Options, Toolbox, call_turn, missing, result_text, text_turns
@@ -30,7 +31,7 @@ class RegistryToolset(Toolset):
     tools: list[Tool]
 
     def __init__(self, registry: Registry | AsyncRegistry, **options: Unpack[Options]) -> None:
-        self._toolbox = Toolbox(registry, **options)
+        self._toolbox, self._lock = Toolbox(registry, **options), Lock()
         super().__init__(tools=[self._finder()])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> "RegistryToolset":
@@ -50,10 +51,9 @@ class RegistryToolset(Toolset):
             history = [turn for message in messages or () for turn in _turns(message)]
             tools = self._toolbox.find([*history, *text_turns("user", query)])
             names = [tool.name for tool in tools]
-            self.tools = [
-                *(tool for tool in self.tools if tool.name not in names),
-                *(_registry_tool(self._toolbox, tool) for tool in tools),
-            ]
+            with self._lock:  # calls of one step run side by side
+                others = [tool for tool in self.tools if tool.name not in names]
+                self.tools = [*others, *(_registry_tool(self._toolbox, tool) for tool in tools)]
             return f"You can call now: {', '.join(names)}" if names else "No tool fits."
 
         return create_tool_from_function(find_tools, inputs_from_state={"messages": "messages"})

@@ -24,15 +24,22 @@ ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())
 class RegistryToolset(AbstractToolset[Any]):
     """`Agent(model, toolsets=[RegistryToolset(registry)])`.
 
-    A call that is refused, needs a person's consent or fails is a failed tool return. `options`: `Options`.
+    A call that is refused, needs a person's consent or fails is a failed tool return. `id`: as of any
+    toolset. `options`: `Options`.
     """
 
-    def __init__(self, registry: Registry | AsyncRegistry, **options: Unpack[Options]) -> None:
-        self._toolbox = Toolbox(registry, **options)
+    def __init__(
+        self,
+        registry: Registry | AsyncRegistry,
+        *,
+        id: str | None = None,  # noqa: A002 - the framework's name for it
+        **options: Unpack[Options],
+    ) -> None:
+        self._toolbox, self._id = Toolbox(registry, **options), id
 
     @property
-    def id(self) -> str:
-        return "waygraph"
+    def id(self) -> str | None:
+        return self._id
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await self._toolbox.find_async(read_turns(ctx))
