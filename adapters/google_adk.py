@@ -10,8 +10,9 @@ from waygraph.registry.model.nouns import Turn
 try:
     from google.adk.agents.readonly_context import ReadonlyContext
     from google.adk.events import Event
-    from google.adk.tools import BaseTool, ToolContext
+    from google.adk.tools.base_tool import BaseTool
     from google.adk.tools.base_toolset import BaseToolset
+    from google.adk.tools.tool_context import ToolContext
     from google.genai.types import FunctionDeclaration
 except ImportError as exc:
     raise missing("google_adk", "google-adk") from exc
