@@ -4,14 +4,17 @@ A new host is an entry in `HOSTS`. A host that has no file of its own for a proj
 references has that field empty.
 """
 
+import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from waygraph.ingest.manifest.own_gateway import KEY, is_gateway
+from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.parse import parse_file
@@ -293,6 +296,8 @@ def refuse_outside(path: Path, project: Path) -> None:
 
 _INSTALLED_PLACES = ("XDG_DATA_HOME", "XDG_CACHE_HOME")
 _MODULE = "waygraph.api.cli.app"
+_CACHE_MARK = "CACHEDIR.TAG"
+"""In a folder of things that can be made again, as uv's cache is (the Cache Directory Tagging Specification)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,10 +393,27 @@ def service_entry(place: str, environ: Mapping[str, str], *, namespace: str = ""
 
 
 def program_of(executable: str) -> list[str]:
-    """What starts this installation: the command beside its Python, else the module."""
+    """What starts this installation: the command beside its Python, else the module.
+
+    An environment in a cache, as `uvx` makes one, can be gone tomorrow: then `uvx` with what it was made of.
+    """
+    if any((folder / _CACHE_MARK).is_file() for folder in Path(executable).parents):
+        model = _requirement("waygraph-minilm")
+        with_model = ["--with", model] if model else []
+        return [shutil.which("uvx") or "uvx", "--from", _requirement(NAME) or NAME, *with_model, NAME]
     name = "waygraph.exe" if os.name == "nt" else "waygraph"
     beside = Path(executable).parent / name
     return [str(beside)] if beside.is_file() else [executable, "-m", _MODULE]
+
+
+def _requirement(distribution: str) -> str:
+    """The installed one: its version, or the address of a file that it was installed from; empty: it is not here."""
+    try:
+        found = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    return f"{distribution} @ {origin['url']}" if "url" in origin else f"{distribution}=={found.version}"
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
