@@ -82,7 +82,7 @@ def doctor(
 def _show_sizes(options: Invocation, as_json: bool) -> None:
     import os
 
-    from waygraph.registry.embedding.weights import default_spec
+    from waygraph.registry.embedding.factory import default_spec
     from waygraph.registry.storage.integrity.size import Sizes, measure_sizes
 
     def tables(sizes: Sizes) -> list[Table]:
@@ -242,7 +242,7 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 
 
 def _choose_model(spec: str, options: Invocation) -> str:
-    from waygraph.registry.embedding.weights import default_spec
+    from waygraph.registry.embedding.factory import default_spec
 
     return spec or options.wanted_embedder or default_spec(options.settings())
 

@@ -95,7 +95,8 @@ def _configs(settings: "Settings") -> list[KnownConfig]:
 def _model(options: Invocation, settings: "Settings", state: "IndexState | None") -> str:
     """By which model requests are compared. `state` None: there is no registry yet."""
     from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, parse_spec
-    from waygraph.registry.embedding.weights import default_spec, locate
+    from waygraph.registry.embedding.factory import default_spec
+    from waygraph.registry.embedding.weights import locate
 
     parts = parse_spec(
         options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
