@@ -27,6 +27,7 @@ COPY cypher /build/cypher
 COPY registry /build/registry
 COPY ingest /build/ingest
 COPY api /build/api
+COPY adapters /build/adapters
 COPY src /build/src
 RUN /opt/waygraph/bin/python -m pip install --quiet --no-deps --no-build-isolation /build
 RUN /opt/waygraph/bin/python -m pip uninstall --quiet --yes setuptools pip

@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-scale bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
+.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-scale bench-peers docs lock release model-package test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,9 +91,9 @@ docs: $(READY) ## write anew what is generated: the command line, the schema, th
 lock: ## renew requirements/*.txt: the newest versions that pyproject.toml allows, with hashes
 	@scripts/lock --upgrade
 
-wheel: $(READY) ## build the wheel into dist/, with its SBOM and the licences of what it needs
-	@$(BIN)/python -m build --wheel
-	@scripts/sbom dist
+release: $(READY) ## build into dist/ all that is published, and check it: wheels, SBOM, bundles of hosts
+	@$(BIN)/python -m scripts.build_release
+	@WAYGRAPH_DIST=dist $(BIN)/python -m pytest -q tests/release
 
 model-package: $(READY) ## build the package waygraph-minilm; FROM=DIR: of a model that was trained anew
 	@$(BIN)/python -m scripts.build_model_package $(FROM)

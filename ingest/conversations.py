@@ -105,7 +105,7 @@ def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[M
     """The catalogue, and the files that it is in."""
     catalog = about.get("catalog")
     if not catalog:
-        return _catalogue(path / AGENTS, settings), [path / AGENTS]
+        return _catalogue(path / AGENTS), [path / AGENTS]
     place = path / catalog
     listing = list_path(str(place))
     manifests = read_listing(listing, Reading(settings=settings))
@@ -136,12 +136,12 @@ def _of_export(manifests: Iterable[Manifest]) -> Iterator[AgentEntry]:
     return (entry if borne[entry.key] == 1 else replace(entry, key=entry.agent.id) for entry in entries.values())
 
 
-def _catalogue(path: Path, settings: Settings) -> Manifest:
+def _catalogue(path: Path) -> Manifest:
     entries: dict[str, Any] = {}
     cut: list[Rejected] = []
     for where, record in lines(path):
         refuse_misspelt(record, _OF_AGENT, where)
-        intake = Intake(where, settings)
+        intake = Intake(where)
         intake.take(_agent(record, intake))
         for fault in intake.rejected[:1]:
             raise InvalidDataset(fault.where, fault.reason)

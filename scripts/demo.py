@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +39,7 @@ def waygraph(*arguments: str) -> None:
     """Runs the command and shows both, drawn as on a terminal also where there is none."""
     print(f"\n$ waygraph {' '.join(map(_quoted, arguments))}", flush=True)
     environ = {**os.environ, "WAYGRAPH_REGISTRY": str(REGISTRY)}
-    command = [WAYGRAPH, *arguments]
+    command: list[str | Path] = [WAYGRAPH, *arguments]
     if sys.stdout.isatty():
         status = subprocess.run(command, env=environ, check=False).returncode
     else:
@@ -48,18 +49,24 @@ def waygraph(*arguments: str) -> None:
         sys.exit(status)
 
 
-def drawn(command: list[str | Path], environ: dict[str, str]) -> tuple[int, str]:
-    """Runs the command on a pseudo-terminal: its exit status, and what it shows, without colours."""
+def drawn(command: Sequence[str | Path], environ: dict[str, str], *, errors: bool = False) -> tuple[int, str]:
+    """Runs the command on a pseudo-terminal: its exit status, and what it shows, without colours.
+
+    `errors`: what it writes to standard error is shown too, where it fails, and is not told elsewhere.
+    """
     ours, theirs = os.openpty()
     environ = {**environ, "COLUMNS": "100", "TERM": "xterm"}
-    process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=theirs)
+    stderr = subprocess.PIPE if errors else None  # some lines: the pipe holds them until the end
+    process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=theirs, stderr=stderr)
     os.close(theirs)
     shown = bytearray()
     while chunk := _read(ours):
         shown += chunk
     os.close(ours)
     lines = (STYLE.sub("", line).rstrip() for line in shown.decode().splitlines())
-    return process.wait(), "".join(f"{line}\n" for line in lines)
+    _, said = process.communicate()
+    shown_text = "".join(f"{line}\n" for line in lines)
+    return process.returncode, shown_text + (said.decode() if said and process.returncode else "")
 
 
 def _read(terminal: int) -> bytes:

@@ -1,10 +1,9 @@
-"""The shapes in docs/json-output.md, made from the nouns: `python -m scripts.json_shapes` writes them anew.
+"""The shapes in docs/json-output.schema.json, made from the nouns: `python -m scripts.json_shapes` writes them anew.
 
-The text of the page, and the shapes of headings that are not here, are written by hand.
+Descriptions, and the shapes of names that are not here, are written by hand.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -17,6 +16,7 @@ from waygraph.ingest.logins.store import Login
 from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
+from waygraph.registry.model.usage import HostContact
 from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.remote import answer_shapes as answers
 from waygraph.registry.routing.placement import Placement
@@ -27,7 +27,7 @@ from waygraph.registry.storage.migrate import MigrationReport
 from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
 from waygraph_lab.evaluation.findability import Findability
 
-PAGE = Path(__file__).parents[1] / "docs" / "json-output.md"
+FILE = Path(__file__).parents[1] / "docs" / "json-output.schema.json"
 WIDTH = 120
 _PLAIN: dict[Any, str] = {
     str: "string",
@@ -36,8 +36,8 @@ _PLAIN: dict[Any, str] = {
     int: "integer",
     float: "number",
     bool: "boolean",
-    Any: "any",
-    object: "any",
+    Any: "",
+    object: "",
     dict: "object",
     Mapping: "object",
 }
@@ -51,50 +51,51 @@ def fields(kind: type, *, without: Iterable[str] = ()) -> dict[str, Any]:
 
 _LOGINS = {"logins": [fields(Login, without=("address", "id", "key", "box"))]}
 SHAPES: dict[str, Any] = {
-    "waygraph ingest": {"sources": [{"given": str, "error": str, "report": answers.Report | None}]},
-    "waygraph route": nouns.Route,
-    "waygraph find": nouns.ToolRoute,
-    "waygraph agents": {"agents": [fields(answers.ListedAgent, without=("cannot_run",))]},
-    "waygraph tools": {"tools": [nouns.Tool]},
-    "waygraph show": changes.About,
-    "waygraph set": changes.OperatorSettings,
-    "waygraph set-tool": changes.OperatorSettings,
-    "waygraph remove": changes.OperatorSettings,
-    "waygraph changes": {"changes": [changes.Change]},
-    "waygraph usage": answers.Usage,
-    "waygraph approve": changes.Approved,
-    "waygraph reject": changes.Rejections,
-    "waygraph sources": {"sources": [answers.Source]},
-    "waygraph sources remove": changes.Forgotten,
-    "waygraph cypher": changes.CypherResult,
-    "waygraph status": answers.Status,
-    "waygraph export": {"format": str, "path": str | None, "size_bytes": int, "content": str | None},
-    "waygraph migrate": {"from": str, "to": str, **fields(MigrationReport, without=("source", "target"))},
-    "waygraph reindex": changes.Written,
-    "waygraph learn remove": changes.Written,
-    "waygraph taxonomy build": Structure,
-    "waygraph taxonomy place": Structure,
-    "waygraph taxonomy check": Structure,
-    "waygraph taxonomy status": [Drift],
-    "waygraph taxonomy diff": Difference,
-    "waygraph taxonomy use": changes.Written,
-    "waygraph taxonomy remove": changes.Written,
-    "waygraph toolset create": Toolset,
-    "waygraph toolset update": Toolset,
-    "waygraph toolset apply": [Toolset],
-    "waygraph toolset list": [Toolset],
-    "waygraph toolset show": Toolset,
-    "waygraph toolset remove": changes.Written,
-    "waygraph graph link": LinkSummary,
-    "waygraph graph unlink": LinkSummary,
-    "waygraph keys create": {"key": str, **fields(changes.KeySummary)},
-    "waygraph logins list": _LOGINS,
-    "waygraph logins remove": _LOGINS,
-    "waygraph model list": {"models": [InstalledModel]},
-    "waygraph lint": {"requests": int, "first": int, "tools": [Findability], "tried": [Findability]},
-    "waygraph connect": ConnectOutcome,
-    "waygraph doctor": {"ok": bool, "findings": [Finding]},
-    "waygraph doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
+    "ingest": {"sources": [{"given": str, "error": str, "report": answers.Report | None}]},
+    "route": nouns.Route,
+    "find": nouns.ToolRoute,
+    "agents": {"agents": [fields(answers.ListedAgent, without=("cannot_run",))]},
+    "tools": {"tools": [nouns.Tool]},
+    "show": changes.About,
+    "set": changes.OperatorSettings,
+    "set-tool": changes.OperatorSettings,
+    "remove": changes.OperatorSettings,
+    "changes": {"changes": [changes.Change]},
+    "usage": answers.Usage,
+    "approve": changes.Approved,
+    "reject": changes.Rejections,
+    "sources": {"sources": [answers.Source]},
+    "sources remove": changes.Forgotten,
+    "cypher": changes.CypherResult,
+    "status": answers.Status,
+    "export": {"format": str, "path": str | None, "size_bytes": int, "content": str | None},
+    "migrate": {"from": str, "to": str, **fields(MigrationReport, without=("source", "target"))},
+    "reindex": changes.Written,
+    "learn remove": changes.Written,
+    "taxonomy build": Structure,
+    "taxonomy place": Structure,
+    "taxonomy check": Structure,
+    "taxonomy status": [Drift],
+    "taxonomy diff": Difference,
+    "taxonomy use": changes.Written,
+    "taxonomy remove": changes.Written,
+    "toolset create": Toolset,
+    "toolset update": Toolset,
+    "toolset apply": [Toolset],
+    "toolset list": [Toolset],
+    "toolset show": Toolset,
+    "toolset remove": changes.Written,
+    "graph link": LinkSummary,
+    "graph unlink": LinkSummary,
+    "keys create": {"key": str, **fields(changes.KeySummary)},
+    "logins list": _LOGINS,
+    "logins remove": _LOGINS,
+    "model list": {"models": [InstalledModel]},
+    "lint": {"requests": int, "first": int, "tools": [Findability], "tried": [Findability]},
+    "connect": ConnectOutcome,
+    "connect --check": HostContact,
+    "doctor": {"ok": bool, "findings": [Finding]},
+    "doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
     "ApiKey": changes.KeySummary,
     "Agent": nouns.Agent,
     "Tool": nouns.Tool,
@@ -113,55 +114,58 @@ SHAPES: dict[str, Any] = {
     "Findability": Findability,
     "Toolset": Toolset,
 }
-"""Heading → the JSON below it."""
-_NAMES = {kind: heading for heading, kind in SHAPES.items() if not heading.startswith("waygraph")}
+"""Command, event or noun → its JSON."""
+_NAMES = {kind: name for name, kind in SHAPES.items() if name[0].isupper()}
 _NAMES |= {answers.Tool: "Tool", Toolset: "Toolset", answers.Toolset: "Toolset"}
 
 
-def write_page(text: str) -> str:
-    """The page with its shapes made anew. Raises KeyError for a heading that is not there."""
-    for heading, shape in SHAPES.items():
-        block = re.compile(rf"^#+ {re.escape(heading)}\n(?:(?!^#).*\n)*?```json\n((?:.*\n)*?)```\n", re.M)
-        found = block.search(text)
-        if not found:
-            raise KeyError(heading)
+def write_schema(text: str) -> str:
+    """The file with its shapes made anew; descriptions stay. Raises KeyError for a name that is not there."""
+    document = json.loads(text)
+    for name, shape in SHAPES.items():
+        before = document["$defs"][name]
         is_noun = isinstance(shape, type)
-        name = _NAMES.get(shape) if is_noun and heading.startswith("waygraph") else None
-        new = _layout(name or notation(fields(shape) if is_noun else shape))
-        text = f"{text[: found.start(1)]}{new}\n{text[found.end(1) :]}"
-    return text
+        noun = _NAMES.get(shape) if is_noun and name[0].islower() else None
+        new = {"$ref": f"#/$defs/{noun}"} if noun else schema_of(fields(shape) if is_noun else shape)
+        document["$defs"][name] = ({"description": before["description"]} if "description" in before else {}) | new
+    return f"{_layout(document)}\n"
 
 
-def notation(shape: Any) -> Any:
-    """The shape as the page writes it: of a type its name there, or its fields."""
+def schema_of(shape: Any) -> dict[str, Any]:
+    """The shape as JSON Schema: of a noun a reference, or its fields."""
     origin, arguments = get_origin(shape), get_args(shape)
     if isinstance(shape, dict):
-        return {name: notation(each) for name, each in shape.items()}
+        properties = {name: schema_of(each) for name, each in shape.items()}
+        return {"type": "object", "required": list(shape), "properties": properties}
     if isinstance(shape, list) or origin in (tuple, list):
-        return [notation((arguments or shape)[0])]
+        return {"type": "array", "items": schema_of((arguments or shape)[0])}
     if origin is Annotated:
         kind, *notes = arguments
-        return notation(next((note.json for note in notes if isinstance(note, JsonForm)), kind))
+        return schema_of(next((note.json for note in notes if isinstance(note, JsonForm)), kind))
     if origin in (Union, UnionType):
         [kind] = [each for each in arguments if each is not type(None)]
-        named = notation(kind)
-        return f"{'Groups' if named == ['string'] else named} | null"
-    if isinstance(shape, type) and issubclass(shape, Enum):
-        return "string"
-    return _NAMES.get(shape) or _PLAIN.get(origin or shape) or notation(fields(shape))
+        schema = schema_of(kind)
+        is_plain = schema.keys() == {"type"}
+        return {"type": [schema["type"], "null"]} if is_plain else {"anyOf": [schema, {"type": "null"}]}
+    if noun := _NAMES.get(shape):
+        return {"$ref": f"#/$defs/{noun}"}
+    is_word = isinstance(shape, type) and issubclass(shape, Enum)
+    plain = "string" if is_word else _PLAIN.get(origin or shape)
+    return schema_of(fields(shape)) if plain is None else {"type": plain} if plain else {}
 
 
-def _layout(shape: Any, indent: str = "", before: int = 0) -> str:
+def _layout(value: Any, indent: str = "", before: int = 0) -> str:
     """JSON, each value on one line if it fits."""
-    line = json.dumps(shape)
-    if len(indent) + before + len(line) + 1 <= WIDTH or isinstance(shape, str):
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent) + before + len(line) + 1 <= WIDTH or not isinstance(value, (dict, list)):
         return line
     inner = f"{indent}  "
-    if isinstance(shape, list):
-        return f"[\n{inner}{_layout(shape[0], inner)}\n{indent}]"
-    rows = (f"{inner}{json.dumps(name)}: {_layout(each, inner, len(name) + 4)}" for name, each in shape.items())
+    if isinstance(value, list):
+        items = ",\n".join(f"{inner}{_layout(each, inner)}" for each in value)
+        return f"[\n{items}\n{indent}]"
+    rows = (f"{inner}{json.dumps(name)}: {_layout(each, inner, len(name) + 4)}" for name, each in value.items())
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(write_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    FILE.write_text(write_schema(FILE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -19,7 +19,7 @@ def main() -> None:
     """Raises NotMeasured, and ValueError if the page has no markers."""
     settings = load_settings(os.environ)
     tools = [int(each) for each in sys.argv[1:]] or MEASURED_TOOLS
-    sizes = measure_sizes(settings, settings.embedder or default_spec(), os.environ, sizes=tools)
+    sizes = measure_sizes(settings, settings.embedder or default_spec(settings), os.environ, sizes=tools)
     tables = [size_table(sizes.measurements, "measured"), size_table(sizes.estimates, "estimated")]
     rows = [[f"{row[0]}, {table.title}", *row[1:]] for table in tables for row in table.rows]
     lines = [tables[0].columns, ["---"] * len(tables[0].columns), *rows]

@@ -1,7 +1,8 @@
 """`make docs`: runs the examples of README.md and docs/tutorial.md in order, and writes each command's output under it.
 
-A `console` block is run, a `python` block is executed, and a `yaml` block is saved as the file that its first line
-names. `tour.py --check` writes nothing; it fails if an output differs in more than its numbers.
+A `console` block is run, a `python` block is executed, or saved as the file that its first line names. The model is
+waygraph-minilm, from its folder. `tour.py --check` writes nothing; it fails if an output differs in more than its
+numbers.
 """
 
 import difflib
@@ -17,8 +18,9 @@ from pathlib import Path
 from demo import ROOT, WAYGRAPH, drawn
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
-BLOCK = re.compile(r"^```(?P<kind>console|python|yaml)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?P<kind>console|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = "$ waygraph "
+FILE = re.compile(r"# (?P<name>[\w-]+\.py)")
 
 
 def main() -> None:
@@ -37,17 +39,23 @@ def main() -> None:
 
 def run_block(block: re.Match[str]) -> str:
     """The block as the page is to show it."""
-    environ = {**os.environ, "WAYGRAPH_REGISTRY": "tools.grafeo", "WAYGRAPH_CACHE_DIR": "cache"}
+    environ = {
+        **os.environ,
+        "PATH": f"{WAYGRAPH.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "packages" / "waygraph-minilm"),
+        "WAYGRAPH_REGISTRY": "tools.grafeo",
+        "WAYGRAPH_CACHE_DIR": "cache",
+    }
     text = block["text"]
     first = text.partition("\n")[0]
-    if block["kind"] == "yaml":
-        Path(first.removeprefix("# ")).write_text(text, encoding="utf-8")
+    if file := FILE.fullmatch(first):
+        Path(file["name"]).write_text(text, encoding="utf-8")
     elif block["kind"] == "python":
         subprocess.run([sys.executable, "-c", text], env=environ, check=True, stdout=subprocess.DEVNULL)
     else:
         command = first.removeprefix(COMMAND)
-        status, shown = drawn([WAYGRAPH, *shlex.split(command)], environ)
-        if status:
+        status, shown = drawn([WAYGRAPH, *shlex.split(command)], environ, errors=True)
+        if status and "\nerror: " not in f"\n{shown}":
             sys.exit(f"{command}: exit {status}\n{shown}")
         return "```console\n{}{}\n{}\n```".format(COMMAND, command, shown.strip("\n"))
     return block[0]

@@ -182,7 +182,7 @@ def fill(registry: LocalRegistry, folder: Path) -> None:
     registry.operator.set("quarry-sql", visible_to=["analysts"])
     registry.operator.remove("unit-bench")
     registry.change(lambda session: put_similar(session, lambda _: NEAR))
-    registry.change(lambda session: learn_transitions(session, count_transitions(TALKS, MARCH), 90.0, 1_000))
+    registry.change(lambda session: learn_transitions(session, count_transitions(TALKS, MARCH)))
     registry.build_taxonomy(_tree)
     counter = UsageCounter(registry.store, registry.settings, lambda: MARCH)
     for tool, outcome in (("post-room/frank", "ok"), (_USED, "ok"), (_USED, "timed_out")):

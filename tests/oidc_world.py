@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.fake_issuer import AUDIENCE, FakeIssuer, Signer, fake_issuer, signer
-from waygraph.registry.access.oidc import OidcTokens, Patience
+from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcTokens, Patience, TokenRules
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
-PATIENCE = Patience(lifetime_s=500.0, stale_s=3000.0, refetch_s=7.0)
-"""Nothing of it is what the settings have by default."""
+PATIENCE = Patience(lifetime_s=500.0)
+"""Its lifetime is not what the settings have by default."""
 
 
 @dataclass
@@ -30,8 +30,15 @@ class World:
         self.tokens = self.reader()
 
     def reader(self, **changes: Any) -> OidcTokens:
-        """Another reader, with other settings."""
-        return OidcTokens.of(replace(self.settings, **changes), keys_clock=lambda: self.now_s)
+        """Another reader, with other settings, or another `timeout_s` (seconds for each document)."""
+        timeout_s = changes.pop("timeout_s", 30.0)
+        return OidcTokens.of(replace(self.settings, **changes), timeout_s=timeout_s, keys_clock=lambda: self.now_s)
+
+    def limited_reader(self, *, max_chars: int = 16_384, cache_size: int = 1024) -> OidcTokens:
+        """Of tokens of at most so many characters; it remembers so many."""
+        documents = IssuerDocuments.of(self.settings)
+        keys = IssuerKeys(documents.keys, documents.host, PATIENCE)
+        return OidcTokens(replace(TokenRules.of(self.settings), max_chars=max_chars), keys, cache_size=cache_size)
 
     def token(self, **changes: object) -> str:
         return self.signer.token(self.issuer.claims(**changes))
@@ -48,10 +55,7 @@ def world_of(issuer: FakeIssuer, by: Signer) -> World:
     settings = Settings(
         oidc_issuer=issuer.url,
         oidc_audience=AUDIENCE,
-        oidc_timeout_s=30.0,
         oidc_keys_lifetime_s=PATIENCE.lifetime_s,
-        oidc_keys_stale_s=PATIENCE.stale_s,
-        oidc_refetch_s=PATIENCE.refetch_s,
     )
     return World(issuer, by, settings)
 

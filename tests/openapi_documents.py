@@ -212,7 +212,7 @@ FILES_2_0: dict[str, Any] = {
 
 
 def read(document: Any, where: str = "spec.json") -> Intake:
-    intake = Intake(where, Settings())
+    intake = Intake(where)
     for record in openapi.read(document, where, intake):
         intake.take(record)
     return intake

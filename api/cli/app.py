@@ -24,11 +24,14 @@ LEAST_LIKENESS = 0.88
 
 
 def misspelt(environ: Mapping[str, str]) -> str:
-    """A notice of variables that look like settings and set nothing; empty if there are none. It shows no values."""
+    """A notice of variables that look like settings, or were some once, and set nothing; empty if there are none. It
+    shows no values.
+    """
     names = {name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)}
     if not names:
         return ""
-    from waygraph.registry.model.settings import VARIABLES  # only where something is set: help starts without it
+    # Only where something is set: help starts without it.
+    from waygraph.registry.model.settings import FORMER, VARIABLES
 
     variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
     if not names - variables:
@@ -37,21 +40,24 @@ def misspelt(environ: Mapping[str, str]) -> str:
 
     # What all begin with would make all alike.
     rest = {name.removeprefix(_PREFIX) for name in variables}
-    unknown = sorted(names - variables)
-    near = {name: nearest(name.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS) for name in unknown}
-    return "; ".join(
-        f"{name} is no setting; did you mean {_PREFIX}{candidates[0]}?"
-        for name, candidates in near.items()
-        if candidates
-    )
+    notices: list[str] = []
+    for name in sorted(names - variables):
+        stem = name.removeprefix(_PREFIX)
+        if stem.lower() in FORMER:
+            notices.append(f"{name} is no setting any more and changes nothing: remove it")
+        elif candidates := nearest(stem, rest, least=LEAST_LIKENESS):
+            notices.append(f"{name} is no setting; did you mean {_PREFIX}{candidates[0]}?")
+    return "; ".join(notices)
 
 
 _COMMANDS = {
+    "start": LazyCommand("start:start", "Take in the MCP servers of the hosts here, and connect the hosts."),
     "ingest": LazyCommand(
         "ingest:ingest", "Bring the registry to what files, addresses and servers say.", CommandAfterDashes
     ),
     "route": LazyCommand("route:route", "Find the agents that can do this, best first."),
     "find": LazyCommand("route:find", "Find the tools that can do this, best first, whoever owns them."),
+    "call": LazyCommand("call:call", "Run a tool, by the rules that hold for hosts."),
     "agents": LazyCommand("route:agents", "List the agents."),
     "tools": LazyCommand("route:tools", "List the tools of all agents, or of one."),
     "show": LazyCommand("route:show_one", "Show all that is known of an agent or a tool."),
@@ -93,8 +99,17 @@ _OTHER_WORDS = {"search": "find", "delete": "remove", "forget": "remove"}
 """What people type for a command of another name."""
 
 
+def _is_watched() -> bool:
+    """Whether a person sees on a terminal what is printed, and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 class _Program(LazyGroup):
     lazy = _COMMANDS
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        self.no_args_is_help = not _is_watched()
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if word := _OTHER_WORDS.get(args[0]):
@@ -121,7 +136,7 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def before_command(
     context: typer.Context,
     registry: Annotated[
@@ -150,6 +165,12 @@ def before_command(
     """
     note(misspelt(os.environ))
     context.obj = Invocation(location=registry, embedder=embedder)
+    if context.invoked_subcommand is None:
+        if not _is_watched():
+            context.fail("Missing command.")
+        from waygraph.api.cli.commands.start import show_overview
+
+        show_overview(context.obj)
 
 
 def run() -> int:

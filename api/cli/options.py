@@ -101,7 +101,7 @@ TEXT_FORMS = "contextual, plain, concat, tdwa-1, tdwa-2 or weights, as in tdwa:n
 
 Texts = list[str] | None
 """The values of an option that may be repeated; None without it."""
-AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.schema.json describes.")]
 Full = Annotated[bool, Option("--full", help="In a pipe, print descriptions whole.")]
 Groups = Annotated[
     Texts, Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything.")

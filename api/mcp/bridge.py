@@ -20,9 +20,19 @@ from waygraph.api.mcp.results import protocol_error
 from waygraph.api.mcp.stdio import host_streams, leave, until_signal
 from waygraph.ingest.upstream import wire
 from waygraph.registry.model.errors import ServiceUnavailable, WaygraphError
+from waygraph.registry.model.process import loop_options
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.calls import Call, Reply
-from waygraph.registry.remote.transport import Attempts, Limits, answer_of, client_options, stranger
+from waygraph.registry.remote.transport import (
+    CONNECT_TIMEOUT_S,
+    MAX_ANSWER_BYTES,
+    POOL_SIZE,
+    Attempts,
+    Limits,
+    answer_of,
+    client_options,
+    stranger,
+)
 from waygraph.registry.storage.location import ServiceAddress, api_key
 
 NOTICE_S, LEAVE_S, LISTEN_S = 10.0, 1.0, 2.0
@@ -41,16 +51,18 @@ def serve_bridge(place: str, settings: Settings, *, namespace: str = "") -> None
     address = ServiceAddress.parse(place)
     api_key(address, settings)  # refused here, not in a task
     url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"
-    anyio.run(_serve, address, url, settings, backend_options={"use_uvloop": True})
+    anyio.run(_serve, address, url, settings, backend_options=loop_options())
 
 
 async def _serve(address: ServiceAddress, url: str, settings: Settings) -> None:
-    most = settings.remote_max_answer_bytes
     with wire.quietly():
         async with host_streams() as (from_host, to_host):
             wire.hush()  # the loggers are there by now
             client = ServiceClient(address, settings, to_host)
-            async with client, streamable_http_client(url, http_client=client, max_sse_event_size=most) as service:
+            async with (
+                client,
+                streamable_http_client(url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as service,
+            ):
                 bridge = Bridge(to_host, service[1], address.url)
                 is_stopped = await until_signal(lambda: bridge.run(from_host, service[0]))
             if is_stopped:
@@ -115,8 +127,8 @@ class ServiceClient(httpx2.AsyncClient):
 
     def __init__(self, address: ServiceAddress, settings: Settings, to_host: Any) -> None:
         # Streams for what the service tells by itself stay open: no number of sockets is enough for all hosts.
-        sockets = httpx2.Limits(max_connections=None, max_keepalive_connections=settings.remote_pool_size)
-        timeout = httpx2.Timeout(None, connect=settings.remote_connect_timeout_s)  # who asks has a deadline
+        sockets = httpx2.Limits(max_connections=None, max_keepalive_connections=POOL_SIZE)
+        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)  # who asks has a deadline
         super().__init__(**client_options(address, settings) | {"limits": sockets}, timeout=timeout)
         self._place, self._to_host = address.url, to_host
         self._limits = Limits(address.url, settings, time.monotonic)

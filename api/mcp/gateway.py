@@ -47,6 +47,8 @@ class Ask(Protocol):
     def __call__[T](self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
+KEPT_RESULTS_BYTES = 64 * 1024 * 1024
+"""Of all results that were cut, in memory; the oldest go."""
 MOST_AT_WORK = 40
 """Questions to the registry, at a time; whatever else waits for its turn."""
 
@@ -173,7 +175,7 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
                 parking=parking,
                 counter=counter,
                 usage=usage,
-                long_results=LongResults(limit_tokens, settings.kept_results_bytes),
+                long_results=LongResults(limit_tokens, KEPT_RESULTS_BYTES),
             )
             async with parking.open() if parking else nullcontext():
                 yield gateway

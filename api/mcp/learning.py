@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
-from waygraph.registry.model.transitions import Transition, add_transitions, count_last, keep_largest
+from waygraph.registry.model.transitions import MAX_KEPT, Transition, add_transitions, count_last, keep_largest
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.usage_file import repeat_write
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.local_registry import LocalRegistry
 
 TRANSITIONS = "transitions"
+EVERY_S = 60.0
+"""From one write of what was counted to the next."""
 logger = logging.getLogger("waygraph.gateway")
 
 
 class CallCounter:
     """Holds the counts since the last write: tools and agents, no arguments, texts or callers. Threads may share it."""
 
-    def __init__(self, registry: "LocalRegistry", settings: "Settings", clock: Callable[[], str] = now) -> None:
-        self._registry, self._settings, self._clock = registry, settings, clock
+    def __init__(self, registry: "LocalRegistry", clock: Callable[[], str] = now) -> None:
+        self._registry, self._clock = registry, clock
         self._counted: dict[tuple[str, str, str], Transition] = {}
         self._lock = Lock()
 
@@ -41,9 +43,8 @@ class CallCounter:
             counted, self._counted = list(self._counted.values()), {}
         if not counted:
             return
-        half_life, most = self._settings.learn_half_life_days, self._settings.max_transitions_kept
         try:
-            self._registry.change(lambda session: learn_transitions(session, counted, half_life, most))
+            self._registry.change(lambda session: learn_transitions(session, counted))
         except (NeedsRegistry, RegistryNotFound) as error:
             logger.warning("nothing is learned from calls: %s", error)
         except WaygraphError as error:
@@ -51,10 +52,9 @@ class CallCounter:
             self._add(counted)
 
     def _add(self, more: Sequence[Transition]) -> None:
-        half_life, most = self._settings.learn_half_life_days, self._settings.max_transitions_kept
         with self._lock:
-            sums = add_transitions(self._counted.values(), more, half_life)
-            self._counted = sums if len(sums) <= most else keep_largest(sums, most, half_life)
+            sums = add_transitions(self._counted.values(), more)
+            self._counted = sums if len(sums) <= MAX_KEPT else keep_largest(sums)
 
 
 @contextmanager
@@ -65,6 +65,6 @@ def open_counter(registry: "LocalRegistry", settings: "Settings") -> Iterator[Ca
         return
     if settings.learn != TRANSITIONS:
         raise InvalidSetting(f"WAYGRAPH_LEARN={settings.learn!r}: expected {TRANSITIONS!r}, or nothing")
-    counter = CallCounter(registry, settings)
-    with repeat_write(counter.write, "learning", settings.learn_every_s):
+    counter = CallCounter(registry)
+    with repeat_write(counter.write, "learning", EVERY_S):
         yield counter

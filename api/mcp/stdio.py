@@ -44,11 +44,12 @@ def run_stdio(
     """
     from waygraph.api.mcp.gateway import read_parts
     from waygraph.api.telemetry.logs import take_over_logging
+    from waygraph.registry.model.process import loop_options
 
     parts = read_parts(registry, settings, surroundings, surface=surface)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
     try:
-        anyio.run(_serve, parts, namespace, backend_options={"use_uvloop": True})
+        anyio.run(_serve, parts, namespace, backend_options=loop_options())
     finally:
         parts.audit.close()
 
@@ -62,6 +63,8 @@ async def _serve(parts: "Parts", namespace: str) -> None:
 
     async def answer() -> None:
         async with open_server(parts, lambda _: asker) as server:
+            if usage := server.gateway.usage:
+                usage.note_host("", "start")
             await server.run(reading, writing, server.create_initialization_options())
 
     async with host_streams() as (reading, writing):

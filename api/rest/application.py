@@ -183,7 +183,6 @@ def application(
         HeadApplication(create_app(service, gateway)),
         max_body_bytes=settings.max_body_bytes,
         max_manifest_bytes=settings.max_manifest_bytes,
-        body_timeout_s=settings.body_timeout_s,
         admit=lambda scope: service.admit(Request(scope)),
     )
     app: Application = Stoppable(SessionApplication(inner, service.sessions) if service.authenticator else inner)

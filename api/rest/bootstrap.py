@@ -162,6 +162,10 @@ def configuration(
 
 OPTIONS_VARIABLE = "WAYGRAPH_SERVICE_CHOSEN"
 """The variable by which workers get the options of their parent."""
+FAILURES_BURST = 20
+"""Requests of an address whose caller is not known, at once."""
+MAX_CALLERS = 10_000
+"""So many are counted at a time, so that memory is bounded."""
 _SERVER_THREADS = 32
 """On a graph server a question mostly waits for it."""
 
@@ -279,15 +283,13 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
     folder = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), folder=Path(folder) if folder else None)
     audit = Audit(settings.audit_path, metrics=metrics)
-    share, most = options.workers, settings.rate_max_callers
+    share = options.workers
     return Service(
         registry=registry,
         settings=settings,
         authenticator=authenticator,
-        requests=RateLimit(settings.rate_per_minute / share, settings.rate_burst, max_callers=most),
-        failures=FailureLimit(
-            RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most)
-        ),
+        requests=RateLimit(settings.rate_per_minute / share, settings.rate_burst, max_callers=MAX_CALLERS),
+        failures=FailureLimit(RateLimit(settings.failures_per_minute / share, FAILURES_BURST, max_callers=MAX_CALLERS)),
         lanes=Lanes(
             asking=settings.service_threads,
             timeout_s=settings.request_timeout_s,

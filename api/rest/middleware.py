@@ -58,6 +58,9 @@ class Careful:
         await application(scope, receive, _careful(send))
 
 
+BODY_TIMEOUT_S = 30.0
+
+
 class LimitedApplication:
     """The application behind its limits.
 
@@ -71,11 +74,10 @@ class LimitedApplication:
         *,
         max_body_bytes: int,
         max_manifest_bytes: int,
-        body_timeout_s: float,
         admit: Callable[[Scope], Awaitable[None]],
     ) -> None:
         self._application, self._admit = application, admit
-        self._max_bytes, self._max_manifest_bytes, self._timeout_s = max_body_bytes, max_manifest_bytes, body_timeout_s
+        self._max_bytes, self._max_manifest_bytes = max_body_bytes, max_manifest_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -104,10 +106,10 @@ class LimitedApplication:
         if int(headers.get(b"content-length", b"0")) > limit:
             return problems.too_large(limit), b""
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(BODY_TIMEOUT_S):
                 body = await _body(receive, limit)
         except TimeoutError:
-            return problems.too_slow(self._timeout_s), b""
+            return problems.too_slow(BODY_TIMEOUT_S), b""
         return (problems.too_large(limit), b"") if body is None else (None, body)
 
 

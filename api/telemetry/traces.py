@@ -34,7 +34,7 @@ def open_traces(environ: Mapping[str, str], console: TextIO) -> "Traces | None":
     try:
         return Traces(_provider(exporter, environ, console))
     except ImportError as exc:
-        raise MissingExtra("tracing", package="opentelemetry-sdk", extra="telemetry") from exc
+        raise MissingExtra("tracing", package="opentelemetry-sdk", extra="serve") from exc
 
 
 def _exporter(environ: Mapping[str, str]) -> str:

@@ -70,7 +70,7 @@ class Web:
     """Sends requests, of all services over two clients, until it is closed. It keeps no cookies."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings, self._most_bytes = settings, settings.call_max_answer_bytes
+        self._settings, self._most_bytes = settings, settings.upstream_max_message_bytes
         self.most_error_chars = settings.most_error_chars
         self._clients: dict[bool, httpx2.AsyncClient] = {}
 
@@ -241,7 +241,7 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
     if response.status >= 400:
         return _failure_of(response, secrets)
     if not response.whole:
-        most = f"{settings.call_max_answer_bytes:,} bytes (WAYGRAPH_CALL_MAX_ANSWER_BYTES)"
+        most = f"{settings.upstream_max_message_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
         return error(f"{response.reason}: the answer has more than {most}, and is left out")
     if not response.content:
         return {"content": [text(response.reason)]}

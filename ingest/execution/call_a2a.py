@@ -378,7 +378,7 @@ class _Conversation:
 def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:
     """The JSON-RPC message of an answer, in which no secret stands. Raises UpstreamRefused."""
     if not response.whole:
-        raise UpstreamRefused("answered with more than may be read (WAYGRAPH_CALL_MAX_ANSWER_BYTES)")
+        raise UpstreamRefused("answered with more than may be read (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)")
     try:
         message = struck_json(sendable(json.loads(response.content.decode("utf-8", "replace"))), secrets)
     except (ValueError, RecursionError):

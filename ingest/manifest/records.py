@@ -23,8 +23,9 @@ from waygraph.registry.model.identity import (
     tool_id,
 )
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
-from waygraph.registry.model.settings import Settings
 
+MAX_TEXT_CHARS = 1_000_000
+"""Of a description, a schema and a transport, each."""
 MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
 """Of a tool: more would drown what it is in what may be asked of it."""
 
@@ -70,7 +71,6 @@ class Intake:
     """Takes the records of one file, keeping what was rejected or cut."""
 
     where: str
-    settings: Settings
     entries: list[AgentEntry] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     partial: bool = False
@@ -181,21 +181,20 @@ class Intake:
         return questions[:MAX_QUESTIONS]
 
     def _text(self, value: object, pointer: str) -> str:
-        """A text as it is, cut at the limit of the settings; null is an empty one."""
+        """A text as it is, cut at MAX_TEXT_CHARS; null is an empty one."""
         text = "" if value is None else value
         if not isinstance(text, str):
             raise Refusal(f"description: expected a string, found {shape_of(value)}")
-        limit = self.settings.max_description_chars
-        if len(text) > limit:
-            self.note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
-        return _copy(replace_surrogates(text[:limit]))
+        if len(text) > MAX_TEXT_CHARS:
+            self.note_cut(pointer, f"{len(text)} characters, kept {MAX_TEXT_CHARS}")
+        return _copy(replace_surrogates(text[:MAX_TEXT_CHARS]))
 
     def _schema(self, value: object, pointer: str) -> str:
-        """Canonical JSON of a schema; empty if there is none, and if it is longer than the settings allow."""
+        """Canonical JSON of a schema; empty if there is none, and if it has more than MAX_TEXT_CHARS."""
         schema = _object(value, pointer.rpartition("/")[2])
-        if len(schema) <= self.settings.max_schema_chars:
+        if len(schema) <= MAX_TEXT_CHARS:
             return schema
-        self.note_cut(pointer, f"a schema of {len(schema)} characters was left out (WAYGRAPH_MAX_SCHEMA_CHARS)")
+        self.note_cut(pointer, f"a schema of {len(schema)} characters was left out; {MAX_TEXT_CHARS} are allowed")
         return ""
 
     def _transport(self, value: object) -> str:
@@ -204,8 +203,8 @@ class Intake:
         if not isinstance(value, Mapping):
             raise Refusal(f"transport: expected an object, found {shape_of(value)}")
         # Measured before it is searched for secrets, which takes its time on texts without end.
-        if (length := len(_canonical(value, "transport"))) > self.settings.max_schema_chars:
-            raise Refusal(f"transport: {length} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
+        if (length := len(_canonical(value, "transport"))) > MAX_TEXT_CHARS:
+            raise Refusal(f"transport: {length} characters; {MAX_TEXT_CHARS} are allowed")
         return held_transport(value)
 
 

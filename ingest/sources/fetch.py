@@ -36,6 +36,8 @@ from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
 
 MAX_REDIRECTS = 5
+TIMEOUT_S = 30.0
+"""For each part of an answer; `fetch_total_s` is for the whole document."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -126,7 +128,7 @@ class _Fetch:
                 httpx2.AsyncClient,
                 guard=guard,
                 headers={"Accept": _ACCEPT, "Accept-Encoding": "gzip"},
-                timeout=self.how.settings.fetch_timeout_s,
+                timeout=TIMEOUT_S,
                 follow_redirects=False,
             )
         except UnusableProxy as exc:
@@ -147,8 +149,7 @@ class _Fetch:
         except UpstreamRefused:
             raise self._fetch_error("has a host whose name cannot be resolved") from None
         except httpx2.TimeoutException:
-            limit = f"{self.how.settings.fetch_timeout_s:g} s (WAYGRAPH_FETCH_TIMEOUT_S)"
-            raise self._fetch_error(f"did not answer within {limit}") from None
+            raise self._fetch_error(f"did not answer within {TIMEOUT_S:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
             raise self._fetch_error(connection_fault(exc) or f"cannot be asked ({type(exc).__name__})") from None
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
@@ -77,10 +77,10 @@ class McpServers:
     async def _ask_all(self) -> "list[Answer]":
         import anyio
 
-        from waygraph.ingest.upstream.clock import START_S, Starts, SystemClock
+        from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Starts, SystemClock
 
         starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
-        asks = anyio.Semaphore(self.settings.upstream_asked_at_once)
+        asks = anyio.Semaphore(SERVERS_AT_ONCE)
         answers = [Answer()] * len(self.servers)
         connect = self.connect or self._connect()
 
@@ -109,7 +109,7 @@ class McpServers:
         try:
             async with connect(server.launch) as connection:
                 listing = await connection.listing()
-            answer = entry_of(server, listing, self.name, self.settings)
+            answer = entry_of(server, listing, self.name)
         except UpstreamError as error:
             answer = self._no_answer(server, error)
         except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
@@ -134,14 +134,14 @@ class Answer:
     status: str = ""
 
 
-def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: Settings) -> Answer:
+def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     """What a server says of itself, where its source says nothing of it: name, description, version. Its tools.
 
     Without a word on the server by either, its tools describe it. A gateway of Waygraph is left out.
     """
     if is_gateway_name(listing.name):
         return Answer(cut=(omission(server.where or where, server.key),))
-    intake = Intake(where=server.where or where, settings=settings)
+    intake = Intake(where=server.where or where)
     record = server.record
     own_name = record.name if record.name != record.key else ""
     title, name, version = sound_names(listing.title, listing.name, listing.version)
@@ -152,19 +152,20 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: 
             name=own_name or title or name or record.name,
             description=description,
             version=record.version or version,
+            asked=True,
             tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
         )
     )
     # A tool that is not taken is no reason to keep the whole agent as it was: its key is not in the fault.
     entries = [replace(entry, agent=replace(entry.agent, status="online")) for entry in intake.entries]
     if not (record.description or listing.instructions.strip()):
-        entries = [_describe_by_tools(entry, settings) for entry in entries]
+        entries = [_describe_by_tools(entry) for entry in entries]
     return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
 
 
-def _describe_by_tools(entry: AgentEntry, settings: Settings) -> AgentEntry:
+def _describe_by_tools(entry: AgentEntry) -> AgentEntry:
     description = "\n\n".join(filter(None, (describe_tools(entry.tools), entry.agent.description)))
-    agent = replace(entry.agent, description=description[: settings.max_description_chars])
+    agent = replace(entry.agent, description=description[:MAX_TEXT_CHARS])
     return replace(entry, agent=sealed_agent(agent))
 
 

@@ -358,7 +358,7 @@ def _open_server(key: str, name: str, entry: Mapping[str, object], how: Opening)
         raise SourceError(source, str(exc)) from None
     if is_gateway(configured_server.transport, how.registry) or launches_gateway(launch, how.registry):
         raise SourceError(source, LEFT_OUT)
-    intake = Intake(where=source, settings=how.settings)
+    intake = Intake(where=source)
     record = AgentRecord(pointer="", key=key, transport=configured_server.transport, asked=False)
     intake.take(record)
     if intake.rejected:

@@ -110,7 +110,7 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     """As `read_listing`, with no server asked yet."""
-    merger = _Merger(Intake(where=listing.source, settings=reading.settings), listing)
+    merger = _Merger(Intake(where=listing.source), listing)
     if listing.remark:
         merger.intake.cut.append(Rejected(where=listing.source, reason=listing.remark))
     only_settings = all(holds_other_settings(where) for where, _ in listing.files)
@@ -119,7 +119,7 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
             document = parse(where, content, reading.settings, partial(merger.note_repeated, where))
             is_export = _is_export(document, where, reading.kind)
             if is_export and len(listing.files) == 1:
-                manifests = export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
+                manifests = export.read(document, where, restore=reading.kind == export.KIND)
                 return [Parts(manifest=manifest) for manifest in merger.with_faults(manifests)]
             if is_export:
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
@@ -219,7 +219,7 @@ class _Merger:
 
     def take(self, document: object, where: str, reading: Reading) -> None:
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
-        intake = Intake(where=where, settings=reading.settings, surroundings=reading.surroundings)
+        intake = Intake(where=where, surroundings=reading.surroundings)
         gateways = _take_records(kind, kind.read(document, where, intake), intake, reading)
         if reading.asks(kind) and kind.servers:
             self.asks = True
@@ -319,7 +319,7 @@ def _approved_servers(find: FindServers, intake: Intake, reading: Reading) -> li
         return []
 
     def find_in(folder: str) -> list[ServerEntry]:
-        there = Intake(where=intake.where, settings=reading.settings, surroundings=replace(around, cwd=folder))
+        there = Intake(where=intake.where, surroundings=replace(around, cwd=folder))
         servers = find(str(Path(around.cwd, intake.where)), there)
         intake.rejected += [fault for fault in there.rejected if fault.key in before]
         return servers

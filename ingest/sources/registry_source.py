@@ -33,6 +33,11 @@ from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
+TIMEOUT_S = 30.0
+"""For each part of an answer."""
+MAX_PAGES = 5_000
+RETRIES = 4
+"""How often a page is asked for again."""
 PAGE_ENTRIES = 100
 """Asked for; a page may have fewer, or more."""
 _PASSING = frozenset({429, 500, 502, 503, 504})
@@ -88,7 +93,7 @@ class RegistryPages:
         entries: list[object] = []
         cursors, cursor = set[str](), ""
         with self._client() as client:
-            for number in range(self.settings.mcp_registry_max_pages):
+            for number in range(MAX_PAGES):
                 try:
                     page, cursor = self._page(client, cursor)
                 except Unread as exc:
@@ -103,18 +108,16 @@ class RegistryPages:
                 if cursor in cursors:
                     return RegistryContent(entries=entries, fault="gives a cursor again that it gave before")
                 cursors.add(cursor)
-        most = self.settings.mcp_registry_max_pages
-        return RegistryContent(entries=entries, fault=f"has more than {most} pages (WAYGRAPH_MCP_REGISTRY_MAX_PAGES)")
+        return RegistryContent(entries=entries, fault=f"has more than {MAX_PAGES} pages")
 
     def _client(self) -> httpx2.Client:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.headers}
-        timeout_s = self.settings.mcp_registry_timeout_s
         try:
             return http_client(
                 httpx2.Client,
                 guard=Guard(httpx2.URL(self.url)),
                 headers=headers,
-                timeout=timeout_s,
+                timeout=TIMEOUT_S,
                 follow_redirects=False,
             )
         except UnusableProxy as exc:
@@ -136,14 +139,14 @@ class RegistryPages:
         return entries or [], following if isinstance(following, str) else ""
 
     def _patiently_read(self, client: httpx2.Client, query: Mapping[str, str]) -> bytes:
-        """Asks again after what may pass, at most `mcp_registry_retries` times and while there is time."""
+        """Asks again after what may pass, at most RETRIES times and while there is time."""
         attempt = 0
         while True:
             try:
                 return self._read(client, query)
             except _Passing as passing:
                 pause_s = wait_s(attempt, passing.retry_after, self.world.jitter)
-                if attempt == self.settings.mcp_registry_retries or self.world.clock() + pause_s > self._ends_at:
+                if attempt == RETRIES or self.world.clock() + pause_s > self._ends_at:
                     raise Unread(f"still {passing} after {attempt + 1} tries") from None
             self.world.sleep(pause_s)
             attempt += 1
@@ -156,7 +159,7 @@ class RegistryPages:
         except _BROKEN_ERRORS:
             raise _Passing("breaks the connection") from None
         except httpx2.TimeoutException:
-            raise Unread(f"did not answer within {self.settings.mcp_registry_timeout_s:g} s") from None
+            raise Unread(f"did not answer within {TIMEOUT_S:g} s") from None
         except UpstreamRefused as exc:
             raise Unread(f"cannot be asked: {exc.reason}") from None
         except Undecodable as exc:
@@ -216,7 +219,7 @@ class RegistrySource:
     def read_with_servers(self) -> tuple[Manifest, tuple[ServerEntry, ...]]:
         """The same, and those of its servers that have an open remote. Raises SourceError."""
         content = self._fetch()
-        intake = Intake(where=self.url, settings=self.settings)
+        intake = Intake(where=self.url)
         return self._manifest(content), tuple(mcp_registry.servers(self._document(content), self.url, intake))
 
     def _fetch(self) -> RegistryContent:
@@ -242,7 +245,7 @@ class RegistrySource:
         return {"servers": latest}
 
     def _manifest(self, content: RegistryContent) -> Manifest:
-        intake = Intake(where=self.url, settings=self.settings)
+        intake = Intake(where=self.url)
         for record in mcp_registry.read(self._document(content), self.url, intake):
             intake.take(record)
         if content.fault:

@@ -185,7 +185,7 @@ def plan_sync(registry: LocalRegistry, manifest: Manifest, terms: SyncTerms, *, 
     check_policy(manifest.policy)
     checked_texts(terms.texts)
     settings = registry.settings
-    checks = Checks(settings.max_checked_chars, partial(_open_scorer, registry, terms.principal))
+    checks = Checks(partial(_open_scorer, registry, terms.principal))
     sync_plan = SyncPlan(manifest=manifest, terms=terms, settings=settings, checks=checks)
     entities = [each for entry in manifest.entries for each in entry.entities]
     if len(entities) <= MOST_EMBEDDED_UNDER_LOCK and sum(map(text_chars, entities)) <= MOST_CHARS_UNDER_LOCK:

@@ -15,7 +15,6 @@ from waygraph.ingest.sync.copies import CopySearch, Original
 from waygraph.registry.graph.read import GraphView, RegistryState
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, JsonText, Tool
-from waygraph.registry.model.settings import PREFIX, Settings
 
 OldTools = Mapping[str, Mapping[str, Tool]]
 """Agent id → tool name → tool as held."""
@@ -52,19 +51,22 @@ def _differs(new: Agent | Tool, old: Agent | Tool | None) -> bool:
     return old is None or old.content_hash != new.content_hash
 
 
+MAX_CHECKED_CHARS = 10_000_000
+"""Of the new texts of one agent and its tools."""
+
+
 class Checks:
-    """Of one sync. Of each agent at most `max_chars` characters are read, its short texts first: a padded tool costs
-    only its own agent, and there no shorter one. What is not read counts as suspicious.
+    """Of one sync. Of each agent at most MAX_CHECKED_CHARS are read, its short texts first: a padded tool costs only
+    its own agent, and there no shorter one. What is not read counts as suspicious.
     """
 
     def __init__(
         self,
-        max_chars: int = Settings.max_checked_chars,
         open_scorer: Callable[[RegistryState | None], Scorer | None] = lambda _state: None,
     ) -> None:
         """`open_scorer` is called when the first text is to be scored, with the registry's `state`."""
         self.state: RegistryState | None = None
-        self._max_chars, self._open_scorer = max_chars, open_scorer
+        self._open_scorer = open_scorer
         self._findings: dict[str, Findings] = {}
         self._score_findings: dict[str, Findings] = {}
         self._made_of_tools: dict[tuple[str, ...], bool] = {}
@@ -125,7 +127,7 @@ class Checks:
             self._score_findings |= zip(new, self._scorer.find(list(new.values())), strict=True)
 
     def _examine(self, entities: Iterable[Agent | Tool]) -> None:
-        budget = self._max_chars
+        budget = MAX_CHECKED_CHARS
         for each in sorted(entities, key=text_chars):
             budget -= text_chars(each)
             if each.content_hash not in self._findings:
@@ -133,5 +135,5 @@ class Checks:
 
     @property
     def _unread(self) -> Findings:
-        limit = f"{self._max_chars:,} characters ({PREFIX}MAX_CHECKED_CHARS)"
+        limit = f"{MAX_CHECKED_CHARS:,} characters"
         return Findings((f"texts: were not looked through, since those that changed of its agent exceed {limit}",))

@@ -60,6 +60,8 @@ async def first_of(*waits: Wait) -> int:
     return numbers[0]
 
 
+SERVERS_AT_ONCE = 32
+"""Servers that are asked at a time, over HTTP or started before."""
 START_S = 5.0
 """How long a start keeps its place: what takes longer waits for something, and needs no processor."""
 

@@ -19,6 +19,8 @@ from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.numbers import FAR_S, read_number
 from waygraph.registry.model.settings import Settings
 
+MAX_PAGES = 1_000
+MAX_LISTING_BYTES = 64 * 1024 * 1024
 LIST_FIELDS = {"tools/list": "tools", **LISTS}
 """Methods that list what a server has, each with the field that holds the list."""
 
@@ -72,7 +74,7 @@ async def all_of(session: ClientSession, explain: Explain, method: str, settings
     """The items of all pages, in order. Raises UpstreamError, also for a list without end."""
     name = LIST_FIELDS[method]
     result, cursor, cursors, size = Items(), "", set[str](), 0
-    for _ in range(settings.upstream_max_pages):
+    for _ in range(MAX_PAGES):
         params = {"cursor": cursor} if cursor else {}
         try:
             page = await raw_request(session, method, params)
@@ -91,8 +93,7 @@ async def all_of(session: ClientSession, explain: Explain, method: str, settings
         if cursor in cursors:
             raise UpstreamRefused(f"{method}: a cursor comes again, so that the list has no end")
         cursors.add(cursor)
-    most = settings.upstream_max_pages
-    raise UpstreamRefused(f"{method}: more than {most:,} pages (WAYGRAPH_UPSTREAM_MAX_PAGES)")
+    raise UpstreamRefused(f"{method}: more than {MAX_PAGES:,} pages")
 
 
 async def number_of(session: ClientSession, explain: Explain, method: str, settings: Settings) -> int:
@@ -109,8 +110,8 @@ async def number_of(session: ClientSession, explain: Explain, method: str, setti
 def _refuse_too_much(method: str, name: str, count: int, size: int, settings: Settings) -> None:
     if count > (most := settings.upstream_max_tools):
         raise UpstreamRefused(f"{method}: more than {most:,} {name} (WAYGRAPH_UPSTREAM_MAX_TOOLS)")
-    if size > (most := settings.upstream_max_listing_bytes):
-        raise UpstreamRefused(f"{method}: more than {most:,} bytes (WAYGRAPH_UPSTREAM_MAX_LISTING_BYTES)")
+    if size > MAX_LISTING_BYTES:
+        raise UpstreamRefused(f"{method}: more than {MAX_LISTING_BYTES:,} bytes")
 
 
 def _next(method: str, cursor: object) -> str:

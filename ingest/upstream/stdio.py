@@ -87,6 +87,8 @@ class Ring:
         return content.decode("utf-8", "replace")
 
 
+ERRORS_BYTES = 64 * 1024
+"""How much of the end of a server's error output is kept, in memory."""
 _OF_CERTIFICATES = re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b")
 
 
@@ -169,7 +171,7 @@ class _Server:
 
     def __init__(self, child: Child, settings: Settings, wire: Wire, discretion: Discretion) -> None:
         self._child, self._settings, self._wire, self._discretion = child, settings, wire, discretion
-        self._errors = Ring(settings.upstream_stderr_bytes)
+        self._errors = Ring(ERRORS_BYTES)
         self._most = settings.upstream_max_message_bytes + CHUNK
         self._lines, self._idle = _Lines(self._most), 0
         self._stopping = self._fell_silent = False

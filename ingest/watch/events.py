@@ -1,4 +1,4 @@
-"""What becomes of servers and sources that are followed, as frozen values and as JSON (docs/json-output.md)."""
+"""What becomes of servers and sources that are followed, frozen and as JSON (docs/json-output.schema.json)."""
 
 from dataclasses import dataclass, field
 

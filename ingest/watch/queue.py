@@ -20,7 +20,6 @@ from waygraph.registry.model.changes import AgentEntry, Policy, Rejected, Source
 from waygraph.registry.model.errors import MassRemoval
 from waygraph.registry.model.failures import bounded_key, status_of_fault
 from waygraph.registry.model.nouns import ONLINE
-from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 FREE_REVISIONS = 5
@@ -205,7 +204,6 @@ class Writer:
     """Writes one batch at a time, in whichever thread calls. What it wrote once it does not write again."""
 
     registry: LocalRegistry
-    settings: Settings
     tell: Callable[[WatchEvent], None]
     policy: Policy | None = None
     allow_mass_removal: bool = False
@@ -255,9 +253,7 @@ class Writer:
         self._with_servers.add(source)
         keys = {server.key for server in parts.servers}
         answers = {
-            key: _answer(offer, source, self.settings)
-            for (of, key), offer in batch.offers.items()
-            if of == source and key in keys
+            key: _answer(offer, source) for (of, key), offer in batch.offers.items() if of == source and key in keys
         }
         self._sync_part(parts, answers, whole=source in batch.parts)
 
@@ -360,10 +356,10 @@ class Writer:
         return next((each for each in sources if each.name == name), None)
 
 
-def _answer(offer: Offer, source: str, settings: Settings) -> Answer:
+def _answer(offer: Offer, source: str) -> Answer:
     """What of a listing is taken. A fault in reading it costs this server alone."""
     try:
-        return entry_of(offer.server, offer.listing, source, settings)
+        return entry_of(offer.server, offer.listing, source)
     except Exception as error:  # noqa: BLE001 - whatever a server may send, the others are written
         where = f"{source}#{offer.server.record.pointer}"
         return Answer(

@@ -21,7 +21,7 @@ from waygraph.ingest.sources.read import STDIN, Parts
 from waygraph.ingest.sources.skill_folder import beside, is_skill
 from waygraph.ingest.sources.trust import vouch
 from waygraph.ingest.sync.apply import Member
-from waygraph.ingest.upstream.clock import START_S, Clock, Starts, SystemClock
+from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Clock, Starts, SystemClock
 from waygraph.ingest.upstream.connection import Connect
 from waygraph.ingest.watch.events import (
     NotWritten,
@@ -136,7 +136,6 @@ class Watch:
         """What no later try could write either."""
         self._writer = Writer(
             registry=registry,
-            settings=watching.settings,
             tell=watching.tell,
             policy=watching.policy,
             allow_mass_removal=watching.allow_mass_removal,
@@ -164,7 +163,7 @@ class Watch:
     def _supervision(self) -> Supervision:
         watching = self._watching
         stdio = Starts(watching.settings.upstream_starts_at_once, START_S, watching.clock)
-        http = Starts(watching.settings.upstream_asked_at_once, START_S, watching.clock)
+        http = Starts(SERVERS_AT_ONCE, START_S, watching.clock)
         return Supervision(
             connect=watching.connect,
             tell=self._note_event,

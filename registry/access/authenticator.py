@@ -132,7 +132,7 @@ class Authenticator:
     def caller(self, authorization: str | None, api_key: str | None) -> Caller:
         """Who shows these headers: `Authorization` and `X-API-Key`, of which one is to be sent.
 
-        May wait for the issuer of tokens (settings `oidc_timeout_s`), so an event loop asks `known` first.
+        May wait for the issuer of tokens, so an event loop asks `known` first.
         """
         text, tokens = self._credential_of(authorization, api_key)
         return tokens.caller(text) if tokens else self._holder(text)

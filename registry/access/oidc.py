@@ -29,6 +29,9 @@ from waygraph.registry.model.settings import Settings
 
 
 DISCOVERY = "/.well-known/openid-configuration"
+TIMEOUT_S = 5.0
+"""For each document."""
+MAX_DOCUMENT_BYTES = 1024 * 1024
 
 type Document = Mapping[str, object]
 
@@ -36,19 +39,16 @@ type Document = Mapping[str, object]
 class IssuerDocuments:
     """The documents of one issuer. Raises InvalidSetting for an address that is none, or is not safe."""
 
-    def __init__(self, issuer: str, jwks_url: str, *, timeout_s: float, max_bytes: int) -> None:
+    def __init__(
+        self, issuer: str, jwks_url: str, *, timeout_s: float = TIMEOUT_S, max_bytes: int = MAX_DOCUMENT_BYTES
+    ) -> None:
         self._issuer, self._timeout_s, self._max_bytes = issuer, timeout_s, max_bytes
         self._discovery = _address("WAYGRAPH_OIDC_ISSUER", f"{issuer.rstrip('/')}{DISCOVERY}")
         self._jwks = _address("WAYGRAPH_OIDC_JWKS_URL", jwks_url) if jwks_url else None
 
     @classmethod
-    def of(cls, settings: Settings) -> "IssuerDocuments":
-        return cls(
-            settings.oidc_issuer,
-            settings.oidc_jwks_url,
-            timeout_s=settings.oidc_timeout_s,
-            max_bytes=settings.oidc_max_document_bytes,
-        )
+    def of(cls, settings: Settings, *, timeout_s: float = TIMEOUT_S) -> "IssuerDocuments":
+        return cls(settings.oidc_issuer, settings.oidc_jwks_url, timeout_s=timeout_s)
 
     @property
     def host(self) -> str:
@@ -195,11 +195,13 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds: keys are fresh for `lifetime_s`, usable for `stale_s`, and fetched every `refetch_s` at most."""
+    """Seconds: keys are fresh for `lifetime_s`, usable for `stale_s` while the issuer does not answer, and fetched
+    every `refetch_s` at most, whatever tokens come.
+    """
 
     lifetime_s: float
-    stale_s: float
-    refetch_s: float
+    stale_s: float = 86_400.0
+    refetch_s: float = 10.0
 
 
 class IssuerKeys:
@@ -369,7 +371,6 @@ class TokenRules:
             scope_prefix=settings.oidc_scope_prefix,
             everything_group=settings.oidc_everything_group,
             leeway_s=settings.oidc_leeway_s,
-            max_chars=settings.oidc_max_token_chars,
         )
 
 
@@ -397,16 +398,17 @@ class OidcTokens:
         self._lock = Lock()
 
     @classmethod
-    def of(cls, settings: Settings, *, keys_clock: Callable[[], float] = time.monotonic) -> "OidcTokens":
-        """As the settings say; asks nobody yet. `keys_clock`: as IssuerKeys'. Raises InvalidSetting."""
-        documents = IssuerDocuments.of(settings)
-        patience = Patience(
-            lifetime_s=settings.oidc_keys_lifetime_s,
-            stale_s=settings.oidc_keys_stale_s,
-            refetch_s=settings.oidc_refetch_s,
+    def of(
+        cls, settings: Settings, *, timeout_s: float = TIMEOUT_S, keys_clock: Callable[[], float] = time.monotonic
+    ) -> "OidcTokens":
+        """As the settings say; asks nobody yet. `timeout_s`: for each document of the issuer. `keys_clock`: as
+        IssuerKeys'. Raises InvalidSetting.
+        """
+        documents = IssuerDocuments.of(settings, timeout_s=timeout_s)
+        keys = IssuerKeys(
+            documents.keys, documents.host, Patience(lifetime_s=settings.oidc_keys_lifetime_s), keys_clock
         )
-        keys = IssuerKeys(documents.keys, documents.host, patience, keys_clock)
-        return cls(TokenRules.of(settings), keys, cache_size=settings.oidc_cached_tokens)
+        return cls(TokenRules.of(settings), keys)
 
     def caller(self, token: str) -> Caller:
         """Whose token it is. May wait for the issuer.

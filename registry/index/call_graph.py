@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.index.search_index import AnswerCache
 from waygraph.registry.model.nouns import Agent, JsonText, Principal, parse_field
-from waygraph.registry.model.transitions import Transition, is_tool, newest, owner_of, weight_at
+from waygraph.registry.model.transitions import HALF_LIFE_DAYS, Transition, is_tool, newest, owner_of, weight_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,7 +157,7 @@ class NextTools:
     as far as the calls of the conversation are among those that were counted: other tools have other users.
     """
 
-    def __init__(self, graph: CallGraph, agents: Mapping[str, Agent], half_life_days: float) -> None:
+    def __init__(self, graph: CallGraph, agents: Mapping[str, Agent], half_life_days: float = HALF_LIFE_DAYS) -> None:
         self._after: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         self._beginnings: dict[bool, dict[str, float]] = {True: {}, False: {}}  # by whether it is of tools
         self.is_counted = bool(graph.transitions)

@@ -68,7 +68,8 @@
 A message says what was seen, what is allowed and what to do; the facts are attributes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Self
@@ -427,6 +428,17 @@ class MissingExtra(WaygraphError):
         self.package, self.extra = package, extra
         requirement = f"'{of}[{extra}]'" if extra else package
         super().__init__(f"{what} needs {package}, which is not installed: pip install {requirement}")
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Around imports of packages that an extra of Waygraph brings. Raises MissingExtra where one is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "waygraph").startswith("waygraph"):
+            raise
+        raise MissingExtra(what, package=str(error.name), extra=extra) from error
 
 
 class MassRemoval(WaygraphError):

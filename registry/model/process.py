@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache, wraps
+from importlib.util import find_spec
 from threading import get_native_id
 from typing import Any
 
@@ -24,6 +25,11 @@ def processors() -> int:
     """
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def loop_options() -> dict[str, bool]:
+    """Of `anyio.run`: the event loop in C where the extra `serve` brought it."""
+    return {"use_uvloop": find_spec("uvloop") is not None}
 
 
 WRITING = 5

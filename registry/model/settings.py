@@ -20,11 +20,21 @@ PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
 MAY_BE_ZERO = frozenset(
     "call_idle_s call_result_tokens cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept "
-    "mcp_registry_retries neo4j_retry_s oidc_cached_tokens oidc_keys_stale_s oidc_leeway_s openai_retries "
-    "progress_after_s query_cache_entries rate_per_minute remote_retries remote_retry_s server_max_processes "
-    "server_memory_mib service_threads sessions_per_caller upstream_stderr_bytes write_timeout_s".split()
+    "oidc_leeway_s openai_retries query_cache_entries rate_per_minute remote_retries server_max_processes "
+    "server_memory_mib service_threads sessions_per_caller write_timeout_s".split()
 )
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
+FORMER = frozenset(
+    "body_timeout_s call_max_answer_bytes cypher_max_chars failures_burst fetch_timeout_s kept_results_bytes "
+    "learn_every_s learn_half_life_days max_checked_chars max_description_chars max_history_chars "
+    "max_history_turns max_schema_chars max_transitions_kept max_turn_chars mcp_registry_max_pages "
+    "mcp_registry_retries mcp_registry_timeout_s neo4j_retry_s oidc_cached_tokens oidc_keys_stale_s "
+    "oidc_max_document_bytes oidc_max_token_chars oidc_refetch_s oidc_timeout_s progress_after_s "
+    "rate_max_callers remote_connect_timeout_s remote_max_answer_bytes remote_pool_size remote_retry_s "
+    "upstream_asked_at_once upstream_max_listing_bytes upstream_max_pages upstream_stderr_bytes walk_max_tokens "
+    "walk_total_s".split()
+)
+"""Were settings once. A variable that still sets one sets nothing, and a start says so."""
 LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
 CHAT_FIELDS = frozenset({"messages", "model", "n", "stream", "tools"})
@@ -33,9 +43,8 @@ BYTES_PER_TOKEN = 4
 """Of JSON in UTF-8. Models differ; of English text, JSON and code they read from 3 to 5 bytes a token."""
 MOST_WHOLE = 10**12
 """Of a count, or of bytes: of these a terabyte."""
-HALF_LIFE_DAYS = 90.0
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
-"""Where the package of waygraph-minilm is not installed: see `default_spec` in registry/embedding/factory.py."""
+"""Where only its weights are here: see `default_spec` in registry/embedding/weights.py."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +59,6 @@ class Settings:
     """Where models and vectors are kept; empty: the user's cache folder."""
     write_timeout_s: float = 30.0
     query_cache_entries: int = 1024
-    progress_after_s: float = 1.0
     log_format: str = "json"
     """How a service logs: json or console."""
     log_level: str = "info"
@@ -71,32 +79,12 @@ class Settings:
     """
     walk_max_calls: int = 60
     """For one request."""
-    walk_max_tokens: int = 100_000
-    """For one request, of prompts and answers together."""
-    walk_total_s: float = 60.0
-    """For one request."""
-    max_history_turns: int = 200
-    max_turn_chars: int = 8_000
-    """Of the text and the result of one turn of a history, each."""
-    max_history_chars: int = 64_000
-    """Of all texts and results of a history."""
     max_embedded_chars: int = 4_000
-    max_description_chars: int = 1_000_000
-    max_schema_chars: int = 1_000_000
-    max_checked_chars: int = 10_000_000
-    """Of the new texts of one agent and its tools; what is beyond is not checked and counts as suspicious."""
     max_source_bytes: int = 512 * 1024 * 1024
-    fetch_timeout_s: float = 30.0
-    """For each part of the answer of an address that a document is fetched from."""
     fetch_total_s: float = 300.0
     """For the whole document, redirects included."""
-    mcp_registry_timeout_s: float = 30.0
-    """For each part of a registry's answer."""
     mcp_registry_total_s: float = 900.0
     """For all of its pages, repeats included."""
-    mcp_registry_max_pages: int = 5_000
-    mcp_registry_retries: int = 4
-    """How often a page is asked for again."""
     openai_timeout_s: float = 30.0
     openai_batch_texts: int = 256
     openai_retries: int = 4
@@ -107,7 +95,6 @@ class Settings:
     cypher_timeout_s: float = 10.0
     cypher_memory_mib: int = 1024
     cypher_max_rows: int = 1_000
-    cypher_max_chars: int = 20_000
     cypher_workers: int = 2
     """How many statements of one registry are at work at a time, in this process."""
     cypher_wait_s: float = 2.0
@@ -121,8 +108,6 @@ class Settings:
     neo4j_ca_file: str = ""
     """Certificates to trust, PEM; empty: the system's. For `+s` addresses."""
     neo4j_connect_timeout_s: float = 5.0
-    neo4j_retry_s: float = 15.0
-    """How long a transaction that writes is tried again after an error that may pass."""
     neo4j_read_timeout_s: float = 30.0
     """For one search or read, also while a writer commits."""
     neo4j_write_timeout_s: float = 600.0
@@ -142,23 +127,12 @@ class Settings:
     oidc_scope_prefix: str = "waygraph:"
     oidc_everything_group: str = ""
     oidc_leeway_s: float = 30.0
-    oidc_timeout_s: float = 5.0
     oidc_keys_lifetime_s: float = 600.0
-    oidc_keys_stale_s: float = 86_400.0
-    """How long keys are used after their last fetch while the issuer does not answer."""
-    oidc_refetch_s: float = 10.0
-    """The least time between two fetches, whatever tokens come."""
-    oidc_max_token_chars: int = 16_384
-    oidc_max_document_bytes: int = 1024 * 1024
-    oidc_cached_tokens: int = 1024
     rate_per_minute: float = 30_000.0
     """Requests of one caller; 0: no limit."""
     rate_burst: int = 1_000
     failures_per_minute: float = 30.0
     """Requests from one address whose caller is not known; 0: no limit."""
-    failures_burst: int = 20
-    rate_max_callers: int = 10_000
-    """So many callers are counted at a time, so that memory is bounded."""
 
     sessions_per_caller: int = 1_000
     """Of MCP's handshake era, open at a time; of an address, where nobody is asked who they are. 0: no limit."""
@@ -169,17 +143,12 @@ class Settings:
     """Whether a key may go over http:// to another machine, where others can read it."""
     remote_ca_file: str = ""
     """Certificates to trust, PEM; empty: the system's. For https:// addresses."""
-    remote_connect_timeout_s: float = 5.0
     remote_timeout_s: float = 60.0
     """For an answer that only asks."""
     remote_write_timeout_s: float = 600.0
     """For a write, and for an export."""
-    remote_pool_size: int = 32
     remote_retries: int = 3
     """How often a call is sent again that may be."""
-    remote_retry_s: float = 15.0
-    """After that it is not sent again."""
-    remote_max_answer_bytes: int = 256 * 1024 * 1024
 
     upstream_connect_timeout_s: float = 30.0
     """For a server to be started or reached, and to agree on a protocol."""
@@ -189,14 +158,9 @@ class Settings:
     """For a person to log in by OAuth, where one is asked to."""
     upstream_starts_at_once: int = 4
     """How many servers are started at a time; programs that start need processor and disk."""
-    upstream_asked_at_once: int = 32
-    """How many servers are asked at a time, over HTTP or started before."""
     upstream_max_tools: int = 20_000
-    upstream_max_pages: int = 1_000
     upstream_max_message_bytes: int = 16 * 1024 * 1024
-    upstream_max_listing_bytes: int = 64 * 1024 * 1024
-    upstream_stderr_bytes: int = 64 * 1024
-    """How much of the end of a server's error output is kept, in memory."""
+    """Also of an answer of a tool over HTTP."""
     server_memory_mib: int = 2048
     """Of a server that is started, with all its processes; 0: no limit."""
     server_max_processes: int = 256
@@ -206,7 +170,6 @@ class Settings:
     """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
     request_timeout_s: float = 30.0
     """For an answer that only reads. Typed Cypher and writes have limits of their own."""
-    body_timeout_s: float = 30.0
     max_body_bytes: int = 1024 * 1024
     max_manifest_bytes: int = 64 * 1024 * 1024
     drain_timeout_s: float = 30.0
@@ -226,12 +189,8 @@ class Settings:
     """For a tool to answer, the start of its server included; a host may ask for less."""
     call_idle_s: float = 300.0
     """After so long without a call a server that was started for calls is stopped."""
-    call_max_answer_bytes: int = 16 * 1024 * 1024
-    """Of a tool that is reached over HTTP."""
     call_result_tokens: int = 25_000
     """Of a result through the gateway, as a model reads it; the rest is kept and read page by page. 0: no limit."""
-    kept_results_bytes: int = 64 * 1024 * 1024
-    """Of all results that were cut, in memory; the oldest go."""
     calls_at_once: int = 64
     """How many calls are under way at a time."""
     audit_arguments: bool = False
@@ -248,12 +207,6 @@ class Settings:
     learn: str = ""
     """What is learned from calls through the gateway: `transitions`, which tool was called after which; empty: nothing.
     """
-    learn_half_life_days: float = HALF_LIFE_DAYS
-    """After so many days a call that was counted counts half."""
-    learn_every_s: float = 60.0
-    """How often the gateway writes what it counted."""
-    max_transitions_kept: int = 50_000
-    """Of what was called after what; the least counted go."""
 
     watch_poll_s: float = 300.0
     """From one look to the next at what is followed and does not tell of its changes."""
@@ -300,7 +253,7 @@ class Settings:
     @property
     def most_error_chars(self) -> int:
         """Of an error of the protocol: no more than a result through the gateway may have."""
-        return self.call_result_tokens * BYTES_PER_TOKEN or self.call_max_answer_bytes
+        return self.call_result_tokens * BYTES_PER_TOKEN or self.upstream_max_message_bytes
 
     @property
     def keys_path(self) -> Path:

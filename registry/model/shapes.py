@@ -1,4 +1,4 @@
-"""The nouns as JSON, and read back: the shapes of docs/json-output.md, which a test compares.
+"""The nouns as JSON, and read back: the shapes of docs/json-output.schema.json, which a test compares.
 
 `shape` writes a noun by its fields. Beside it stand the shapes that leave fields out or join nouns.
 """

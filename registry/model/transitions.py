@@ -10,6 +10,9 @@ from math import exp2
 from waygraph.registry.model.numbers import read_number
 
 DAY_S = 86_400.0
+HALF_LIFE_DAYS = 90.0
+"""After so many days a call that was counted counts half."""
+MAX_KEPT = 50_000
 MAX_COUNT = 1e12
 """Of one transition that is read: no sum of such counts is infinite."""
 
@@ -108,12 +111,14 @@ def _keys(chain: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     yield from zip(chain, chain[1:], chain[2:], strict=False)
 
 
-def weight_at(count: float, last_at: str, at: str, half_life_days: float) -> float:
+def weight_at(count: float, last_at: str, at: str, half_life_days: float = HALF_LIFE_DAYS) -> float:
     """The count as it holds at another time: half of it after so many days. Times are ISO 8601."""
     return count * exp2((_seconds(last_at) - _seconds(at)) / (half_life_days * DAY_S))
 
 
-def add_transitions(base: Iterable[Transition], more: Iterable[Transition], half_life_days: float) -> Sums:
+def add_transitions(
+    base: Iterable[Transition], more: Iterable[Transition], half_life_days: float = HALF_LIFE_DAYS
+) -> Sums:
     """The sums by key, each as of the later time."""
     sums = {each.key: each for each in base}
     for each in more:
@@ -127,7 +132,7 @@ def add_transitions(base: Iterable[Transition], more: Iterable[Transition], half
     return sums
 
 
-def keep_largest(sums: Sums, most: int, half_life_days: float) -> Sums:
+def keep_largest(sums: Sums, most: int = MAX_KEPT, half_life_days: float = HALF_LIFE_DAYS) -> Sums:
     """Those that count the most as of one time; of equal ones the first by key."""
     at = newest(sums.values())
     ranking = sorted(

@@ -88,17 +88,18 @@ FILTER_LISTS: Mapping[str, str] = {
 """Parameter of a path → the field of Filters whose values it gives, one each time."""
 
 
+MAX_TURNS = 200
+MAX_TURN_CHARS = 8_000
+"""Of the text and of the result of one turn, each."""
+MAX_HISTORY_CHARS = 64_000
+"""Of all texts and results of a history."""
+
+
 class Limits(Protocol):
     """Those of the settings that a query keeps to."""
 
     @property
     def max_query_chars(self) -> int: ...
-    @property
-    def max_history_turns(self) -> int: ...
-    @property
-    def max_turn_chars(self) -> int: ...
-    @property
-    def max_history_chars(self) -> int: ...
 
 
 def check_query(query: str | Query, limits: Limits | None, limit: int | None = None) -> Query:
@@ -149,18 +150,17 @@ def _checked_history(history: object, limits: Limits | None) -> tuple[Turn, ...]
     """Raises InvalidQuery, which tells the turn by its number from 1, and quotes nothing of it."""
     if isinstance(history, (str, Turn)) or not isinstance(history, Sequence):
         raise InvalidQuery("a history takes several turns, oldest first")
-    if limits is not None and len(history) > limits.max_history_turns:
-        raise InvalidQuery(f"a history has at most {limits.max_history_turns} turns (WAYGRAPH_MAX_HISTORY_TURNS)")
+    if limits is not None and len(history) > MAX_TURNS:
+        raise InvalidQuery(f"a history has at most {MAX_TURNS} turns")
     turns = tuple(_checked_turn(turn, at) for at, turn in enumerate(history, start=1))
     if limits is None:
         return turns
     for at, turn in enumerate(turns, start=1):
-        if max(len(turn.text), len(turn.result)) > limits.max_turn_chars:
-            most = f"at most {limits.max_turn_chars} characters (WAYGRAPH_MAX_TURN_CHARS)"
+        if max(len(turn.text), len(turn.result)) > MAX_TURN_CHARS:
+            most = f"at most {MAX_TURN_CHARS} characters"
             raise InvalidQuery(f"turn {at} of the history: its text and its result have {most} each")
-    if sum(len(turn.text) + len(turn.result) for turn in turns) > limits.max_history_chars:
-        most = f"at most {limits.max_history_chars} characters (WAYGRAPH_MAX_HISTORY_CHARS)"
-        raise InvalidQuery(f"a history has {most} in all its turns")
+    if sum(len(turn.text) + len(turn.result) for turn in turns) > MAX_HISTORY_CHARS:
+        raise InvalidQuery(f"a history has at most {MAX_HISTORY_CHARS} characters in all its turns")
     return turns
 
 

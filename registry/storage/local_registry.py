@@ -241,7 +241,7 @@ class LocalRegistry(GraphAccess):
         return change(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
 
     def open_embedder(self, spec: str) -> ChosenEmbedder:
-        choice = self._answering.spec or spec or default_spec()
+        choice = self._answering.spec or spec or default_spec(self.settings)
         try:
             return self._embedders.open_for_documents(choice)
         except ModelNotFound:
@@ -259,7 +259,9 @@ class LocalRegistry(GraphAccess):
             state = session.state()
             has_own = state and (state.embedder or state.embedder_spec == "none")
             own = state.embedder_spec if state and has_own else ""
-            choice = self._embedders.open_for_documents(embedder or self._answering.spec or own or default_spec())
+            choice = self._embedders.open_for_documents(
+                embedder or self._answering.spec or own or default_spec(self.settings)
+            )
             return choice, session.reindex(texts, choice, progress)
 
         choice, result = self.change_existing(work, trust_index=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from waygraph.registry.http.addresses import is_loopback, names_user, split_url
-from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry
+from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, needs_extra
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.store import Store
@@ -91,11 +91,13 @@ def _scheme(location: object) -> str:
 def open_store(location: object, settings: Settings) -> Store:
     """The store of a location; nothing is read or written yet.
 
-    Raises InvalidSetting for a URL or path that names none, NeedsRegistry for one of a service.
+    Raises InvalidSetting for a URL or path that names none, NeedsRegistry for one of a service, MissingExtra for a
+    server without the driver.
     """
     refuse_service(location)
     if is_server(location):
-        from waygraph.registry.storage.server import ServerStore
+        with needs_extra("a registry on Neo4j", "neo4j"):
+            from waygraph.registry.storage.server import ServerStore
 
         return ServerStore.at(str(location), settings)
     from waygraph.registry.storage.embedded import EmbeddedStore

@@ -93,7 +93,7 @@ class ServerStore:
         if index is not None and index.refresh():
             return index
         self._check_server()
-        return Neo4jIndex(self.engine, self._settings.learn_half_life_days)
+        return Neo4jIndex(self.engine)
 
     def look[T](self, work: "Callable[[Neo4jIndex], T]") -> T:
         return self._between_commits(lambda: work(self.index(fresh=True)))

@@ -1,6 +1,7 @@
 """The locks in requirements/: whole, hashed, in agreement with each other and with pyproject.toml."""
 
 import re
+import tomllib
 from functools import cache
 
 import pytest
@@ -11,10 +12,12 @@ from packaging.version import Version
 
 from tests.architecture.tree import ROOT, project
 
+ALL = ("keyring", "models", "neo4j", "scan", "serve")
+"""What the extra `all` names."""
 LOCKS = {
-    "all": ("build", "plots", "dev", "keyring", "sentence-transformers", "telemetry", "testcontainers", "train"),
-    "dev": ("build", "plots", "dev", "telemetry"),
-    "service": ("build", "telemetry"),
+    "all": (*ALL, "build", "plots", "dev", "sentence-transformers", "testcontainers", "train"),
+    "dev": (*ALL, "build", "plots", "dev"),
+    "service": ("build", "neo4j", "serve"),
 }
 """Lock → the extras and groups that it holds, beside the product's own dependencies."""
 ENVIRONMENTS = [
@@ -72,6 +75,17 @@ def test_a_lock_holds_what_is_asked_for(name: str) -> None:
         )
     ]
     assert missing == [], "renew the locks: scripts/lock"
+
+
+def test_all_is_of_the_extras_that_are_said() -> None:
+    assert project()["project"]["optional-dependencies"]["all"] == [f"waygraph[{','.join(ALL)}]"]
+
+
+def test_the_image_has_what_its_model_needs() -> None:
+    model = tomllib.loads((ROOT / "packages" / "waygraph-minilm" / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = {canonicalize_name(Requirement(each).name) for each in model["project"]["dependencies"]}
+    assert needed
+    assert needed <= pins("service").keys()
 
 
 @pytest.mark.parametrize("name", ["dev", "service"])

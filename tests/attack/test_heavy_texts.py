@@ -18,10 +18,9 @@ from waygraph.ingest.manifest import redaction
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.suspicion import findings, hidden_text, orders, rules
 from waygraph.ingest.sources import mcp_servers
-from waygraph.ingest.sync import copies
+from waygraph.ingest.sync import checks, copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import MAX_COMPARED
-from waygraph.registry import Settings
 from waygraph.registry.graph.read import read_tools
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
@@ -185,17 +184,16 @@ def test_a_tool_is_compared_with_a_bounded_number_of_others(monkeypatch: pytest.
         assert any("original" in flag for flag in late.tool.flags)
 
 
-def test_what_is_not_read_counts_as_suspicious_and_costs_no_other() -> None:
+def test_what_is_not_read_counts_as_suspicious_and_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """A padded tool is left out by itself: shorter ones of its agent, and those of others, are read."""
     padded = entry("a", {"padded": ("Pads. " * 200, {}), "short": ("Adds.", {}), "evil": (ORDER, {})})
-    with LocalRegistry.open(
-        ":memory:", embedder="none", settings=Settings(max_checked_chars=500), environ={}
-    ) as registry:
+    monkeypatch.setattr(checks, "MAX_CHECKED_CHARS", 500)
+    with LocalRegistry.open(":memory:", embedder="none", environ={}) as registry:
         sync(registry, Manifest(source="s", entries=(padded, entry("b", {"other": ("Looks. " * 40, {})}))))
         doubtful = {tool.id for tool in registry.tools() if is_doubtful(tool)}
         assert doubtful == {"a/padded", "a/evil"}
         [flag] = registry.tool("a/padded").flags
-        assert "500 characters (WAYGRAPH_MAX_CHECKED_CHARS)" in flag
+        assert "exceed 500 characters" in flag
 
 
 def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from waygraph.registry.http import guard
 from waygraph.registry.http.addresses import Reach, reach_of
 from waygraph.registry.model.settings import Settings
 
-SETTINGS = Settings(fetch_timeout_s=30.0, fetch_total_s=60.0)
+SETTINGS = Settings(fetch_total_s=60.0)
 CATALOGUE = b'{"waygraph": 1, "agents": []}'
 
 

@@ -550,9 +550,9 @@ def test_json_is_structured_and_text(here: Here, web: WebPages) -> None:
 
 
 def test_an_answer_is_bounded(here: Here, web: WebPages) -> None:
-    got = answered(here, web, 200, "application/json", b'"' + b"x" * 2000 + b'"', call_max_answer_bytes=1000)
+    got = answered(here, web, 200, "application/json", b'"' + b"x" * 2000 + b'"', upstream_max_message_bytes=1000)
     assert got["isError"] is True
-    assert "more than 1,000 bytes (WAYGRAPH_CALL_MAX_ANSWER_BYTES)" in got["content"][0]["text"]
+    assert "more than 1,000 bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)" in got["content"][0]["text"]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
@@ -565,7 +565,7 @@ def test_a_compressed_answer_that_was_not_asked_for_is_read(here: Here, web: Web
 
 
 def test_a_compressed_answer_is_bounded_by_what_it_unpacks_to(here: Here, web: WebPages) -> None:
-    here.settings = replace(here.settings, call_max_answer_bytes=1_000)
+    here.settings = replace(here.settings, upstream_max_message_bytes=1_000)
     here.ingest(here.write("shop.json", spec({})))
     services(here, web.url)
     bomb = gzip.compress(bytes(2**24))

@@ -432,5 +432,5 @@ def opened(place: Place, life: Life, environ: Mapping[str, str]) -> LocalRegistr
 
 
 def model(life: Life, environ: Mapping[str, str]) -> "Callable[[str], Vector | None]":
-    embedder = open_embedder(life.embedder or default_spec(), Settings(), environ)
+    embedder = open_embedder(life.embedder or default_spec(Settings()), Settings(), environ)
     return lambda text: embedder.embed([query_text(replace_surrogates(text))], "query")[0] if embedder else None

@@ -12,6 +12,7 @@ from tests.shelf import Edition, Shelf, filled
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
+from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
@@ -277,16 +278,19 @@ def test_transitions_speak_for_what_may_be_found(alike: Registry, monkeypatch: p
         ([Turn(role="call")], "a call names its tool"),
         ([Turn(role="user", text="secret", tool="a/b")], "a call names its tool, and nothing else does"),
         ([Turn(role="user", text=cast("Any", 3))], "text takes a text"),
-        ([call("a/b")] * 4, "at most 3 turns (WAYGRAPH_MAX_HISTORY_TURNS)"),
+        ([call("a/b")] * 4, "at most 3 turns"),
         ([call("a/b"), said("user", "secret" * 5)], "turn 2 of the history"),
-        ([said("user", "secret 78")] * 3, "at most 25 characters (WAYGRAPH_MAX_HISTORY_CHARS)"),
+        ([said("user", "secret 78")] * 3, "at most 25 characters in all its turns"),
         ([call("a" * 600)], "at most 512 characters"),
     ],
 )
-def test_a_malformed_turn_is_told_by_its_number_and_not_quoted(history: Any, told: str) -> None:
-    limits = Settings(max_history_turns=3, max_turn_chars=10, max_history_chars=25)
+def test_a_malformed_turn_is_told_by_its_number_and_not_quoted(
+    history: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MAX_TURNS", 3), ("MAX_TURN_CHARS", 10), ("MAX_HISTORY_CHARS", 25)):
+        monkeypatch.setattr(validation, name, most)
     with pytest.raises(InvalidQuery) as caught:
-        check_query(Query(text="x", history=history), limits)
+        check_query(Query(text="x", history=history), Settings())
     assert told in str(caught.value)
     assert "secret" not in str(caught.value)
 

@@ -579,7 +579,7 @@ def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model
         route = registry.route("deliver a parcel")
         assert route.matches
         assert route.recipe == "lexical"
-        assert "waygraph model pull" in route.notice
+        assert "waygraph-minilm" in route.notice
 
 
 @that_lasts

@@ -46,7 +46,7 @@ def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
 
 def learn(registry: LocalRegistry, *conversations: Sequence[str], most: int = 1_000) -> LearningReport:
     counts = count_transitions(conversations, AT)
-    return registry.change(lambda session: learn_transitions(session, counts, 90.0, most))
+    return registry.change(lambda session: learn_transitions(session, counts, most))
 
 
 def answers(registry: LocalRegistry, *calls: str, principal: Principal | None = PUBLIC) -> list[tuple[str, float]]:

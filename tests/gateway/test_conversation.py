@@ -84,7 +84,7 @@ def place(tmp_path: Path) -> Place:
         tree = by_hand({name: tuple(ids) for name, ids in groups.items()})
         registry.build_taxonomy(tree, of=Of.TOOLS, private=True, shown_to_all=True)
         counts = count_transitions(CALLS_OF_OTHERS, AT)
-        registry.change(lambda session: learn_transitions(session, counts, 90.0, 1_000))
+        registry.change(lambda session: learn_transitions(session, counts))
     return place
 
 

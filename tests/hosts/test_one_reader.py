@@ -58,7 +58,7 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
 
 def by_ingest(file: Path, around: Surroundings) -> tuple[dict[str, Launch], dict[str, str]]:
     """Launches, and the reason of each other server."""
-    taken = Intake(where=str(file), settings=Settings(), surroundings=around)
+    taken = Intake(where=str(file), surroundings=around)
     document = parse_file(file, Settings())
     found = {server.key: server.launch for server in mcp_config.servers(document, str(file), taken)}
     for record in mcp_config.read(document, str(file), taken):
@@ -71,7 +71,7 @@ def by_import(target: Target) -> tuple[dict[str, Launch], dict[str, str]]:
     """The same, by what would stand in our own file."""
     offer = offer_of(target)
     file = target.shelf.config
-    taken = Intake(where=str(file), settings=Settings(), surroundings=AROUND)
+    taken = Intake(where=str(file), surroundings=AROUND)
     found = {
         server.key: server.launch
         for server in mcp_config.servers({"mcpServers": dict(offer.servers)}, str(file), taken)

@@ -29,7 +29,9 @@ PAPER = RECIPES["paper"]
 @pytest.fixture(scope="module")
 def registry(neo4j_target: Target) -> Iterator[Registry]:
     place = on_server(neo4j_target, Settings())
-    with Registry.open(place.location, embedder=default_spec(), settings=place.settings, environ={}) as opened:
+    with Registry.open(
+        place.location, embedder=default_spec(Settings()), settings=place.settings, environ={}
+    ) as opened:
         for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
             sync(opened, manifest, texts="plain")
         yield opened
@@ -37,7 +39,7 @@ def registry(neo4j_target: Target) -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
-    opened = open_embedder(default_spec(), Settings(), {})
+    opened = open_embedder(default_spec(Settings()), Settings(), {})
     assert opened is not None
     return opened
 

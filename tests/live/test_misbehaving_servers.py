@@ -23,6 +23,7 @@ from tests.servers.certificates import certified
 from tests.servers.misbehaving_http import Behaviour, misbehaving_http
 from waygraph.ingest.manifest.environment import inherited_variables
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream import requests
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -55,6 +56,8 @@ class Row:
     says: str = ""
     """A regular expression that the error's line matches somewhere."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Of lists, by the name of the constant."""
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -74,7 +77,7 @@ STDIO = (
     Row("dies_mid_page", error=AWAY, says="exit status 1"),
     Row("many_tools", "10000", tools=10_000),
     Row("many_tools", "10000", error=NO, says="500", settings={"upstream_max_tools": 500}),
-    Row("endless_pages", error=NO, says="50 pages", settings={"upstream_max_pages": 50}),
+    Row("endless_pages", error=NO, says="50 pages", limits={"MAX_PAGES": 50}),
     Row("repeats_a_cursor", error=NO, says="cursor"),
     Row("empty_cursor", tools=BOTH),
     Row("list_result", "{}", error=NO, says="tools"),
@@ -89,7 +92,7 @@ STDIO = (
     Row("long_line", "1", tools=("alpha", "long")),
     Row("endless_line", error=NO, says="16,777,216 bytes"),
     Row("endless_lines", error=ANY, settings={"upstream_list_timeout_s": 2.0}),
-    Row("many_tools", "10000", error=NO, says="bytes", settings={"upstream_max_listing_bytes": 10_000}),
+    Row("many_tools", "10000", error=NO, says="bytes", limits={"MAX_LISTING_BYTES": 10_000}),
     Row("long_instructions", "1", tools=BOTH),
     Row("stderr_flood", "20", tools=BOTH),
     Row("changes_all_the_time", "1000", tools=BOTH),
@@ -182,8 +185,10 @@ def stdio(mark: str, does: str, argument: str = "", **env: str) -> StdioLaunch:
 
 @needs_proc
 @pytest.mark.parametrize("row", STDIO, ids=str)
-def test_over_stdio(row: Row, mark: str) -> None:
+def test_over_stdio(row: Row, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program gives its tools, or one line that says why not; and when we are done with it, nothing of it is left."""
+    for name, most in row.limits.items():
+        monkeypatch.setattr(requests, name, most)
     settings = replace(SETTINGS, **row.settings)
     outcome = ask(stdio(mark, row.does, row.argument, **row.env), settings)
     judge(row, outcome, settings)

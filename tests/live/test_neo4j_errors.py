@@ -45,7 +45,7 @@ PASSWORD = "an-unlikely-Secret-7"  # noqa: S105 - of a server that lives for a m
 WRONG = "another-unlikely-Secret-8"
 QUICK_S = 25.0
 """Less than the driver tries again by itself; a busy machine takes ten."""
-"""Less than `neo4j_retry_s`: what came sooner was not waited for. Much more than any of it takes."""
+"""Less than RETRY_S: what came sooner was not waited for. Much more than any of it takes."""
 
 
 class Configured(Neo4jServer):
@@ -365,7 +365,8 @@ def test_a_server_that_dies_in_an_ingest_while_others_ask(
         monkeypatch.undo()
         neo4j_server.kill()
 
-    with opened(neo4j_server, neo4j_retry_s=2.0) as registry, asking(registry) as askers:
+    monkeypatch.setattr(neo4j, "RETRY_S", 2.0)
+    with opened(neo4j_server) as registry, asking(registry) as askers:
         before = registry.status().state.revision
         monkeypatch.setattr(server, "keep_index", dying)
         with fails(ServerUnavailable, "Connection refused"):

@@ -143,8 +143,8 @@ def live(registry: LocalRegistry, folder: Path) -> None:
     registry.change(lambda session: put_similar(session, lambda _: near))
     put_usage(registry, is_shown=True)
     calls = count_transitions([[tools[0][0].id, tools[0][1].id]], "2026-01-01T00:00:00+00:00")
-    registry.change(lambda session: learn_transitions(session, calls, 90.0, 1))
-    registry.change(lambda session: learn_transitions(session, calls, 90.0, 100))
+    registry.change(lambda session: learn_transitions(session, calls, 1))
+    registry.change(lambda session: learn_transitions(session, calls))
     registry.find_tools(Query(text="a SQL query", history=(Turn(role="call", tool=calls[0].next),)))
     for of in Of:
         registry.build_taxonomy(taxonomy_of, name=of.value, of=of)

@@ -27,7 +27,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 
 GUESSES = 25
-"""More than one address has before it is slowed (`failures_burst`)."""
+"""More than one address has before it is slowed (FAILURES_BURST)."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from waygraph import Query, Registry, Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import ServiceUnavailable
+from waygraph.registry.remote import transport
 
 CALLERS, EACH = 12, 8
 
@@ -32,7 +33,7 @@ def query(caller: int, number: int) -> Query:
     return Query(text=f"book table {caller} for {number}", limit=1 + number % 3)
 
 
-def test_threads_share_one_registry(service: Served) -> None:
+def test_threads_share_one_registry(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over fewer sockets than there are threads; everybody gets their own answer."""
 
     def ask(caller: int) -> None:
@@ -41,16 +42,19 @@ def test_threads_share_one_registry(service: Served) -> None:
             assert there.route(asked) == service.registry.route(asked)
             assert there.tool("ledgerleaf__createInvoice").agent_id == "ledgerleaf"
 
+    monkeypatch.setattr(transport, "POOL_SIZE", 3)
     with (
-        Registry.open(service.url, settings=Settings(remote_pool_size=3), environ={}) as there,
+        Registry.open(service.url, environ={}) as there,
         ThreadPoolExecutor(CALLERS) as threads,
     ):
         assert len(list(threads.map(ask, range(CALLERS)))) == CALLERS
 
 
-def test_tasks_share_one_registry(service: Served) -> None:
+def test_tasks_share_one_registry(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "POOL_SIZE", 3)
+
     async def ask() -> None:
-        async with Registry.open(service.url, settings=Settings(remote_pool_size=3)) as there:
+        async with Registry.open(service.url) as there:
             asked = [query(caller, number) for caller in range(CALLERS) for number in range(EACH)]
             found = await asyncio.gather(*map(there.route, asked))
             assert found == [service.registry.route(each) for each in asked]
@@ -58,8 +62,9 @@ def test_tasks_share_one_registry(service: Served) -> None:
     asyncio.run(ask())
 
 
-def test_a_call_that_finds_no_free_connection_is_told() -> None:
-    settings = Settings(remote_pool_size=1, remote_timeout_s=0.1)
+def test_a_call_that_finds_no_free_connection_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "POOL_SIZE", 1)
+    settings = Settings(remote_timeout_s=0.1)
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(1))
         slow = stack.enter_context(flaky(stack.enter_context(silence())))

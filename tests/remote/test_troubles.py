@@ -25,7 +25,7 @@ from waygraph.registry.model.errors import (
     SourceError,
     WaygraphError,
 )
-from waygraph.registry.remote import calls
+from waygraph.registry.remote import calls, transport
 from waygraph.registry.remote.calls import Call
 from waygraph.registry.remote.transport import Connection
 from waygraph.registry.storage.location import ServiceAddress
@@ -251,9 +251,12 @@ def test_nobody_there(client: Client) -> None:
         (trouble(421, "wrong-host", "is not here"), "is not here"),
     ],
 )
-def test_what_is_no_answer_of_a_service_is_said(client: Client, answer: Behaviour, told: str) -> None:
+def test_what_is_no_answer_of_a_service_is_said(
+    client: Client, answer: Behaviour, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 200_000)
     with flaky(answer, GOOD) as service:
-        error = fails(ServiceFailed, client, service, look(), remote_max_answer_bytes=200_000)
+        error = fails(ServiceFailed, client, service, look())
     assert told in str(error)
     assert error.place == service.url
     assert not error.retryable

@@ -12,6 +12,7 @@ from tests.fake_issuer import AUDIENCE, fake_issuer, signer
 from tests.gateway_catalog import by_hand
 from tests.observed_service import samples
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
+from waygraph.api.rest import bootstrap
 from waygraph.registry.access.visibility import SCOPES
 from waygraph.registry.model.errors import InvalidSetting, NotAllowed, NotAuthenticated, TooManyRequests
 from waygraph.registry.model.settings import Settings
@@ -290,9 +291,10 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
         assert codes == [None, None, None, None, "too-many-requests"]
 
 
-def test_guessing_is_slowed_by_address(tmp_path: Path) -> None:
+def test_guessing_is_slowed_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After too many failures an address is told to wait; a good key from there is taken all the same."""
-    settings = Settings(failures_per_minute=6, failures_burst=3)
+    monkeypatch.setattr(bootstrap, "FAILURES_BURST", 3)
+    settings = Settings(failures_per_minute=6)
     with served(auth=True, folder=tmp_path, settings=settings) as service:
         client = service.caller("route")
         for number in range(3):
@@ -302,10 +304,11 @@ def test_guessing_is_slowed_by_address(tmp_path: Path) -> None:
         assert_good(client.get("/v1/recipes"))
 
 
-def test_a_key_is_told_nowhere(tmp_path: Path) -> None:
+def test_a_key_is_told_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in answers, headers, logs, audit or metrics, whatever is done with it; nor is a wrong one."""
     audit = tmp_path / "audit.jsonl"
-    settings = Settings(audit_file=str(audit), log_level="debug", failures_burst=100)
+    monkeypatch.setattr(bootstrap, "FAILURES_BURST", 100)
+    settings = Settings(audit_file=str(audit), log_level="debug")
     with served(auth=True, folder=tmp_path, settings=settings) as service:
         good, wrong = service.key(everything=True), f"wg_{'a' * 12}_{'S3cretS3cret' * 3}1234567"
         ingest(service.client(good), "money", agent("bank"))

@@ -13,6 +13,7 @@ import pytest
 from tests.identity_provider import Person, Realm, identity_provider
 from tests.own_logins import KEY
 from tests.service import Served, agent, assert_good, assert_problem, ingest, process, served, until
+from waygraph.api.rest import bootstrap
 from waygraph.api.rest.browser_sessions import BrowserSession, BrowserSessions, cookie_name
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.errors import NotAllowed, NotAuthenticated, TooManyRequests
@@ -217,8 +218,9 @@ def test_a_key_of_a_toolset_has_no_session(here: Served) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_guesses_are_slowed(tmp_path: Path) -> None:
-    settings = Settings(failures_per_minute=1.0, failures_burst=3)
+def test_guesses_are_slowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "FAILURES_BURST", 3)
+    settings = Settings(failures_per_minute=1.0)
     with served(auth=True, folder=tmp_path, settings=settings) as service:
         client, key = service.client(), service.key()
         answers = [client.post("/explore/session", json={"secret": f"wg_{number}"}) for number in range(4)]

@@ -231,7 +231,7 @@ def test_changes_lead_to_what_they_are_about_for_who_sees_everything(guarded: Se
     ingest(admin, "s", agent("open", "look", "say"), ledger)
     guarded.registry.build_taxonomy(one_category, of=Of.TOOLS)
     calls = count_transitions([["open/look", "open/say"]], "2026-01-01T00:00:00+00:00")
-    guarded.registry.change(lambda session: learn_transitions(session, calls, 90.0, 100))
+    guarded.registry.change(lambda session: learn_transitions(session, calls))
     ingest(admin, "s", saying("open", "sings", "look", "say"), ledger)
     assert_good(admin.patch("/v1/agents/ledger", json={"tags": ["books"]}))
     statement = """

@@ -163,7 +163,7 @@ def test_what_is_called_next_is_an_edge(grouped: Served) -> None:
     """As far as the caller may see it: to others what follows is as if the rest had never been called."""
     lists = [["alpha/look", "alpha/find"], ["alpha/look", "zanzibar/audit"], ["alpha/look", "zanzibar/audit"]]
     calls = count_transitions(lists, "2026-01-01T00:00:00+00:00")
-    grouped.registry.change(lambda session: learn_transitions(session, calls, 90.0, 100))
+    grouped.registry.change(lambda session: learn_transitions(session, calls))
     ask = {"around": "tool:alpha/look", "kinds": "follows"}
     follows = {
         groups: {

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -102,9 +101,10 @@ def test_a_head_that_does_not_come_is_not_waited_for(service: Served, monkeypatc
     assert told == [[], [408], [200, 408]]
 
 
-def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "BODY_TIMEOUT_S", 0.5)
     head = request("/v1/route", method="POST", Content_Length="100", Content_Type="application/json")
-    with served(settings=replace(SMALL, body_timeout_s=0.5)) as service:
+    with served(settings=SMALL) as service:
         status, headers, body = answered(service.raw(head + b'{"text": '))
     assert (status, headers["connection"]) == (408, "close")
     assert json.loads(body)["code"] == "too-slow"

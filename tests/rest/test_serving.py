@@ -61,7 +61,7 @@ def test_what_was_begun_ends_before_it_stops(tmp_path: Path, number: signal.Sign
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_who_comes_while_it_stops_is_refused(tmp_path: Path, workers: str) -> None:
     """At once, and does not wait for the end of what was begun, which is answered."""
-    environ = {"WAYGRAPH_BODY_TIMEOUT_S": "600", "WAYGRAPH_DRAIN_TIMEOUT_S": "600"}
+    environ = {"WAYGRAPH_DRAIN_TIMEOUT_S": "600"}
     with process(tmp_path / "r.grafeo", tmp_path, "--workers", workers, environ=environ) as running:
         ingest(running.client(), "s", agent("a", "look"))
         body = b'{"text": "look"}'

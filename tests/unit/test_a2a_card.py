@@ -46,7 +46,7 @@ CARD_0_3: dict[str, Any] = {
 
 
 def read(document: Any) -> Intake:
-    intake = Intake("card.json", Settings())
+    intake = Intake("card.json")
     for record in a2a_card.read(document, "card.json", intake):
         intake.take(record)
     return intake

@@ -37,7 +37,7 @@ def opened(cluster: Cluster) -> Iterator[Opened]:
         def open_engine(*addresses: str, bookmarks: list[str] | None = None) -> Neo4jEngine:
             listed = ",".join(addresses or [member.address for member in cluster.followers])
             location = ServerLocation.parse(f"neo4j://{listed}", "neo4j")
-            engine = Neo4jEngine.open(location, Settings(neo4j_retry_s=10.0), bookmarks or ())
+            engine = Neo4jEngine.open(location, Settings(), bookmarks or ())
             closing.callback(engine.close)
             return engine
 

@@ -22,7 +22,7 @@ from waygraph.registry.http.addresses import Reach, is_public
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
-S = Settings(fetch_timeout_s=30.0, fetch_total_s=60.0)
+S = Settings(fetch_total_s=60.0)
 PLANTED = "s3cret-value"
 CATALOGUE = json.dumps({"waygraph": 1, "agents": [{"id": "far"}]}).encode()
 LINES = b'{"name": "One", "url": "https://one.example"}\n{\n{"name": "Two", "url": "https://two.example"}\n'

@@ -27,7 +27,7 @@ KEYED = StdioLaunch(command="uvx", args=("tides",), env={"KEY": "k0", "LEVEL": "
 def launches(path: Path, home: Path) -> dict[str, Launch | str]:
     """Key → launch, or OFF. A server that is rejected is not among them."""
     around = Surroundings(environ={"KEY": "k0"}, home=str(home), cwd="/work/here")
-    document, taken = parse_file(path, S), Intake(where=str(path), settings=S, surroundings=around)
+    document, taken = parse_file(path, S), Intake(where=str(path), surroundings=around)
     assert kind_of(document, str(path)).name == "mcp-config"
     for record in mcp_config.read(document, str(path), taken):
         taken.take(record)

@@ -191,7 +191,7 @@ def test_near_tools_are_found_anew_where_they_may_be_others(
     monkeypatch.setattr(index_upkeep, "near_tools", noting)
     agent = registry.agents()[0].id
     counts = count_transitions([[tool.id for tool in registry.tools(agent_id=agent)]], "2026-05-01T00:00:00+00:00")
-    registry.change(lambda session: learn_transitions(session, counts, 90.0, 1_000))
+    registry.change(lambda session: learn_transitions(session, counts))
     assert len(looks) == 1
     registry.operator.set(agent, tags=["harbour"], pinned=True)
     assert len(looks) == 1

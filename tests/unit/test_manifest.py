@@ -7,19 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
+from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, AgentRecord, Intake, ToolRecord
 from waygraph.registry.embedding.texts import tool_texts
 from waygraph.registry.model.changes import Rejected
 from waygraph.registry.model.identity import call_name
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.model.settings import Settings
 
 WHERE = "file.json"
 
 
 @pytest.fixture
 def intake() -> Intake:
-    return Intake(where=WHERE, settings=Settings())
+    return Intake(where=WHERE)
 
 
 def agent(key: object = "github", **fields: Any) -> AgentRecord:
@@ -88,15 +87,15 @@ def test_half_a_character_is_replaced(intake: Intake) -> None:
 
 
 def test_a_text_of_20_mb_is_cut_and_reported(intake: Intake) -> None:
-    """The graph keeps `max_description_chars` of it, a model reads `max_embedded_chars`, and `cut` says so."""
+    """The graph keeps MAX_TEXT_CHARS of it, a model reads `max_embedded_chars`, and `cut` says so."""
     intake.take(agent(description="x" * 20_000_000, tools=[tool(description="yz " * 7_000_000)]))
     [entry] = intake.entries
-    assert len(entry.agent.description) == len(entry.tools[0].description) == Settings().max_description_chars
+    assert len(entry.agent.description) == len(entry.tools[0].description) == MAX_TEXT_CHARS
     assert [note.where for note in intake.cut] == [
         f"{WHERE}#/agents/0/description",
         f"{WHERE}#/agents/0/tools/0/description",
     ]
-    assert intake.cut[0].reason == "20000000 characters, kept 1000000 (WAYGRAPH_MAX_DESCRIPTION_CHARS)"
+    assert intake.cut[0].reason == "20000000 characters, kept 1000000"
     assert max(map(len, tool_texts("contextual", entry.agent, entry.tools[0], 4000))) == 4000
     assert not intake.rejected
 
@@ -105,7 +104,7 @@ def test_a_text_of_20_mb_is_cut_and_reported(intake: Intake) -> None:
 def test_a_schema_that_is_too_long_is_left_out_and_reported(intake: Intake, field: str) -> None:
     [made] = tools_of(intake, tool("search", 0, **{field: {"x": "y" * 2_000_000}}))
     assert getattr(made, field) == ("{}" if field == "input_schema" else "")
-    assert "was left out (WAYGRAPH_MAX_SCHEMA_CHARS)" in intake.cut[0].reason
+    assert "was left out; 1000000 are allowed" in intake.cut[0].reason
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_a_schema_that_is_too_long_is_left_out_and_reported(intake: Intake, fiel
         ({"transport": "npx"}, "transport: expected an object, found a string"),
         ({"transport": {"url": "http://[broken"}}, "transport: its url cannot be read"),
         ({"transport": {"x": float("nan")}}, "transport: cannot be written as JSON"),
-        ({"transport": {"x": "y" * 20_000_000}}, "WAYGRAPH_MAX_SCHEMA_CHARS"),
+        ({"transport": {"x": "y" * 20_000_000}}, "characters; 1000000 are allowed"),
     ],
 )
 def test_a_bad_agent_is_rejected_alone(intake: Intake, fields: dict[str, object], reason: str) -> None:
@@ -215,7 +214,7 @@ anything = st.recursive(
 )
 def test_any_record_is_taken_or_rejected(fields: dict[str, object]) -> None:
     """Whatever a source writes into an agent and its tool: one of the two, never an exception."""
-    intake = Intake(where=WHERE, settings=Settings())
+    intake = Intake(where=WHERE)
     as_tool = {name: value for name, value in fields.items() if name in ("description", "tags")}
     as_tool["input_schema"] = fields.get("transport")
     intake.take(agent(**{"key": "good", "tools": [tool("t", 1, **as_tool)], **fields}))

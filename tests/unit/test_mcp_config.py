@@ -22,7 +22,7 @@ AROUND = Surroundings(environ={"TOKEN": "t0", "EMPTY": "", "HOST": "example.com"
 
 
 def intake(where: str = "/etc/mcp.json", around: Surroundings = AROUND) -> Intake:
-    return Intake(where=where, settings=S, surroundings=around)
+    return Intake(where=where, surroundings=around)
 
 
 def asked(document: object, where: str = "/etc/mcp.json", around: Surroundings = AROUND) -> dict[str, ServerEntry]:

@@ -21,7 +21,7 @@ SECRET = "ghp_planted4SecretValue"  # noqa: S105
 
 
 def taken(document: object, where: str = "list.json") -> Intake:
-    intake = Intake(where=where, settings=S)
+    intake = Intake(where=where)
     for record in mcp_registry.read(document, where, intake):
         intake.take(record)
     return intake
@@ -33,7 +33,7 @@ def transport(**server: object) -> Any:
 
 
 def launches(*servers: Mapping[str, object], where: str = "list.json") -> dict[str, HttpLaunch]:
-    intake = Intake(where=where, settings=S)
+    intake = Intake(where=where)
     document = [{"name": f"a/{number}", **server} for number, server in enumerate(servers)]
     asked = {found.key: found.launch for found in mcp_registry.servers(document, where, intake)}
     return {key: launch for key, launch in asked.items() if isinstance(launch, HttpLaunch)}

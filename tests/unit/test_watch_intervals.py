@@ -30,7 +30,7 @@ class Followed:
     writes: int = 0
 
     def __post_init__(self) -> None:
-        self.writer = Writer(registry=self.registry, settings=Settings(), tell=lambda _: None)
+        self.writer = Writer(registry=self.registry, tell=lambda _: None)
 
     def name_servers(self, *keys: str, source: str = "company") -> None:
         self.servers |= {

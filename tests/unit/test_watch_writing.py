@@ -21,7 +21,7 @@ def test_a_removal_that_is_refused_keeps_nothing_else_back(*, partial: bool) -> 
     said = manifest("servers", entry("a"), entry("b"), entry("c", tools=()))
     server = ServerEntry(key="c", launch=StdioLaunch(command="c"), record=AgentRecord(pointer="/c", key="c", name="c"))
     with LocalRegistry.open(":memory:", settings=Settings(embedder="none"), environ={}) as registry:
-        writer = Writer(registry=registry, settings=Settings(), tell=told.append)
+        writer = Writer(registry=registry, tell=told.append)
         writer.write(Batch(parts={"servers": Parts(manifest=said)}))
         later = replace(said, entries=said.entries[2:], gone=("a", "b"), partial=partial)
         offer = Offer(server=server, listing=ServerListing(tools=({"name": "read"},)))

@@ -78,7 +78,7 @@ def test_tools_describe_a_server_that_says_nothing_of_itself() -> None:
     described = "add_notes: Add notes. bare. search_nodes: Search for nodes in the graph, based on a query."
 
     def agent(listing: ServerListing, **stated: Any) -> Agent:
-        answer = entry_of(entry("memory", NOWHERE, **stated), listing, "here", SETTINGS)
+        answer = entry_of(entry("memory", NOWHERE, **stated), listing, "here")
         assert answer.entry is not None
         return answer.entry.agent
 

@@ -63,11 +63,7 @@ def transitions(
     counts = [each for file in files for each in read_call_counts(file, settings, clock.now(), split=split)]
     with options.open_own() as registry:
         registry.status()  # what is not there is not made
-        result = registry.change(
-            lambda session: learn_transitions(
-                session, counts, settings.learn_half_life_days, settings.max_transitions_kept
-            )
-        )
+        result = registry.change(lambda session: learn_transitions(session, counts))
     show(result, shapes.shape, _view_learned, as_json)
 
 

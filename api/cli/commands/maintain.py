@@ -92,7 +92,7 @@ def _show_sizes(options: Invocation, as_json: bool) -> None:
         return shapes.shape({"embedder": sizes.embedder, "measured": sizes.measurements, "estimated": sizes.estimates})
 
     settings = options.settings()
-    embedder = options.embedder or settings.embedder or default_spec()
+    embedder = options.embedder or settings.embedder or default_spec(settings)
     sizes = measure_sizes(settings, embedder, os.environ, progress=note)
     show(sizes, shape, tables, as_json)
 
@@ -188,7 +188,7 @@ def migrate(
     options = invocation(context)
     settings = options.settings()
     options.own_place(settings)
-    with progress_bar("Copying", settings.progress_after_s) as progress:
+    with progress_bar("Copying") as progress:
         migration = migrate_at(source, target, settings, progress)
     start, end = "from=source, to=target, revision, agents, tools, sources, claims, ", ", sha256, seconds"
     columns = f"{start}operators' words=settings, vectors, rows copied=copied{end}=duration"
@@ -246,7 +246,7 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 def _choose_model(spec: str, options: Invocation) -> str:
     from waygraph.registry.embedding.factory import default_spec
 
-    return spec or options.wanted_embedder or default_spec()
+    return spec or options.wanted_embedder or default_spec(options.settings())
 
 
 def _show_place(spec: str, folder: Path, as_json: bool) -> None:

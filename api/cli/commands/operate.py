@@ -173,7 +173,7 @@ def reindex(
     options = invocation(context)
     with (
         options.open_for_reindex() as registry,
-        progress_bar("Embedding", options.settings().progress_after_s) as progress,
+        progress_bar("Embedding") as progress,
     ):
         result = registry.reindex(texts=texts, embedder=options.wanted_embedder or None, progress=progress)
     show(result, shapes.shape, views.write, as_json)

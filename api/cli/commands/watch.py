@@ -68,7 +68,7 @@ def watch(
     servers: ServerOptions,
     allow_mass_removal: AllowMassRemoval = False,
     as_json: Annotated[
-        bool, Option("--json", help="Print a line of JSON for each event; docs/json-output.md describes them.")
+        bool, Option("--json", help="Print a line of JSON for each event; docs/json-output.schema.json describes them.")
     ] = False,
 ) -> None:
     """Keep the registry in step with sources and running servers, until stopped.

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+SHOWN_AFTER_S = 1.0
+
+
 @contextmanager
-def progress_bar(what: str, after_s: float) -> Iterator[Callable[[int, int], None]]:
-    """Yields a function that takes (count, total). The bar comes after `after_s` and goes at the end."""
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields a function that takes (count, total). The bar comes after SHOWN_AFTER_S and goes at the end."""
     if not sys.stderr.isatty():
         yield lambda count, total: None  # noqa: ARG005
         return
-    bar = _Bar(what, time.monotonic() + after_s)
+    bar = _Bar(what, time.monotonic() + SHOWN_AFTER_S)
     try:
         yield bar.tell
     finally:

@@ -1,4 +1,4 @@
-"""Waygraph's own catalogue: `waygraph: 1` and `agents`, or a single agent, in JSON or YAML. Format: docs/formats.md.
+"""Waygraph's own catalogue: `waygraph: 1` and `agents`, or a single agent, in JSON or YAML. Format: docs/sources.md.
 
 The pydantic models are the format: docs/catalog.schema.json is generated from them, and each agent is checked
 against them before it is taken.

@@ -14,7 +14,6 @@ from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy
 from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
-from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, check_tool_settings
 from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of
 from waygraph.registry.storage.noun_list import NOUNS
@@ -39,7 +38,7 @@ def fits(document: Any) -> bool:
     return isinstance(document, Mapping) and MARK in document
 
 
-def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore: bool = False) -> list[Manifest]:
+def read(document: Mapping[str, Any], where: str, *, restore: bool = False) -> list[Manifest]:
     """A manifest for each source of the export. What operators had set and approved comes back, and the policies,
 
     only if `restore` asks for it: any file may call itself an export, and must not show what an operator hid. What it
@@ -49,7 +48,7 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
         raise SourceError(
             where, f"this Waygraph reads exports of format {VERSION}, found {document[MARK]!r}", pointer=f"/{MARK}"
         )
-    intake = Intake(where=where, settings=settings)
+    intake = Intake(where=where)
     rest = _check_export(document, where)
     for record in catalogue.read({"waygraph": catalogue.VERSION, "agents": document.get("agents")}, where, intake):
         intake.take(record)

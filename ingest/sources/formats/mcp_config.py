@@ -87,7 +87,7 @@ def config_entry(path: str, key: str, settings: Settings, surroundings: Surround
 
     Raises SourceError if the file or the server is not there, or cannot be asked now.
     """
-    intake = Intake(where=path, settings=settings, surroundings=surroundings)
+    intake = Intake(where=path, surroundings=surroundings)
     document = parse_file(path, settings)
     if not fits(document):
         raise SourceError(path, f"is no client's config: expected {SHAPE}", pointer="/")

@@ -21,6 +21,8 @@ from typing import NoReturn
 
 from waygraph.registry.model.errors import CypherRefused
 
+MAX_CHARS = 20_000
+"""Of a typed statement."""
 OPENERS = frozenset({"MATCH", "OPTIONAL", "UNWIND", "WITH", "RETURN", "CALL"})
 """Words that begin a statement, a subquery or a branch of a UNION."""
 
@@ -159,13 +161,10 @@ class Token:
         return self.kind == "mark" and self.text in texts
 
 
-def check_read_only(statement: str, *, max_chars: int, dialect: Dialect = GRAFEO) -> None:
+def check_read_only(statement: str, *, max_chars: int = MAX_CHARS, dialect: Dialect = GRAFEO) -> None:
     """Raises CypherRefused, with the reason and the place, unless `statement` can do nothing but read."""
     if len(statement) > max_chars:
-        raise CypherRefused(
-            f"the statement has {len(statement):,} characters, {max_chars:,} are allowed. "
-            "WAYGRAPH_CYPHER_MAX_CHARS raises the limit."
-        )
+        raise CypherRefused(f"the statement has {len(statement):,} characters, {max_chars:,} are allowed")
     _check_characters(statement)
     _Reading(statement, _without_last_semicolons(list(tokens_of(statement))), dialect).check()
 

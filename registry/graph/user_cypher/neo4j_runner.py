@@ -51,7 +51,7 @@ def run_read_only(
     Raises CypherRefused if it is not a plain read, CypherFailed with the server's reason, CypherLimit if time or
     memory ran out, CypherBusy; none of them tells the server's address. ServerUnavailable, ServerRefused as every call.
     """
-    check_read_only(statement, max_chars=settings.cypher_max_chars, dialect=NEO4J)
+    check_read_only(statement, dialect=NEO4J)
     check_ranges(list(tokens_of(statement)))
     answer = ask_worker(_start, _request(engine, statement, params, settings), settings, places)
     match answer:

@@ -91,7 +91,7 @@ def run_read_only(
     Raises CypherRefused if it is not a plain read, CypherFailed with the engine's reason, CypherLimit if time or
     memory ran out, CypherBusy if no place is free in time. Embeddings are told as `<384 floats>`.
     """
-    check_read_only(statement, max_chars=settings.cypher_max_chars)
+    check_read_only(statement)
     if not graph_copy.is_file():
         raise CypherFailed("no copy of the graph is published yet")
     result = _run(_request(graph_copy, statement, params, settings), settings, places)

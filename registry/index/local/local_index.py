@@ -48,7 +48,6 @@ from waygraph.registry.model.changes import OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
-from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import Transition, is_tool
@@ -83,11 +82,9 @@ def once[S, T](method: Callable[[S], T]) -> Callable[[S], T]:
 class LocalIndex:
     """Implements SearchIndex; threads may share it. `follow` gives the index of a later revision of the same rows."""
 
-    def __init__(
-        self, file: IndexFile, half_life_days: float = HALF_LIFE_DAYS, former: "LocalIndex | None" = None
-    ) -> None:
-        """`half_life_days`: of counted calls. Raises RegistryUnusable, StorageFailed."""
-        self._file, self._half_life_days = file, half_life_days
+    def __init__(self, file: IndexFile, former: "LocalIndex | None" = None) -> None:
+        """Raises RegistryUnusable, StorageFailed."""
+        self._file = file
         self._folder = file.path.parent
         with self._readable():
             self._version = file.version  # asked first: at worst the same revision is read twice
@@ -102,9 +99,9 @@ class LocalIndex:
         self._values: dict[str, Any] = {}
 
     @classmethod
-    def open(cls, folder: Path, half_life_days: float = HALF_LIFE_DAYS) -> "LocalIndex":
+    def open(cls, folder: Path) -> "LocalIndex":
         """The current index. Raises RegistryNotFound, RegistryUnusable, StorageFailed."""
-        return cls(open_to_read(folder), half_life_days)
+        return cls(open_to_read(folder))
 
     @property
     def is_replaced(self) -> bool:
@@ -119,7 +116,7 @@ class LocalIndex:
 
     def follow(self) -> "LocalIndex":
         """The index of now, where it is not replaced: itself, if nothing was written. Raises as `open`."""
-        return self if self.is_current else LocalIndex(self._file, self._half_life_days, self)
+        return self if self.is_current else LocalIndex(self._file, self)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -381,7 +378,7 @@ class LocalIndex:
         if not (transitions or np.any(living.tools & (living.flags & GIVES > 0))):
             return None
         graph = CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of)
-        return NextTools(graph, self.agents(), self._half_life_days)
+        return NextTools(graph, self.agents())
 
     def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""

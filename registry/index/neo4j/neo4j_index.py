@@ -51,7 +51,6 @@ from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNam
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.transitions import is_tool, owner_of
 
@@ -88,9 +87,8 @@ _ATTEMPTS = 5
 class Neo4jIndex:
     """Implements SearchIndex. Holds no data of the registry but its agents and their claims, kept for a revision."""
 
-    def __init__(self, engine: "Neo4jEngine", half_life_days: float = HALF_LIFE_DAYS) -> None:
-        """`half_life_days`: of counted calls."""
-        self._engine, self._half_life_days = engine, half_life_days
+    def __init__(self, engine: "Neo4jEngine") -> None:
+        self._engine = engine
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[str | None, object]] = {}
         self.state, self._apart = self._read_state()
@@ -265,7 +263,7 @@ class Neo4jIndex:
             return None  # without a look at the agents: each route after a change asks
         agents, _ = _read_agents(session)
         near = self._near_tools(counted_tools(transitions), agents)
-        return NextTools(CallGraph(transitions, near, cache(self._fits_of)), agents, self._half_life_days)
+        return NextTools(CallGraph(transitions, near, cache(self._fits_of)), agents)
 
     def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""

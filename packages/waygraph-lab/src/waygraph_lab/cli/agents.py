@@ -1,7 +1,6 @@
 """`eval agents`: how well a language model works with tools that it has to find."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,7 +101,7 @@ def agents(
         environ=os.environ,
         embedder=command.embedder,
         at_once=at_once,
-        watching=partial(progress_bar, after_s=settings.progress_after_s),
+        watching=progress_bar,
         tree=stages.tree(command, settings),
     )
     outcomes, failure = until_failure(bench.outcomes(dataset, servers, asked, trials))

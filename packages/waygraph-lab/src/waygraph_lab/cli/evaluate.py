@@ -143,7 +143,7 @@ def _bench(command: Invocation, stages: StageOptions, options: RunOptions) -> "I
     bench = Bench(
         settings=settings,
         environ=os.environ,
-        watching=partial(progress_bar, after_s=settings.progress_after_s),
+        watching=progress_bar,
         tree=stages.tree(command, settings),
         lines=lines,
         at_once=options.at_once,

@@ -118,7 +118,7 @@ def mutations(
     catalogue = _read(source, settings)
     with _order(by, folder, count, seed, at_once, settings) as order:
         author = ModelAuthor(order.answers) if order.answers else RuleAuthor()
-        made = write_mutations(folder, evolve(catalogue, level, author, order, settings))
+        made = write_mutations(folder, evolve(catalogue, level, author, order))
     _remark(made.mutants, order, made.unfit)
     show(made, shapes.shape, views.numbers, as_json)
 
@@ -229,7 +229,7 @@ def _order(  # noqa: PLR0917 - the options, one by one
 
     model = model_of(by)
     with ExitStack() as stack:
-        progress = stack.enter_context(progress_bar("Making", settings.progress_after_s))
+        progress = stack.enter_context(progress_bar("Making"))
         answers = ModelAnswers(ChatModel.open(model, settings, os.environ), folder / ANSWERS) if model else None
         if answers:
             stack.callback(answers.close)
@@ -245,5 +245,5 @@ def _near_tools(told: Invocation, catalogue: "Manifest", edges: list[tuple[str, 
 
     settings = told.settings()
     with closing(OpenedEmbedders(settings, os.environ)) as embedders:
-        chosen = embedders.open_for_documents(told.wanted_embedder or default_spec())
+        chosen = embedders.open_for_documents(told.wanted_embedder or default_spec(settings))
         return candidate_edges(catalogue, chosen.embedder, edges, settings)

@@ -1,6 +1,5 @@
 """`learn embedder`, `learn ranker` and `learn suspicion`: models from data with known answers."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -86,7 +85,7 @@ def embedder(
         about=about_run(),
         mixed=mix or (),
         device=device,
-        watching=partial(progress_bar, after_s=settings.progress_after_s),
+        watching=progress_bar,
         report=_report,
     )
     if card["strength"]:
@@ -137,7 +136,7 @@ def ranker(
         settings=settings,
         environ=os.environ,
         about=about_run(),
-        watching=partial(progress_bar, after_s=settings.progress_after_s),
+        watching=progress_bar,
     )
     if card["version"]:
         note(f"{card['version']} is in {output}: waygraph route --rerank ranker:{output} …")
@@ -178,7 +177,9 @@ def suspicion(
 
     choice = invocation(context)
     settings = choice.settings()
-    embedder = OpenedEmbedders(settings, os.environ).open_for_documents(choice.embedder or default_spec()).embedder
+    embedder = (
+        OpenedEmbedders(settings, os.environ).open_for_documents(choice.embedder or default_spec(settings)).embedder
+    )
     if embedder is None:
         raise InvalidSetting("a layer is learnt over vectors: --embedder none has none")
     layer, examples, _ = learn_layer(read_real_tools(sources, settings), corpus or (), embedder, seed)

@@ -56,7 +56,7 @@ def lint(
         if text and len(tools) != 1:
             raise typer.BadParameter("it needs the NAME of one tool, agent/tool", param_hint="'--try'")
         asked = requests_for(registry, tools, _read_requests(registry, requests) if requests else ())
-        with progress_bar("Asking", options.settings().progress_after_s) as progress:
+        with progress_bar("Asking") as progress:
             found = measure(registry, asked, progress)
         tried: list[Findability] = []
         if text:

@@ -1,4 +1,4 @@
-"""What the commands of the lab print as JSON. Each function is one shape of docs/json-output.md."""
+"""What the commands of the lab print as JSON. Each function is one shape of docs/json-output.schema.json."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict

@@ -43,5 +43,5 @@ def _mutate(catalogue: Manifest, settings: Settings) -> Manifest:
     count = sum(len(entry.tools) for entry in catalogue.entries)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / MUTATION
-        write_mutations(folder, evolve(catalogue, "tools", RuleAuthor(), Order(by=RULES, count=count), settings))
+        write_mutations(folder, evolve(catalogue, "tools", RuleAuthor(), Order(by=RULES, count=count)))
         return read_catalogue(str(folder), settings)

@@ -20,9 +20,9 @@ SERVICES, A2X_QUERIES = "service.json", "query.json"
 A2X_FILES = (SERVICES, A2X_QUERIES)
 
 
-def read_a2x(path: Path, settings: Settings) -> Dataset:
+def read_a2x(path: Path, _settings: Settings) -> Dataset:
     """Raises InvalidDataset."""
-    catalogue = _a2x_catalogue(path / SERVICES, settings)
+    catalogue = _a2x_catalogue(path / SERVICES)
     known = CatalogueNames.of(catalogue)
     return Dataset(
         name=path.name,
@@ -46,8 +46,8 @@ def _a2x_records(path: Path) -> list[Mapping[str, Any]]:
     return records
 
 
-def _a2x_catalogue(path: Path, settings: Settings) -> Manifest:
-    intake = Intake(str(path), settings)
+def _a2x_catalogue(path: Path) -> Manifest:
+    intake = Intake(str(path))
     for number, service in enumerate(_a2x_records(path)):
         intake.take(service_record(service, f"/{number}"))
     return Manifest(source=str(path), entries=tuple(intake.entries), rejected=tuple(intake.rejected))

@@ -19,7 +19,6 @@ from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
-from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph_lab.datasets.output_folder import own_folder, write_about, write_lines
 from waygraph_lab.synthesis.orders import ANSWERS, Order
@@ -120,7 +119,6 @@ class Evolution:
     level: Level
     author: Author
     order: Order
-    settings: Settings
     candidates: list[Candidate]
     names: dict[str, list[str]]
     texts: set[str] = field(default_factory=set)
@@ -145,7 +143,7 @@ class Evolution:
         if not record:
             return None
         home, is_agent = parent.home, self.level == "agents"
-        intake = Intake("", self.settings)
+        intake = Intake("")
         intake.take(
             AgentRecord(
                 pointer="",
@@ -182,7 +180,7 @@ class Evolution:
         return True
 
 
-def evolve(catalogue: Manifest, level: Level, author: Author, order: Order, settings: Settings) -> Evolution:
+def evolve(catalogue: Manifest, level: Level, author: Author, order: Order) -> Evolution:
     """Not run yet, with what can be mutated. Raises InvalidDataset if nothing can: agents need no tools, tools do."""
     tools = level == "tools"
     candidates = [
@@ -196,7 +194,7 @@ def evolve(catalogue: Manifest, level: Level, author: Author, order: Order, sett
         entry.agent.id: [tool.name for tool in entry.tools] if tools else [entry.agent.name]
         for entry in catalogue.entries
     }
-    return Evolution(level=level, author=author, order=order, settings=settings, candidates=candidates, names=names)
+    return Evolution(level=level, author=author, order=order, candidates=candidates, names=names)
 
 
 def write_mutations(folder: Path, evolution: Evolution) -> Mutations:

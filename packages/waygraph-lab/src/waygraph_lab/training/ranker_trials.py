@@ -134,11 +134,9 @@ def _conversations(questions: Iterable[Question]) -> dict[int, list[list[str]]]:
 
 def _learn(registry: LocalRegistry, conversations: Iterable[Sequence[str]]) -> None:
     """In place of what was learned before."""
-    settings, counts = registry.settings, count_transitions(conversations, LEARNED_AT)
+    counts = count_transitions(conversations, LEARNED_AT)
     registry.change(forget_transitions)
-    registry.change(
-        lambda session: learn_transitions(session, counts, settings.learn_half_life_days, settings.max_transitions_kept)
-    )
+    registry.change(lambda session: learn_transitions(session, counts))
 
 
 def _rank(registry: LocalRegistry, dataset: str, question: Question, counts: Mapping[str, int]) -> Iterator[RankedList]:

@@ -1,7 +1,6 @@
 """The wheel alone is enough: built once, installed where nothing else of Waygraph is, it routes."""
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,35 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.tree import PARTS, ROOT, files, project
+from tests.architecture.tree import ROOT, files, project
+from tests.release.conftest import wheel_of
 from waygraph.cypher import names
 
 REQUEST = "who still owes us money"
 RIGHT = "ledgerleaf"
 LAB = ROOT / "packages" / "waygraph-lab"
 LAB_COMMANDS = ("eval", "generate", "learn embedder", "learn ranker", "learn suspicion")
-BUILT_OF = (*PARTS, "src", "pyproject.toml", "README.md", "LICENSE")
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that the working tree stays as it is."""
-    copy = tmp_path_factory.mktemp("built")
-    for name in BUILT_OF:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, copy)
-    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"], copy)
-    return next((copy / "dist").glob("*.whl"))
+def wheel(dist: Path) -> Path:
+    return wheel_of(dist, "waygraph")
 
 
 @pytest.fixture(scope="session")
-def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy = tmp_path_factory.mktemp("lab") / "waygraph-lab"
-    shutil.copytree(LAB, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"], copy)
-    return next((copy / "dist").glob("*.whl"))
+def lab_wheel(dist: Path) -> Path:
+    return wheel_of(dist, "waygraph_lab")
 
 
 @pytest.fixture
@@ -142,10 +130,3 @@ def test_the_lab_and_the_locks_agree_on_its_extras() -> None:
     assert {name: project()["dependency-groups"][name] for name in lab["optional-dependencies"]} == lab[
         "optional-dependencies"
     ]
-
-
-@pytest.mark.slow
-def test_the_declared_dependencies_are_enough(wheel: Path, empty: Path, tmp_path: Path) -> None:
-    """With what the wheel itself asks for, and nothing else, the installed command answers (by words: no weights)."""
-    install(wheel, empty)
-    assert RIGHT in routed(empty, tmp_path)
