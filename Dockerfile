@@ -8,7 +8,7 @@
 # A release names each base image by its digest: docker build --build-arg BASE=python:3.12-slim@sha256:… .
 ARG BASE=python:3.12-slim
 ARG NODE=node:22-slim
-ARG UV=ghcr.io/astral-sh/uv:0.13.9
+ARG UV=astral/uv:0.13.9
 
 FROM ${NODE} AS node
 FROM ${UV} AS uv
