@@ -409,11 +409,11 @@ def program_of(executable: str) -> list[str]:
 def _requirement(distribution: str) -> str:
     """The installed one: its version, or the address of a file that it was installed from; empty: it is not here."""
     try:
-        found = metadata.distribution(distribution)
+        installation = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return ""
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
-    return f"{distribution} @ {origin['url']}" if "url" in origin else f"{distribution}=={found.version}"
+    origin = json.loads(installation.read_text("direct_url.json") or "{}")
+    return f"{distribution} @ {origin['url']}" if "url" in origin else f"{distribution}=={installation.version}"
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -135,6 +135,10 @@ def test_the_model_is_that_of_this_repository(instructions: list[Instruction]) -
     assert not any(fnmatch(rest, "*model.txt*") for rest in values(instructions, "COPY"))
 
 
+PATH = f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}"
+"""With uvx, as the lock of development brings it, where the system has none."""
+
+
 def node_package(folder: Path) -> list[str]:
     """A launch of a package that npm unpacks."""
     files = {
@@ -174,7 +178,7 @@ def test_servers_start_where_only_the_volume_can_be_written(
     launch = package(tmp_path)
     found: str | None = None
     for program in ("bwrap", launch[0]):
-        if not (found := shutil.which(program)):
+        if not (found := shutil.which(program, path=PATH)):
             pytest.skip(f"{program} is not installed")
     programs = Path(found).parent
     data = tmp_path / "data"
@@ -185,7 +189,7 @@ def test_servers_start_where_only_the_volume_can_be_written(
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
         *(word for each in (root, tmp_path, programs) for word in ("--ro-bind", str(each), str(each))),
         *("--bind", str(data), str(data), "--chdir", "/"),
-        *(word for name, value in {**image, "PATH": os.environ["PATH"]}.items() for word in ("--setenv", name, value)),
+        *(word for name, value in {**image, "PATH": PATH}.items() for word in ("--setenv", name, value)),
     ]
     if subprocess.run([*sandbox, "true"], capture_output=True, check=False).returncode:
         pytest.skip("bwrap may make no namespace here")
