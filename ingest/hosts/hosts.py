@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway
 from waygraph.ingest.manifest.records import Intake
@@ -397,7 +398,8 @@ def program_of(executable: str) -> list[str]:
 
     An environment in a cache, as `uvx` makes one, can be gone tomorrow: then `uvx` with what it was made of.
     """
-    if any((folder / _CACHE_MARK).is_file() for folder in Path(executable).parents):
+    above = Path(executable).parents[2:]  # uv marks each environment as well, also one that stays
+    if any((folder / _CACHE_MARK).is_file() for folder in above):
         model = _requirement("waygraph-minilm")
         with_model = ["--with", model] if model else []
         return [shutil.which("uvx") or "uvx", "--from", _requirement(NAME) or NAME, *with_model, NAME]
@@ -407,13 +409,27 @@ def program_of(executable: str) -> list[str]:
 
 
 def _requirement(distribution: str) -> str:
-    """The installed one: its version, or the address of a file that it was installed from; empty: it is not here."""
+    """The installed one: its version, or the address that it was installed from; empty: it is not here."""
     try:
         installation = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return ""
-    origin = json.loads(installation.read_text("direct_url.json") or "{}")
-    return f"{distribution} @ {origin['url']}" if "url" in origin else f"{distribution}=={installation.version}"
+    address = address_of_origin(json.loads(installation.read_text("direct_url.json") or "{}"))
+    return f"{distribution} @ {address}" if address else f"{distribution}=={installation.version}"
+
+
+def address_of_origin(origin: Mapping[str, Any]) -> str:
+    """As a requirement has it; empty: an index. `origin`: a `direct_url.json` (Direct URL Data Structure of PyPA).
+
+    Without a user or password, which would stay in a host's file; ssh needs its user.
+    """
+    parts = urlsplit(origin.get("url", ""))
+    if "ssh" not in parts.scheme:
+        parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    address, repository, folder = urlunsplit(parts), origin.get("vcs_info"), origin.get("subdirectory")
+    if repository:
+        address = f"{repository['vcs']}+{address}@{repository['commit_id']}"
+    return f"{address}#subdirectory={folder}" if folder else address
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

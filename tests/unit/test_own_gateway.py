@@ -1,10 +1,15 @@
 """Which command lines and entries are gateways of Waygraph itself."""
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from waygraph.ingest.hosts.hosts import HOSTS, Host, entry_of, program_of, service_entry, start_entry
+from waygraph.ingest.hosts.hosts import HOSTS, Host, address_of_origin, entry_of, program_of, service_entry, start_entry
 from waygraph.ingest.hosts.takeover import Stays, standard
 from waygraph.ingest.manifest.own_gateway import is_gateway, is_gateway_name, starts_gateway
 from waygraph.registry.model.errors import InvalidSetting
@@ -94,6 +99,38 @@ def test_whatever_connect_writes_is_known(host: Host) -> None:
             continue
         with pytest.raises(Stays, match="gateway"):
             standard(host, entry)
+
+
+def test_an_environment_that_stays_is_started_by_its_own_program(tmp_path: Path) -> None:
+    """Also one that uv made, which marks it as a cache; what lies in the cache itself is started by `uvx`."""
+    stays, cache = tmp_path / "stays", tmp_path / "cache"
+    uv = [Path(sys.executable).with_name("uv"), "venv", "--offline", "--quiet", "--python", sys.executable, stays]
+    subprocess.run(uv, check=True)
+    (stays / "bin" / "waygraph").touch()
+    assert program_of(str(stays / "bin" / "python")) == [str(stays / "bin" / "waygraph")]
+    passing = cache / "archive-v0" / "x"
+    shutil.copytree(stays, passing, symlinks=True)
+    shutil.copy(stays / "CACHEDIR.TAG", cache)
+    assert Path(program_of(str(passing / "bin" / "python"))[0]).name == "uvx"
+
+
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ({}, ""),
+        ({"url": "file:///a%20b/w.whl", "archive_info": {}}, "file:///a%20b/w.whl"),
+        (
+            {"url": "https://me:p%40ss@git.example/w", "vcs_info": {"vcs": "git", "commit_id": "ab12"}},
+            "git+https://git.example/w@ab12",
+        ),
+        (
+            {"url": "ssh://git@git.example/w", "vcs_info": {"vcs": "git", "commit_id": "ab12"}, "subdirectory": "x"},
+            "git+ssh://git@git.example/w@ab12#subdirectory=x",
+        ),
+    ],
+)
+def test_an_installation_is_named_by_where_it_came_from(origin: dict[str, Any], address: str) -> None:
+    assert address_of_origin(origin) == address
 
 
 @pytest.mark.parametrize(
