@@ -1,5 +1,7 @@
 """What a program that calls tools gets: ranked tools, each with what stands against a call, and a tool's result."""
 
+import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, overload
@@ -63,9 +65,13 @@ class ToolResult:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """Of the JSON of a `CallToolResult`. Raises TypeError, AttributeError for what is none."""
+        """Of the JSON of a `CallToolResult`. A block without what its type needs stands as JSON in a text.
+
+        Raises AttributeError for what is no object.
+        """
+        content = document.get("content") or []
         return cls(
-            content=tuple(document.get("content") or ()),
+            content=tuple(map(_block, content if isinstance(content, list) else [content])),
             structured_content=document.get("structuredContent"),
             is_error=document.get("isError") is True,
         )
@@ -74,3 +80,30 @@ class ToolResult:
     def text(self) -> str:
         """Its texts, each on a line of its own."""
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+
+
+_NEEDED: Mapping[object, Mapping[str, type]] = {
+    "text": {"text": str},
+    "image": {"data": str, "mimeType": str},
+    "audio": {"data": str, "mimeType": str},
+    "resource": {"resource": Mapping},
+}
+"""Type of a block → its fields. Other types may come with later versions of MCP, and stay as they are."""
+
+
+def _block(block: object) -> Mapping[str, Any]:
+    if isinstance(block, Mapping) and isinstance(kind := block.get("type"), str):
+        needed = _NEEDED.get(kind, {})
+        if all(isinstance(block.get(name), each) for name, each in needed.items()) and _is_base64(block, needed):
+            return block
+    return {"type": "text", "text": json.dumps(block, ensure_ascii=False)}
+
+
+def _is_base64(block: Mapping[str, Any], needed: Mapping[str, type]) -> bool:
+    if "data" not in needed:
+        return True
+    try:
+        b64decode(block["data"], validate=True)
+    except ValueError:
+        return False
+    return True

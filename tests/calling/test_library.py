@@ -23,6 +23,24 @@ CATALOGUE = {
     "waygraph": 1,
     "agents": [{"id": "abacus", "tools": [{"name": "percent", "description": "Work out 17 percent of a number."}]}],
 }
+RUDE = """if True:
+    import json, sys
+    INFO = {"name": "rude", "version": "1"}
+    GREETING = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": INFO}
+    BLOCKS = [{"type": "text"}, json.loads(sys.argv[1]), {"type": "hologram"}, 7]
+    ANSWERS = {
+        "initialize": GREETING,
+        "tools/list": {"tools": [{"name": "blurt", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": BLOCKS},
+    }
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message:
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": ANSWERS[message["method"]]}
+            print(json.dumps(answer), flush=True)
+"""
+"""A server whose result holds little that MCP has."""
+IMAGE = {"type": "image", "data": "?", "mimeType": "image/png"}
 REQUEST = "17 percent of 2340"
 ARGUMENTS = {"expression": "2340*0.17"}
 
@@ -114,6 +132,17 @@ def test_an_agent_that_nothing_runs_says_why(registry: waygraph.Registry) -> Non
 
 def test_a_tool_that_fails_is_a_result(registry: waygraph.Registry) -> None:
     assert registry.call("calculator/evaluate", {"expression": "seven"}).is_error
+
+
+def test_a_result_is_as_mcp_has_it_whatever_a_server_sends(tmp_path: Path) -> None:
+    """A block without what its type needs stands as JSON in a text; one of a type that is not known stays."""
+    settings = waygraph.Settings(data_dir=str(tmp_path / "data"), embedder="none")
+    with waygraph.Registry.open(tmp_path / "tools.grafeo", settings=settings) as registry:
+        waygraph.ingest(registry, [sys.executable, "-c", RUDE, json.dumps(IMAGE)])
+        [tool] = registry.tools()
+        result = registry.call(tool)
+    assert [block["type"] for block in result.content] == ["text", "text", "hologram", "text"]
+    assert result.text.splitlines() == ['{"type": "text"}', json.dumps(IMAGE), "7"]
 
 
 def test_every_call_is_in_the_audit(desk: Desk) -> None:
