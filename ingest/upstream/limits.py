@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -100,6 +100,8 @@ class _Server:
     memory_mib: int
     process_count: int
     on_excess: Callable[[str], None]
+    start: int | None
+    """Of its first process, as `start_of`: later its number may be another's."""
     share: float = 0.0
     """Of what is allowed, at the last look."""
 
@@ -130,7 +132,8 @@ class LimitWatch:
         if missing_limits() or not (settings.server_memory_mib or settings.server_max_processes):
             return
         with self._lock:
-            self._servers[server] = _Server(settings.server_memory_mib, settings.server_max_processes, on_excess)
+            limits = settings.server_memory_mib, settings.server_max_processes
+            self._servers[server] = _Server(*limits, on_excess, start_of(server))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="limits", daemon=True)
                 self._thread.start()
@@ -170,6 +173,8 @@ class LimitWatch:
         with self._lock:  # a server that is let go meanwhile must not be killed: its number may be another's soon
             for number, server in list(self._servers.items()):
                 members = processes.of_server(number)
+                if server.start and members.get(number, server.start) != server.start:
+                    continue
                 resident_mib = sum(processes.resident_bytes[each] for each in members) // _MIB
                 is_growing |= server.is_growing(len(members), resident_mib)
                 if excess := _excess(members, resident_mib, server):
@@ -182,7 +187,7 @@ class LimitWatch:
         return is_growing
 
 
-def _excess(members: set[int], resident_mib: int, server: _Server) -> str:
+def _excess(members: Mapping[int, int], resident_mib: int, server: _Server) -> str:
     """In words; empty: there is none. What processes share counts once, which takes longer to learn."""
     if 0 < server.process_count < len(members):
         return (
@@ -199,19 +204,22 @@ def _excess(members: set[int], resident_mib: int, server: _Server) -> str:
     return ""
 
 
-def _kill(server: int, members: set[int]) -> None:
-    """Stops them first: the children of one that is killed would belong to nobody, and one may start more meanwhile."""
-    targets = set[int]()
+def _kill(server: int, members: Mapping[int, int]) -> None:
+    """Stops them first: the children of one that is killed would belong to nobody, and one may start more meanwhile.
+
+    `members`: as `_Processes.of_server`.
+    """
+    targets = dict[int, int]()
     with suppress(OSError):  # no descriptor may be free to look: then those are killed that are known
         for _ in range(_MOST_STOPS):
             _signal_group(server, signal.SIGSTOP)
-            _signal(members - targets, signal.SIGSTOP)
+            signal_processes(dict(members.items() - targets.items()), signal.SIGSTOP)
             targets |= members
             members = _Processes.now().of_server(server)
-            if members <= targets:
+            if members.items() <= targets.items():
                 break
     _signal_group(server, signal.SIGKILL)
-    _signal(targets | members, signal.SIGKILL)
+    signal_processes({**targets, **members}, signal.SIGKILL)
 
 
 def _signal_group(number: int, by: int) -> None:
@@ -219,10 +227,25 @@ def _signal_group(number: int, by: int) -> None:
         os.killpg(number, by)
 
 
-def _signal(processes: Iterable[int], number: int) -> None:
-    for process in processes:
+def signal_processes(starts: Mapping[int, int], number: int) -> None:
+    """Sends a signal to each process that still has the start by which it is known: else its number is another's."""
+    for process, start in starts.items():
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(process, number)
+            if start_of(process) in (start, None):  # None: no descriptor is free to look, or there is nobody to hurt
+                os.kill(process, number)
+
+
+def start_of(process: int) -> int | None:
+    """When it started, in ticks of the kernel since boot; None: /proc does not tell."""
+    with suppress(OSError, IndexError):
+        return int(_stat_of(process)[19])
+    return None
+
+
+def _stat_of(process: int) -> list[bytes]:
+    """The fields of /proc/PROCESS/stat from the third on: the state is the first. Raises OSError."""
+    with open(f"/proc/{process}/stat", "rb", buffering=0) as file:
+        return file.read(1024).rpartition(b")")[2].split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,35 +253,36 @@ class _Processes:
     """Of the whole system, as far as /proc shows them, without those that have ended."""
 
     resident_bytes: dict[int, int]
+    _starts: dict[int, int]
     _by_session: dict[int, list[int]]
     _by_parent: dict[int, list[int]]
 
     @classmethod
     def now(cls) -> Self:
         page_bytes = os.sysconf("SC_PAGE_SIZE")
-        processes = cls({}, {}, {})
+        processes = cls({}, {}, {}, {})
         for name in os.listdir("/proc"):
             if name.isdigit():
                 with suppress(OSError, ValueError, IndexError):  # it may have ended
-                    with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                        fields = file.read(1024).rpartition(b")")[2].split()
+                    number = int(name)
+                    fields = _stat_of(number)
                     if fields[0] == b"Z":
                         continue
-                    number = int(name)
+                    processes._starts[number] = int(fields[19])
                     processes.resident_bytes[number] = int(fields[21]) * page_bytes
                     processes._by_parent.setdefault(int(fields[1]), []).append(number)
                     processes._by_session.setdefault(int(fields[3]), []).append(number)
         return processes
 
-    def of_server(self, number: int) -> set[int]:
-        """Its session, and all descendants of that."""
+    def of_server(self, number: int) -> dict[int, int]:
+        """Its session, and all descendants of that: the number of each, and its start as `start_of`."""
         members = set(self._by_session.get(number, ()))
         pending = list(members)
         while pending:
             new = set(self._by_parent.get(pending.pop(), ())) - members
             members |= new
             pending += new
-        return members
+        return {member: self._starts[member] for member in members}
 
 
 def _own_bytes(process: int) -> int:

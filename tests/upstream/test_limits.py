@@ -1,5 +1,7 @@
 """What a server that is started may take: it is ended beyond that, and the error says so and what to do."""
 
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +15,7 @@ from tests.upstream.calling import Asking, tools_by_hand
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.upstream.connection import MayHaveRun
-from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
+from waygraph.ingest.upstream.limits import limits_in_words, missing_limits, signal_processes, start_of
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError
 
@@ -56,6 +58,18 @@ def test_a_server_that_multiplies_is_ended_whole(leaves: tuple[str, ...], mark: 
     assert reason.startswith("had ")
     assert "40 are allowed (WAYGRAPH_SERVER_MAX_PROCESSES; 0: no limit)" in reason
     assert none_left(mark), left_of(mark)
+
+
+def test_a_number_that_became_another_s_is_left_alone() -> None:
+    """A system gives the numbers of ended processes to new ones, and soon where a server starts very many."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        start = start_of(process.pid)
+        assert start is not None
+        signal_processes({process.pid: start - 1}, signal.SIGKILL)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        signal_processes({process.pid: start}, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
 
 
 def test_memory_that_processes_share_counts_once() -> None:
