@@ -17,7 +17,7 @@ from scripts.build_model_package import PACKAGE as MODEL
 from scripts.build_model_package import build as build_model
 
 ROOT = Path(__file__).resolve().parents[1]
-DEPLOY = ROOT / "deploy"
+DIST, DEPLOY = ROOT / "dist", ROOT / "deploy"
 DESKTOP, CODE, SERVER, ICON = (DEPLOY / name for name in ("claude-desktop", "claude-code", "server.json", "icon.png"))
 EPOCH = (2025, 1, 1, 0, 0, 0)
 """The date of every file in the bundle: the same tree makes the same bytes."""
@@ -25,12 +25,17 @@ EPOCH = (2025, 1, 1, 0, 0, 0)
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.build_release", description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where all goes (default: dist)")
+    parser.add_argument(
+        "--out", type=Path, default=DIST, help="an empty folder where all goes (default: dist, which is emptied)"
+    )
     parser.add_argument("--no-sbom", action="store_true", help="without the SBOM, which installs what the image has")
     options = parser.parse_args(arguments)
     out: Path = options.out.resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    if out == DIST:
+        shutil.rmtree(out, ignore_errors=True)
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        parser.error(f"--out {out} is there already and not empty: name an empty folder, or one that is not there")
+    out.mkdir(parents=True, exist_ok=True)
     build_packages(out)
     tell(build_model(MODEL, out))
     tell(build_bundle(out / "waygraph.mcpb"))

@@ -19,6 +19,7 @@ from jsonschema import Draft7Validator
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
+from scripts import build_release
 from tests.architecture.tree import ROOT, project
 from tests.environments import NotInstalled, installed, node_environment, skipped
 from tests.host_programs import node
@@ -62,6 +63,14 @@ def checked(*command: str | Path, home: Path) -> str:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_a_build_deletes_nothing_of_anybody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.txt").write_text("the only copy", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        build_release.main(["--out", str(tmp_path)])
+    assert "not empty" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").exists()
 
 
 def test_all_is_there_and_the_model_is_small(dist: Path) -> None:
