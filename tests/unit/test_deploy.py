@@ -177,6 +177,21 @@ def test_the_values_are_those_of_the_schema_and_of_the_templates(chart: Path, ro
     assert about["version"] == about["appVersion"] == project["version"]
 
 
+def test_no_secret_stands_in_the_values(chart: Path) -> None:
+    """Whoever may read a Deployment or a release could read it."""
+    schema = json.loads((chart / "values.schema.json").read_text(encoding="utf-8"))["properties"]["settings"]
+    secret = [each.name for each in fields(Settings) if not each.repr]
+    assert "oidc_client_secret" in secret
+    for name in secret:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({name: "x"}, schema)
+
+
+def test_secret_settings_come_from_a_secret(chart: Path) -> None:
+    [container] = rendered(chart, settingsSecret="more")["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": "more"}}]
+
+
 def test_keys_are_read_from_a_file_that_nobody_can_write(tmp_path: Path) -> None:
     """As a Secret is mounted: the folder can be written neither."""
     if not shutil.which("bwrap"):
