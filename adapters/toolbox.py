@@ -8,9 +8,12 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from waygraph.api.library import AsyncRegistry, LocalRegistry, Registry, RemoteRegistry
 from waygraph.registry.catalog.tool_formats import definition
+from waygraph.registry.model.arguments import json_kind
 from waygraph.registry.model.errors import (
     AccessError,
     CallError,
+    InvalidArguments,
+    InvalidQuery,
     MissingExtra,
     UnknownName,
     UpstreamError,
@@ -21,7 +24,7 @@ from waygraph.registry.model.tool_calls import ToolResult
 
 MAX_TURNS, MAX_TURN_CHARS, MAX_RESULT_CHARS = 40, 1_000, 200
 """Of a conversation, the latest: what a registry reads of it, within the limits of its settings."""
-ABOUT_CALLS = (CallError, UpstreamError, UnknownName, AccessError)
+ABOUT_CALLS = (CallError, UpstreamError, UnknownName, InvalidQuery, AccessError)
 """Errors that a model can read and react to; others go to the program."""
 
 
@@ -76,14 +79,14 @@ class Toolbox:
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """What the tool gave. A call that is refused, cannot run or fails is a result with `is_error` that says why."""
         try:
-            return self._registry.call(name, arguments, principal=self._principal)
+            return self._registry.call(name, _checked(name, arguments), principal=self._principal)
         except ABOUT_CALLS as error:
             return _error_result(error)
 
     async def call_async(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """As `call`. Cancelled, it tells the tool's server."""
         try:
-            return await self._async_registry.call(name, arguments, principal=self._principal)
+            return await self._async_registry.call(name, _checked(name, arguments), principal=self._principal)
         except ABOUT_CALLS as error:
             return _error_result(error)
 
@@ -121,6 +124,13 @@ def _offer(tool: Tool, cannot_run: str = "") -> OfferedTool:
     function = definition(tool, "openai")["function"]
     description = f"{tool.description}\nCannot run here: {cannot_run}" if cannot_run else tool.description
     return OfferedTool(name=tool.call_name, description=description, parameters=function["parameters"])
+
+
+def _checked(name: str, arguments: object) -> Mapping[str, Any]:
+    """What a model wrote may be any JSON. Raises InvalidArguments."""
+    if not isinstance(arguments, Mapping):
+        raise InvalidArguments(name, [("", f"expected an object, not {json_kind(arguments)}")])
+    return arguments
 
 
 def _shorten(turn: Turn) -> Turn:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,25 @@ def test_a_refused_call_is_a_result(registry: Registry) -> None:
         assert result.is_error
         assert reason in result.text
         assert asyncio.run(Toolbox(registry).call_async(name, {})) == result
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        ("", {}, "say which tool"),
+        ("n" * 100_000, {}, "at most 32000 characters"),
+        ("bureau-fx__convert", [1], "expected an object"),
+        ("bureau-fx__convert", {"amount": float("nan")}, "known from a catalogue"),
+        ("\ud800", {}, "is not known"),
+    ],
+)
+def test_whatever_a_model_wrote_as_a_call_ends_no_agent(
+    registry: Registry, name: str, arguments: Any, reason: str
+) -> None:
+    result = Toolbox(registry).call(name, arguments)
+    assert result.is_error
+    assert reason in result.text
+    assert asyncio.run(Toolbox(registry).call_async(name, arguments)) == result
 
 
 def test_results_are_one_text() -> None:
