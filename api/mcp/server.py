@@ -183,7 +183,8 @@ class _Answers:
     async def note_host(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the SDK's server: what the host calls itself, and how far it has come."""
         params = ctx.params or {}
-        is_find = ctx.method == "tools/call" and params.get("name") in meta_tools.questions(self._gateway.surface)
+        name = params.get("name") if ctx.method == "tools/call" else None
+        is_find = isinstance(name, str) and name in meta_tools.questions(self._gateway.surface)
         event = "find" if is_find else _HOST_EVENTS.get(ctx.method)
         if event is None and ctx.method != "tools/call":
             return await call_next(ctx)

@@ -26,6 +26,7 @@ CALLS: list[Any] = [
     {"name": "find_tools", "arguments": {"query": "add", "known": {"box__add": {}}}},
     {"name": "route_agents", "arguments": {"query": "\u202e\u0000", "limit": 1e9}},
     {"name": "\u0432ox__add"},
+    {"name": ["box__add"]},
     {"name": ""},
     {"name": None},
     {},
@@ -99,6 +100,8 @@ def test_a_stdio_gateway_takes_whatever_a_host_writes(toolbox: Place, meta: dict
         stdin.close()
         assert gateway.wait(20) == 0
     assert answers[9_999]["result"]["structuredContent"] == {"total": 3}
+    raised = [each for each in answers.values() if each.get("error", {}).get("code") == 0]
+    assert raised == [], "the SDK's code for whatever was raised"
 
 
 @pytest.mark.timeout(90)
