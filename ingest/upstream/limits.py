@@ -169,22 +169,29 @@ class LimitWatch:
         except OSError as error:
             _log.warning("what servers take is not known for a moment: %s", error)
             return False
-        is_growing, reasons = False, dict[int, str]()
-        with self._lock:  # a server that is let go meanwhile must not be killed: its number may be another's soon
-            for number, server in list(self._servers.items()):
-                members = processes.of_server(number)
-                if server.start and members.get(number, server.start) != server.start:
-                    continue
-                resident_mib = sum(processes.resident_bytes[each] for each in members) // _MIB
-                is_growing |= server.is_growing(len(members), resident_mib)
-                if excess := _excess(members, resident_mib, server):
-                    del self._servers[number]
-                    reasons[number] = excess
-                    server.on_excess(excess)
-                    _kill(number, members)
-        for number, reason in reasons.items():
-            _log.warning("server %d was ended: %s", number, reason)
+        is_growing = False
+        with self._lock:
+            servers = list(self._servers.items())
+        for number, server in servers:
+            members = processes.of_server(number)
+            if server.start and members.get(number, server.start) != server.start:
+                continue
+            resident_mib = sum(processes.resident_bytes[each] for each in members) // _MIB
+            is_growing |= server.is_growing(len(members), resident_mib)
+            # Without the lock: it may take seconds, and the event loop needs the lock to start and to end servers.
+            if (excess := _excess(members, resident_mib, server)) and self._end(number, server, members, excess):
+                _log.warning("server %d was ended: %s", number, excess)
         return is_growing
+
+    def _end(self, number: int, server: _Server, members: Mapping[int, int], reason: str) -> bool:
+        """Whether it was still watched over: one that is let go must not be killed, its number may be another's."""
+        with self._lock:
+            if self._servers.get(number) is not server:
+                return False
+            del self._servers[number]
+            server.on_excess(reason)
+            _kill(number, members)
+            return True
 
 
 def _excess(members: Mapping[int, int], resident_mib: int, server: _Server) -> str:
@@ -195,7 +202,7 @@ def _excess(members: Mapping[int, int], resident_mib: int, server: _Server) -> s
             "(WAYGRAPH_SERVER_MAX_PROCESSES; 0: no limit)"
         )
     if 0 < server.memory_mib < resident_mib:
-        taken_mib = sum(map(_own_bytes, members)) // _MIB
+        taken_mib = sum(map(own_bytes, members)) // _MIB
         if taken_mib > server.memory_mib:
             return (
                 f"took {taken_mib:,} MiB of memory, {server.memory_mib:,} are allowed "
@@ -285,7 +292,7 @@ class _Processes:
         return {member: self._starts[member] for member in members}
 
 
-def _own_bytes(process: int) -> int:
+def own_bytes(process: int) -> int:
     """Its share of what is resident; without what it shares where the system does not tell the share."""
     with suppress(OSError):
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():

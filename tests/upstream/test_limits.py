@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 
 import anyio
 import pytest
@@ -14,8 +15,9 @@ from tests.processes_left import MARK, end_all, left_of, needs_proc, new_mark, n
 from tests.upstream.calling import Asking, tools_by_hand
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from waygraph.ingest.manifest.records import StdioLaunch
+from waygraph.ingest.upstream import limits
 from waygraph.ingest.upstream.connection import MayHaveRun
-from waygraph.ingest.upstream.limits import limits_in_words, missing_limits, signal_processes, start_of
+from waygraph.ingest.upstream.limits import LimitWatch, limits_in_words, missing_limits, signal_processes, start_of
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError
 
@@ -70,6 +72,29 @@ def test_a_number_that_became_another_s_is_left_alone() -> None:
             process.wait(0.2)
         signal_processes({process.pid: start}, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
+
+
+def test_a_server_can_be_let_go_while_its_memory_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That may take seconds, in which the event loop must not wait. Then it is not ended."""
+    watch, reasons, measured = LimitWatch(), list[str](), Event()
+    code = "import time; kept = bytearray(b'x') * 50_000_000; time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+
+        def measure(_: int) -> int:
+            thread = Thread(target=watch.let_go, args=(process.pid,), daemon=True)
+            thread.start()
+            thread.join(5)
+            if not thread.is_alive():
+                measured.set()
+            return 10**12
+
+        monkeypatch.setattr(limits, "own_bytes", measure)
+        watch.watch_over(process.pid, replace(SETTINGS, server_memory_mib=20), reasons.append)
+        assert measured.wait(10)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        assert reasons == []
+        process.kill()
 
 
 def test_memory_that_processes_share_counts_once() -> None:
