@@ -21,6 +21,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.nouns import CallOutcome, Filters, Principal, Query, Tool, Turn
 from waygraph.registry.model.tool_calls import ToolResult
+from waygraph.registry.model.validation import MAX_NAME_CHARS
 
 MAX_TURNS, MAX_TURN_CHARS, MAX_RESULT_CHARS = 40, 1_000, 200
 """Of a conversation, the latest: what a registry reads of it, within the limits of its settings."""
@@ -95,13 +96,14 @@ class Toolbox:
         last = max((at for at, turn in enumerate(turns) if turn.role == "user" and turn.text.strip()), default=None)
         if last is None:
             return None
-        history = tuple(_shorten(turn) for at, turn in enumerate(turns) if at != last)[-MAX_TURNS:]
+        others = (turn for at, turn in enumerate(turns) if at != last and (turn.role != "call" or _is_name(turn.tool)))
+        history = tuple(map(_shorten, others))[-MAX_TURNS:]
         text = turns[last].text[: self._registry.settings.max_query_chars]
         return replace(self._query, text=text, history=history)
 
     def _called_tools(self, turns: Sequence[Turn]) -> Iterator[Tool]:
         """Those of the conversation's latest calls that the registry has."""
-        names = dict.fromkeys(turn.tool for turn in reversed(turns) if turn.role == "call")
+        names = dict.fromkeys(turn.tool for turn in reversed(turns) if turn.role == "call" and _is_name(turn.tool))
         for name in list(names)[: self._query.limit]:
             try:
                 tool = self._registry.tool(name, principal=self._principal)
@@ -126,8 +128,15 @@ def _offer(tool: Tool, cannot_run: str = "") -> OfferedTool:
     return OfferedTool(name=tool.call_name, description=description, parameters=function["parameters"])
 
 
+def _is_name(name: str) -> bool:
+    """Whether a registry takes it as the name of a tool: a model can write anything."""
+    return 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
+
+
 def _checked(name: str, arguments: object) -> Mapping[str, Any]:
-    """What a model wrote may be any JSON. Raises InvalidArguments."""
+    """What a model wrote may be any JSON. Raises InvalidArguments, InvalidQuery for what can be no name."""
+    if not _is_name(name):
+        raise InvalidQuery(f"a tool's name has 1 to {MAX_NAME_CHARS} characters that can be printed")
     if not isinstance(arguments, Mapping):
         raise InvalidArguments(name, [("", f"expected an object, not {json_kind(arguments)}")])
     return arguments

@@ -77,11 +77,12 @@ def test_a_refused_call_is_a_result(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [
-        ("", {}, "say which tool"),
-        ("n" * 100_000, {}, "at most 32000 characters"),
+        ("", {}, "1 to 512 characters"),
+        ("n" * 100_000, {}, "1 to 512 characters"),
+        ("a\nb", {}, "that can be printed"),
         ("bureau-fx__convert", [1], "expected an object"),
         ("bureau-fx__convert", {"amount": float("nan")}, "known from a catalogue"),
-        ("\ud800", {}, "is not known"),
+        ("\ud800", {}, "that can be printed"),
     ],
 )
 def test_whatever_a_model_wrote_as_a_call_ends_no_agent(
@@ -91,6 +92,8 @@ def test_whatever_a_model_wrote_as_a_call_ends_no_agent(
     assert result.is_error
     assert reason in result.text
     assert asyncio.run(Toolbox(registry).call_async(name, arguments)) == result
+    called = Turn(role="call", tool=name, outcome="failed", result=result.text)
+    assert "bureau-fx__convert" in names(Toolbox(registry), ASK, called), "the conversation goes on"
 
 
 def test_results_are_one_text() -> None:
