@@ -170,6 +170,21 @@ def test_start_asks_before_it_starts_and_before_it_writes(house: House) -> None:
     assert "--yes" in refused.stderr
 
 
+def test_the_name_of_a_folder_commands_no_terminal(tmp_path: Path) -> None:
+    """A project's folder may be of a stranger's archive."""
+    house = House(tmp_path / "\x1b]0;taken\x07project")
+    house.folder.mkdir()
+    house.put_calculator()
+    with house.screen("start") as screen:
+        screen.until("[y/N]")
+        screen.type("y\n")
+        screen.until("A backup is kept. [y/N]")
+        screen.type("y\n")
+        shown = screen.rest()
+    assert "\\u001b]0;taken" in shown
+    assert "\x1b]0;" not in shown + house.seen() + house.run("connect", "--check", "--timeout", "0").stderr
+
+
 def test_start_where_nothing_is(house: House) -> None:
     """It names the hosts that it looked for, and a line that can be run; that line works."""
     done = house.run("start", "--yes", PATH="/nowhere")

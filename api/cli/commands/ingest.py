@@ -25,7 +25,7 @@ from waygraph.api.cli.options import (
     opening,
     with_option_groups,
 )
-from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, show
+from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line, show
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
@@ -132,7 +132,7 @@ def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
 
 
 def is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
-    label = f"{config.client}: {config.path}"
+    label = one_line(f"{config.client}: {config.path}")
     if config.fault:
         note(f"{label} {config.fault}")
         return False
