@@ -284,7 +284,7 @@ def host_of_client(client: str) -> Host | None:
 
 
 def absolute(path: str, cwd: Path) -> Path:
-    """A path as a person has_type it."""
+    """The path that a person wrote, seen from `cwd`; `~` is the home."""
     return Path(os.path.normpath(cwd / as_written(path)))
 
 

@@ -1,7 +1,7 @@
-"""What a server's processes may take on Linux: memory, their number, and no more privileges than we have.
+"""Limits of a server's processes on Linux: their memory, their number, and no new privileges.
 
-One thread looks at them as /proc shows them. No limit of the kernel fits: those of address space end Node.js, Bun and
-Java, that of processes counts a user's threads, and a control group of its own is to be had in no container.
+One thread reads /proc. No limit of the kernel fits: Node.js, Bun and Java need more address space than they use, the
+limit of processes counts a user's threads, and a container cannot make a control group.
 """
 
 import ctypes
@@ -23,15 +23,15 @@ from typing import Self
 from waygraph.registry.model.settings import Settings
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 1.0
-"""The first after a start, and while more than half of a limit is taken and more each time."""
+"""Between two looks: the first after a start, and while a server beyond half of a limit grows; the longest."""
 _PAUSE_TIMES = 50
-"""So many times as long as a look takes is the pause after it, on a machine of very many processes."""
+"""The longest pause is this many times as long as a look, on a machine of very many processes."""
 _MOST_STOPS = 20
 _MIB = 1024 * 1024
 _FIRST_TO_END = "500"
 """Of 1000: if a machine or a container has no memory left, the kernel ends a server and not Waygraph."""
 _RAISING = frozenset({"apptainer", "podman", "singularity", "snap"})
-"""What itself starts programs that are setuid."""
+"""Programs that start setuid programs."""
 _log = logging.getLogger("waygraph.gateway")
 
 
@@ -60,8 +60,9 @@ def log_missing_limits() -> None:
 
 
 def start_unprivileged[T](command: str, environment: Mapping[str, str], start: Callable[[], T]) -> T:
-    """What `start` gives or raises. What it starts gets no more privileges than we have, by setuid or otherwise,
-    unless its program itself is one that does that: setuid, or known to start such.
+    """Returns what `start` returns, and raises what it raises. The program that it starts gets no new privileges.
+
+    Excepted are `command`s that are setuid, have capabilities, or are known to start such programs.
     """
     if sys.platform != "linux" or _raises_privileges(command, environment):
         return start()
@@ -73,7 +74,7 @@ def start_unprivileged[T](command: str, environment: Mapping[str, str], start: C
             if ctypes.CDLL(None, use_errno=True).prctl(38, 1, 0, 0, 0):  # PR_SET_NO_NEW_PRIVS, of this thread alone
                 raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
             outcome.append(start())
-        except BaseException as exc:  # noqa: BLE001 - raised below, by whoever asked
+        except BaseException as exc:  # noqa: BLE001 - raised below, in the thread of the caller
             error.append(exc)
 
     thread = threading.Thread(target=begin, name="start-server")
@@ -106,7 +107,7 @@ class _Server:
     """Of what is allowed, at the last look."""
 
     def is_growing(self, process_count: int, resident_mib: int) -> bool:
-        """Towards a limit, since it was asked last."""
+        """Whether it came nearer to a limit since the last look."""
         before = self.share
         memory = resident_mib / self.memory_mib if self.memory_mib else 0.0
         self.share = max(memory, process_count / self.process_count if self.process_count else 0.0)
@@ -114,9 +115,9 @@ class _Server:
 
 
 class LimitWatch:
-    """Ends servers that take more than they may. Thread-safe; one for the whole process.
+    """Ends servers that exceed their limits. Thread-safe; one for the whole process.
 
-    To a server belong its session and all descendants. What left both is not seen.
+    To a server belong the processes of its session and all their descendants. A process that left both is not counted.
     """
 
     def __init__(self) -> None:
@@ -125,7 +126,7 @@ class LimitWatch:
         self._thread: threading.Thread | None = None
 
     def watch_over(self, server: int, settings: Settings, on_excess: Callable[[str], None]) -> None:
-        """A session by its number. `on_excess` gets the reason before its processes are killed, in another thread."""
+        """`server`: the number of its session. `on_excess` gets the reason in another thread, before the kill."""
         with suppress(OSError):
             Path(f"/proc/{server}/oom_score_adj").write_text(_FIRST_TO_END)
         log_missing_limits()
@@ -167,7 +168,7 @@ class LimitWatch:
         try:
             processes = _Processes.now()
         except OSError as error:
-            _log.warning("what servers take is not known for a moment: %s", error)
+            _log.warning("the memory and processes of servers cannot be read now: %s", error)
             return False
         is_growing = False
         with self._lock:
@@ -195,7 +196,7 @@ class LimitWatch:
 
 
 def _excess(members: Mapping[int, int], resident_mib: int, server: _Server) -> str:
-    """In words; empty: there is none. What processes share counts once, which takes longer to learn."""
+    """The reason in words; empty: within the limits. Shared memory counts once, which takes longer to read."""
     if 0 < server.process_count < len(members):
         return (
             f"had {len(members):,} processes, {server.process_count:,} are allowed "
@@ -212,7 +213,7 @@ def _excess(members: Mapping[int, int], resident_mib: int, server: _Server) -> s
 
 
 def _kill(server: int, members: Mapping[int, int]) -> None:
-    """Stops them first: the children of one that is killed would belong to nobody, and one may start more meanwhile.
+    """Stops all before it kills any: a killed process frees its children, and a running one may start more.
 
     `members`: as `_Processes.of_server`.
     """
@@ -238,7 +239,7 @@ def signal_processes(starts: Mapping[int, int], number: int) -> None:
     """Sends a signal to each process that still has the start by which it is known: else its number is another's."""
     for process, start in starts.items():
         with suppress(ProcessLookupError, PermissionError):
-            if start_of(process) in (start, None):  # None: no descriptor is free to look, or there is nobody to hurt
+            if start_of(process) in (start, None):  # None: /proc cannot be read, or it has ended
                 os.kill(process, number)
 
 
@@ -257,7 +258,7 @@ def _stat_of(process: int) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Processes:
-    """Of the whole system, as far as /proc shows them, without those that have ended."""
+    """The processes of the whole system that /proc shows, without zombies."""
 
     resident_bytes: dict[int, int]
     _starts: dict[int, int]
@@ -293,7 +294,7 @@ class _Processes:
 
 
 def own_bytes(process: int) -> int:
-    """Its share of what is resident; without what it shares where the system does not tell the share."""
+    """The proportional share (PSS) of its memory; the unshared part where the system does not tell PSS."""
     with suppress(OSError):
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -79,9 +79,9 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
 
 
 def _agrees(tool: "Tool", arguments: Mapping[str, Any]) -> bool:
-    """Asked of a person at a terminal; where there is none, nobody agrees."""
+    """Asks a person at a terminal; without a terminal, nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        note("at a terminal you would be asked; --yes agrees beforehand")
+        note("nobody can be asked without a terminal; --yes agrees beforehand")
         return False
     text = json.dumps(arguments)  # as ASCII: no character of it hides or turns around what a person reads
     return typer.confirm(f"{one_line(tool.id)} {text} runs only if a person agrees. Run it?", default=False, err=True)
