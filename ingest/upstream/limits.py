@@ -27,6 +27,8 @@ FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 1.0
 _PAUSE_TIMES = 50
 """The longest pause is this many times as long as a look, on a machine of very many processes."""
 _MOST_STOPS = 20
+_ENDED = frozenset({b"Z", b"X"})
+"""States of a process or a thread."""
 _MIB = 1024 * 1024
 _FIRST_TO_END = "500"
 """Of 1000: if a machine or a container has no memory left, the kernel ends a server and not Waygraph."""
@@ -246,14 +248,24 @@ def signal_processes(starts: Mapping[int, int], number: int) -> None:
 def start_of(process: int) -> int | None:
     """When it started, in ticks of the kernel since boot; None: /proc does not tell."""
     with suppress(OSError, IndexError):
-        return int(_stat_of(process)[19])
+        return int(_stat_of(f"/proc/{process}")[19])
     return None
 
 
-def _stat_of(process: int) -> list[bytes]:
-    """The fields of /proc/PROCESS/stat from the third on: the state is the first. Raises OSError."""
-    with open(f"/proc/{process}/stat", "rb", buffering=0) as file:
+def _stat_of(folder: str) -> list[bytes]:
+    """The fields of the `stat` of a process or a thread from the third on: the state is the first. Raises OSError."""
+    with open(f"{folder}/stat", "rb", buffering=0) as file:
         return file.read(1024).rpartition(b")")[2].split()
+
+
+def _folder_of(process: int) -> str:
+    """Where /proc tells of its memory: if its first thread has ended, with another one. Empty: all threads ended.
+
+    Raises OSError.
+    """
+    folder = f"/proc/{process}"
+    threads = (f"{folder}/task/{name}" for name in os.listdir(f"{folder}/task"))
+    return next((each for each in threads if _stat_of(each)[0] not in _ENDED), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +285,13 @@ class _Processes:
             if name.isdigit():
                 with suppress(OSError, ValueError, IndexError):  # it may have ended
                     number = int(name)
-                    fields = _stat_of(number)
-                    if fields[0] == b"Z":
-                        continue
+                    fields = memory = _stat_of(f"/proc/{name}")
+                    if fields[0] in _ENDED:
+                        if not (folder := _folder_of(number)):
+                            continue
+                        memory = _stat_of(folder)
                     processes._starts[number] = int(fields[19])
-                    processes.resident_bytes[number] = int(fields[21]) * page_bytes
+                    processes.resident_bytes[number] = int(memory[21]) * page_bytes
                     processes._by_parent.setdefault(int(fields[1]), []).append(number)
                     processes._by_session.setdefault(int(fields[3]), []).append(number)
         return processes
@@ -296,11 +310,11 @@ class _Processes:
 def own_bytes(process: int) -> int:
     """The proportional share (PSS) of its memory; the unshared part where the system does not tell PSS."""
     with suppress(OSError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+        for line in (Path(_folder_of(process)) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
     with suppress(OSError):
-        pages = Path(f"/proc/{process}/statm").read_text().split()
+        pages = (Path(_folder_of(process)) / "statm").read_text().split()
         return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
     return 0
 

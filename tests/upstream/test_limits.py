@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
 from threading import Event, Thread
 
 import anyio
@@ -72,6 +73,26 @@ def test_a_number_that_became_another_s_is_left_alone() -> None:
             process.wait(0.2)
         signal_processes({process.pid: start}, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
+
+
+def test_memory_counts_also_behind_a_first_thread_that_ended() -> None:
+    """The system shows such a process as a zombie, and of the zombie no memory."""
+    code = """if True:
+        import ctypes, threading, time
+        def keep():
+            kept = bytearray(b"x") * 80_000_000
+            time.sleep(600)
+        threading.Thread(target=keep).start()
+        ctypes.CDLL(None).pthread_exit(None)
+    """
+    watch, reasons = LimitWatch(), Queue[str]()
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+        watch.watch_over(process.pid, replace(SETTINGS, server_memory_mib=40), reasons.put)
+        try:
+            assert "40 are allowed" in reasons.get(timeout=10)
+            assert process.wait(10) == -signal.SIGKILL
+        finally:
+            process.kill()
 
 
 def test_a_server_can_be_let_go_while_its_memory_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
