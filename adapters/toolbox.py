@@ -80,14 +80,14 @@ class Toolbox:
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """What the tool gave. A call that is refused, cannot run or fails is a result with `is_error` that says why."""
         try:
-            return self._registry.call(name, _checked(name, arguments), principal=self._principal)
+            return self._registry.call(name, _check_call(name, arguments), principal=self._principal)
         except ABOUT_CALLS as error:
             return _error_result(error)
 
     async def call_async(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """As `call`. Cancelled, it tells the tool's server."""
         try:
-            return await self._async_registry.call(name, _checked(name, arguments), principal=self._principal)
+            return await self._async_registry.call(name, _check_call(name, arguments), principal=self._principal)
         except ABOUT_CALLS as error:
             return _error_result(error)
 
@@ -133,7 +133,7 @@ def _is_name(name: str) -> bool:
     return 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
 
 
-def _checked(name: str, arguments: object) -> Mapping[str, Any]:
+def _check_call(name: str, arguments: object) -> Mapping[str, Any]:
     """What a model wrote may be any JSON. Raises InvalidArguments, InvalidQuery for what can be no name."""
     if not _is_name(name):
         raise InvalidQuery(f"a tool's name has 1 to {MAX_NAME_CHARS} characters that can be printed")

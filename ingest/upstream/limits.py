@@ -27,7 +27,7 @@ FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 1.0
 _PAUSE_TIMES = 50
 """The longest pause is this many times as long as a look, on a machine of very many processes."""
 _MOST_STOPS = 20
-_ENDED = frozenset({b"Z", b"X"})
+_DEAD_STATES = frozenset({b"Z", b"X"})
 """States of a process or a thread."""
 _MIB = 1024 * 1024
 _FIRST_TO_END = "500"
@@ -265,7 +265,7 @@ def _folder_of(process: int) -> str:
     """
     folder = f"/proc/{process}"
     threads = (f"{folder}/task/{name}" for name in os.listdir(f"{folder}/task"))
-    return next((each for each in threads if _stat_of(each)[0] not in _ENDED), "")
+    return next((each for each in threads if _stat_of(each)[0] not in _DEAD_STATES), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ class _Processes:
                 with suppress(OSError, ValueError, IndexError):  # it may have ended
                     number = int(name)
                     fields = memory = _stat_of(f"/proc/{name}")
-                    if fields[0] in _ENDED:
+                    if fields[0] in _DEAD_STATES:
                         if not (folder := _folder_of(number)):
                             continue
                         memory = _stat_of(folder)

@@ -82,7 +82,7 @@ class ToolResult:
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
 
-_NEEDED: Mapping[object, Mapping[str, type]] = {
+_BLOCK_FIELDS: Mapping[object, Mapping[str, type]] = {
     "text": {"text": str},
     "image": {"data": str, "mimeType": str},
     "audio": {"data": str, "mimeType": str},
@@ -93,17 +93,16 @@ _NEEDED: Mapping[object, Mapping[str, type]] = {
 
 def _block(block: object) -> Mapping[str, Any]:
     if isinstance(block, Mapping) and isinstance(kind := block.get("type"), str):
-        needed = _NEEDED.get(kind, {})
-        if all(isinstance(block.get(name), each) for name, each in needed.items()) and _is_base64(block, needed):
+        fields = _BLOCK_FIELDS.get(kind, {})
+        is_whole = all(isinstance(block.get(name), each) for name, each in fields.items())
+        if is_whole and ("data" not in fields or _is_base64(block["data"])):
             return block
     return {"type": "text", "text": json.dumps(block, ensure_ascii=False)}
 
 
-def _is_base64(block: Mapping[str, Any], needed: Mapping[str, type]) -> bool:
-    if "data" not in needed:
-        return True
+def _is_base64(text: str) -> bool:
     try:
-        b64decode(block["data"], validate=True)
+        b64decode(text, validate=True)
     except ValueError:
         return False
     return True
