@@ -31,7 +31,7 @@ from waygraph.api.rest.service import Lanes, Readiness, Service
 from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
-from waygraph.api.telemetry.traces import open_traces
+from waygraph.api.telemetry.traces import Traces, open_traces
 from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit, authentication_of, key_file
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.model.errors import InvalidSetting
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.request_log import Application
-    from waygraph.api.telemetry.traces import Traces
 
 
 STARTING_S = 20
@@ -138,7 +137,7 @@ class Workers(Multiprocess):
 
 
 def configuration(
-    app: "Application | str", settings: "Settings", environ: Mapping[str, str], *, workers: int = 1
+    app: "Application | str", settings: Settings, environ: Mapping[str, str], *, workers: int = 1
 ) -> uvicorn.Config:
     """How uvicorn serves it. `app` as text: where its factory is. `environ` names the proxies that are believed."""
     proxies = environ.get("FORWARDED_ALLOW_IPS")

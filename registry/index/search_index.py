@@ -20,13 +20,12 @@ from cachetools import LRUCache
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.index.analyser import fold, fold_path, terms
-from waygraph.registry.model.changes import IndexState
+from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.identity import call_prefix
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
-    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
     from waygraph.registry.model.tool_settings import ToolSetting
 
 
@@ -156,9 +155,9 @@ class SearchIndex(Records, Protocol):
         """The ids of the agents of which one may own a tool of this call name."""
         ...
 
-    def sources(self) -> "Sequence[SourceSummary]": ...
+    def sources(self) -> Sequence[SourceSummary]: ...
 
-    def settings(self) -> "Mapping[str, OperatorSettings]":
+    def settings(self) -> Mapping[str, OperatorSettings]:
         """What operators say, by agent id: also of agents that are not there."""
         ...
 
