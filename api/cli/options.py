@@ -22,7 +22,6 @@ from waygraph.registry.model.process import without_collection
 if TYPE_CHECKING:
     from waygraph.ingest.sources.opening import Opening
     from waygraph.ingest.sources.read import Ask
-    from waygraph.registry.model.nouns import Principal
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry

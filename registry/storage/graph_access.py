@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.factory import ChosenEmbedder
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.model.pictures import Map
-    from waygraph.registry.writer import WriteSession
 
 _MAPS_KEPT = 8
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import batched
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from waygraph.cypher import Statement, load
+from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
@@ -53,9 +54,6 @@ from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryN
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.transitions import is_tool, owner_of
-
-if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Vector
 
 _NEO4J_CHECK_INDEXES = load("neo4j/check/indexes")
 _NEO4J_CHECK_UNIQUE_IDS = load("neo4j/check/unique_ids")
@@ -133,7 +131,7 @@ class Neo4jIndex:
     def search(
         self,
         legs: Iterable[Leg],
-        vector: "Vector | None",
+        vector: Vector | None,
         text: str,
         depth: int,
         scope: Scope,
@@ -311,7 +309,7 @@ class Neo4jIndex:
                 ids[row["agent_id"]].append(row["id"])
         return ids
 
-    def vectors_of(self, ids: Sequence[str]) -> "Mapping[str, Vector]":
+    def vectors_of(self, ids: Sequence[str]) -> Mapping[str, Vector]:
         agents, tools = ([each for each in ids if is_tool(each) == of_tools] for of_tools in (False, True))
         return read_vectors(self._engine, agents=agents, tools=tools)
 
