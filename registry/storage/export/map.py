@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from waygraph.registry.embedding.embedder import Matrix, Vector
+from waygraph.registry.embedding.embedder import Matrix, Vector, unit_rows
 from waygraph.registry.index.analyser import STOP_WORDS, terms
 from waygraph.registry.index.names import seen_tools, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
@@ -107,8 +107,7 @@ def hashed_words(documents: Sequence[Sequence[str]]) -> Matrix:
     for row, words in enumerate(documents):
         for word in words:
             matrix[row, crc32(word.encode()) % HASHED_COLUMNS] += math.log(1 + len(documents) / bearing[word])
-    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-    return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
+    return unit_rows(matrix)
 
 
 def region_names(
