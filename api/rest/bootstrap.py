@@ -16,7 +16,7 @@ from functools import cached_property
 from math import ceil
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess, multiprocess
@@ -389,19 +389,3 @@ def _hand_over(environ: MutableMapping[str, str], options: ServiceOptions) -> It
         yield
     finally:
         del environ[OPTIONS_VARIABLE]
-
-
-HOST = "127.0.0.1"
-
-
-def serve_on_loopback(app: Any, port: int, before: Callable[[str], None]) -> None:
-    """`port` 0: any that is free. `before` gets the address, which is open, before the first request is answered.
-
-    Raises InvalidSetting for a port that cannot be had, and what `before` raises.
-    """
-    with stops_in_order() as stops, listen(HOST, port) as listening:
-        before(f"http://{HOST}:{listening.getsockname()[1]}")
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, ws="none", lifespan="on", timeout_graceful_shutdown=1
-        )
-        Alone(config, stops).run(sockets=[listening])
