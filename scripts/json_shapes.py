@@ -16,6 +16,7 @@ from waygraph.ingest.logins.store import Login
 from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
+from waygraph.registry.model.usage import HostContact
 from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.remote import answer_shapes as answers
 from waygraph.registry.routing.placement import Placement
@@ -92,6 +93,7 @@ SHAPES: dict[str, Any] = {
     "model list": {"models": [InstalledModel]},
     "lint": {"requests": int, "first": int, "tools": [Findability], "tried": [Findability]},
     "connect": ConnectOutcome,
+    "connect --check": HostContact,
     "doctor": {"ok": bool, "findings": [Finding]},
     "doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
     "ApiKey": changes.KeySummary,

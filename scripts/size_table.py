@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from waygraph.api.cli.commands.maintain import size_table
-from waygraph.registry.embedding.weights import default_spec
+from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.model.settings import load_settings
 from waygraph.registry.storage.integrity.size import MEASURED_TOOLS, measure_sizes
 

@@ -11,7 +11,7 @@ from tests.environments import NotInstalled, install_all, installed, node_enviro
 PINS = Path(__file__).parent / "clients" / "pins"
 """What each environment holds, to the last dependency."""
 
-FRAMEWORKS = ("pydantic_ai", "openai_agents", "langgraph")
+FRAMEWORKS = ("google_adk", "haystack", "langchain", "openai_agents", "pydantic_ai")
 NODE = {"inspector": "mcp-inspector", "conformance": "conformance", "typescript_sdk": ""}
 """The program of each environment of Node packages; empty: it is a library."""
 
@@ -33,6 +33,16 @@ def host_program(name: str) -> tuple[str, ...]:
     if isinstance(outcome, NotInstalled):
         skipped(f"no {name} to test with: {outcome}")
     return (node(), str(outcome / NODE[name])) if name in NODE else (str(outcome / "python"),)
+
+
+def framework_packages(name: str) -> Path:
+    """The folder with a framework's packages, for a PYTHONPATH: Waygraph's own are found behind them.
+
+    Skips and fails as `host_program`.
+    """
+    [python] = host_program(name)
+    [packages] = Path(python).parent.parent.glob("lib/python*/site-packages")
+    return packages
 
 
 def typescript_sdk() -> tuple[str, Path]:

@@ -1,8 +1,8 @@
 """A model that follows a script, behind an endpoint as OpenAI's: chat completions and responses, over real sockets.
 
-The script is find, call, answer. Each step is made of what the request holds: the tools that the host offers, the
-words of the task, and what the tools returned. The script knows no tool but `find_tools` and `use_tool`, or, where a
-host has the router's surface, `route` and `execute`.
+The script is call, answer. Each step is made of what the request holds: the tools that the host offers, the words of
+the last task, and what was called since. It calls the tool that the task names, else the first that is offered.
+`find_tools` it calls only if that is all there is.
 """
 
 import json
@@ -17,8 +17,7 @@ from tests.http_doubles import Quiet, serving
 
 KEY = "sk-scripted-1234567890"
 NAME = "scripted-1"
-RUNNERS = {"find_tools": "use_tool", "route": "execute"}
-"""What runs a tool, by what finds it."""
+FINDER = "find_tools"
 GIVEN = re.compile(r"(\w+)=(\S+)")
 """What a task states for a parameter: `timezone=Asia/Tokyo`."""
 
@@ -68,29 +67,22 @@ class ScriptedModel:
 
 
 def next_step(conversation: Conversation) -> Call | str:
-    """Find, then call the first that was found, then answer with what it returned."""
-    if not conversation.calls:
-        return _find(conversation)
-    last = conversation.calls[-1]
-    if last.tool not in RUNNERS:
-        return f"The tool says: {last.result}"
-    found = json.loads(last.result or "")
-    tools = [found["tool"]] if "tool" in found else found.get("tools")
-    if not tools:
-        return f"There is no tool for it: {last.result}"
-    return Call(RUNNERS[last.tool], {"name": tools[0]["name"], "params": _params(tools[0], conversation.task)})
+    """Calls what is offered, and answers with what it returned."""
+    last = conversation.calls[-1].tool if conversation.calls else ""
+    if last not in ("", FINDER):
+        return f"The tool says: {conversation.calls[-1].result}"
+    tools = [name for name in conversation.tools if name != FINDER]
+    if tools:
+        words = conversation.task.lower()
+        name = next((each for each in tools if each.rpartition("__")[2].lower() in words), tools[0])
+        return Call(name, _params(conversation.tools[name], conversation.task))
+    if FINDER in conversation.tools and not last:
+        return Call(FINDER, {"query": GIVEN.sub("", conversation.task).strip()})
+    return "There is no tool for it."
 
 
-def _find(conversation: Conversation) -> Call:
-    wish = GIVEN.sub("", conversation.task).strip()
-    finder = next(name for name in RUNNERS if name in conversation.tools)
-    detail = conversation.tools[finder]["properties"].get("detail", {})
-    return Call(finder, {"query": wish} | ({"detail": "schema"} if "schema" in str(detail) else {}))
-
-
-def _params(tool: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """What the task states for the parameters that the tool's schema names, as the types that it names."""
-    schema = tool.get("inputSchema") or tool.get("parameters") or {}
+def _params(schema: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """What the task states for the parameters that the schema names, as the types that it names."""
     given = dict(GIVEN.findall(task))
     return {
         name: given[name] if said.get("type", "string") == "string" else json.loads(given[name])
@@ -111,38 +103,39 @@ def conversation_of(api: str, request: Mapping[str, Any]) -> Conversation:
     if request.get("stream"):
         raise NoRequest("this model does not stream")
     read = _chat if api == "chat" else _responses
-    conversation = read(request)
-    if RUNNERS.keys().isdisjoint(conversation.tools):
-        raise NoRequest(f"the host offers none of {', '.join(RUNNERS)}, but {sorted(conversation.tools)}")
-    return conversation
+    return read(request)
 
 
 def _chat(request: Mapping[str, Any]) -> Conversation:
     messages = request["messages"]
+    at = _last_task(messages)
     tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.get("tools", ())}
     results = {item["tool_call_id"]: _text(item["content"]) for item in messages if item["role"] == "tool"}
     calls = [
         Call(said["function"]["name"], json.loads(said["function"]["arguments"]), results[said["id"]])
-        for message in messages
+        for message in messages[at:]
         for said in message.get("tool_calls") or ()
     ]
-    return Conversation("chat", tools, _task(messages), calls)
+    return Conversation("chat", tools, _text(messages[at]["content"]), calls)
 
 
 def _responses(request: Mapping[str, Any]) -> Conversation:
     items = request["input"] if isinstance(request["input"], list) else [{"role": "user", "content": request["input"]}]
+    at = _last_task(items)
     tools = {tool["name"]: tool["parameters"] for tool in request.get("tools", ())}
     results = {item["call_id"]: _text(item["output"]) for item in items if item.get("type") == "function_call_output"}
     calls = [
         Call(item["name"], json.loads(item["arguments"]), results[item["call_id"]])
-        for item in items
+        for item in items[at:]
         if item.get("type") == "function_call"
     ]
-    return Conversation("responses", tools, _task(items), calls)
+    return Conversation("responses", tools, _text(items[at]["content"]), calls)
 
 
-def _task(messages: Sequence[Mapping[str, Any]]) -> str:
-    return next(_text(message["content"]) for message in messages if message.get("role") == "user")
+def _last_task(messages: Sequence[Mapping[str, Any]]) -> int:
+    """One behind a tool's result is the host's, which hands on pictures there."""
+    roles = [message.get("role") for message in messages]
+    return max(at for at, role in enumerate(roles) if role == "user" and "tool" not in roles[max(0, at - 1) : at])
 
 
 def _text(content: str | Sequence[Mapping[str, Any]]) -> str:

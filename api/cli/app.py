@@ -51,6 +51,7 @@ def misspelt(environ: Mapping[str, str]) -> str:
 
 
 _COMMANDS = {
+    "start": LazyCommand("start:start", "Take in the MCP servers of the hosts here, and connect the hosts."),
     "ingest": LazyCommand(
         "ingest:ingest", "Bring the registry to what files, addresses and servers say.", CommandAfterDashes
     ),
@@ -98,8 +99,17 @@ _OTHER_WORDS = {"search": "find", "delete": "remove", "forget": "remove"}
 """What people type for a command of another name."""
 
 
+def _is_watched() -> bool:
+    """Whether a person sees on a terminal what is printed, and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 class _Program(LazyGroup):
     lazy = _COMMANDS
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        self.no_args_is_help = not _is_watched()
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if word := _OTHER_WORDS.get(args[0]):
@@ -126,7 +136,7 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def before_command(
     context: typer.Context,
     registry: Annotated[
@@ -155,6 +165,12 @@ def before_command(
     """
     note(misspelt(os.environ))
     context.obj = Invocation(location=registry, embedder=embedder)
+    if context.invoked_subcommand is None:
+        if not _is_watched():
+            context.fail("Missing command.")
+        from waygraph.api.cli.commands.start import show_overview
+
+        show_overview(context.obj)
 
 
 def run() -> int:

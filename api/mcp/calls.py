@@ -82,8 +82,8 @@ def record_call(
 
 
 @contextmanager
-def count_call(gateway: Gateway, caller: Caller) -> Iterator[CallRecord]:
-    """Counts what happens within, however it ends, once it is known which tool is meant."""
+def count_call(gateway: Gateway, asker: Asker) -> Iterator[CallRecord]:
+    """Counts what happens within, however it ends, once it is known which tool is meant; and notes it of a host."""
     record, error = CallRecord(), None
     try:
         yield record
@@ -91,13 +91,15 @@ def count_call(gateway: Gateway, caller: Caller) -> Iterator[CallRecord]:
         error = raised
         raise
     finally:
-        if record.tool_id:
-            outcome = record.outcome(error)
-            duration_s = None if record.sent_at is None else perf_counter() - record.sent_at
-            if gateway.usage:
-                gateway.usage.note(record.tool_id, outcome, duration_s, caller.id)
-            if duration_s is not None:
-                gateway.audit.time_call(outcome, duration_s)
+        outcome = record.outcome(error)
+        duration_s = None if record.sent_at is None else perf_counter() - record.sent_at
+        if gateway.usage and record.tool_id:
+            gateway.usage.note(record.tool_id, outcome, duration_s, asker.caller.id)
+        if gateway.usage and (client := asker.session.client):
+            kind = type(error).__name__ if error else ""
+            gateway.usage.note_host(client, outcome, record.tool_id, kind, duration_s)
+        if record.tool_id and duration_s is not None:
+            gateway.audit.time_call(outcome, duration_s)
 
 
 SHOWN_ARGUMENTS_CHARS = 2_000
@@ -194,7 +196,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
     target = request.name or request.query
     with (
         record_call(gateway, asker.caller, target, request.arguments) as attempt,
-        count_call(gateway, asker.caller) as record,
+        count_call(gateway, asker) as record,
     ):
         asker.caller.require("use")
         if request.query.strip():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
     from waygraph.ingest.upstream.connection import Question, Result
+    from waygraph.registry.model.usage import HostEvent
 
 
 # Answers reach the host as they are.
@@ -103,6 +104,8 @@ CAPABILITIES = "waygraph://capabilities"
 SUMMARY_S = 1.0
 """So long does a host that begins wait for the summary of the registry."""
 _INTRODUCTIONS = frozenset({"initialize", "server/discover"})
+_HOST_EVENTS: Mapping[str, "HostEvent"] = {**dict.fromkeys(_INTRODUCTIONS, "session"), "tools/list": "list"}
+NO_NAME = "a client without a name"
 
 
 class GatewayServer(Server[dict[str, Any]]):
@@ -154,7 +157,7 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     server.add_request_handler("completion/complete", types.CompleteRequestParams, answers.complete)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, answers.note_initialized)
-    server.middleware.extend((pass_unsieved, answers.introduce))
+    server.middleware.extend((pass_unsieved, answers.note_host, answers.introduce))
     return server
 
 
@@ -176,6 +179,20 @@ class _Answers:
         if resources := introduction.get("capabilities", {}).get("resources"):
             resources.pop("subscribe", None)  # the SDK says so of every server that tells of changed lists
         return {**introduction, **kept, "instructions": f"{introduction['instructions']} {summary}".rstrip()}
+
+    async def note_host(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """A middleware of the SDK's server: what the host calls itself, and how far it has come."""
+        params = ctx.params or {}
+        is_find = ctx.method == "tools/call" and params.get("name") in meta_tools.questions(self._gateway.surface)
+        event = "find" if is_find else _HOST_EVENTS.get(ctx.method)
+        if event is None and ctx.method != "tools/call":
+            return await call_next(ctx)
+        session = self._gateway.asker_of(ctx).session
+        who = ctx.session.client_params
+        session.client = who.client_info.name if who else client_in(params) or session.client or NO_NAME
+        if event and self._gateway.usage:
+            self._gateway.usage.note_host(session.client, event)
+        return await call_next(ctx)
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
@@ -317,6 +334,13 @@ def _reply(ctx: Context, answer: "Result | InputRequest") -> dict[str, Any]:
         requests = {key: dict(request) for key, request in answer.requests.items()}
         return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}
     return as_it_is(ctx, answer)
+
+
+def client_in(params: Mapping[str, Any]) -> str:
+    """What a host calls itself at `initialize`; empty if it does not."""
+    info = params.get("clientInfo")
+    name = info.get("name") if isinstance(info, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def _contents(uri: str, kind: str, texts: Sequence[str]) -> dict[str, Any]:

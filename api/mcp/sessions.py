@@ -37,10 +37,11 @@ _STATE = "waygraph.session"
 @dataclass(slots=True)
 class Session:
     """Of a connection of the handshake era, or a stdio process. A modern host over HTTP has none: each request stands
-    alone. `log_level` empty: all that tools log.
+    alone. `log_level` empty: all that tools log. `client`: what the host calls itself; empty: there is no host.
     """
 
     log_level: str = ""
+    client: str = ""
     _calls: tuple[tuple[str, Turn], ...] = ()
     """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
     _failures: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)

@@ -63,6 +63,8 @@ async def _serve(parts: "Parts", namespace: str) -> None:
 
     async def answer() -> None:
         async with open_server(parts, lambda _: asker) as server:
+            if usage := server.gateway.usage:
+                usage.note_host("", "start")
             await server.run(reading, writing, server.create_initialization_options())
 
     async with host_streams() as (reading, writing):

@@ -174,7 +174,7 @@ class Readiness:
         self._registry, self._keys, self._lock, self._loaded = registry, keys, Lock(), False
 
     def hindrance(self) -> WaygraphError | None:
-        """Why the service is not ready; None if it is. A place without a registry is ready to be written to."""
+        """Why the service is not ready; None if it is. Without a registry it can be written to, and answers nothing."""
         try:
             if self._keys:
                 self._keys.list()
@@ -188,7 +188,7 @@ class Readiness:
 
     def _load(self) -> None:
         with self._lock:
-            if self._registry.store.exists and not self._loaded:
+            if not self._loaded:
                 self._registry.route("are you ready")
                 self._loaded = True
 

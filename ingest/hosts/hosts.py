@@ -4,14 +4,17 @@ A new host is an entry in `HOSTS`. A host that has no file of its own for a proj
 references has that field empty.
 """
 
+import json
 import os
-from collections import Counter
+import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from waygraph.ingest.manifest.own_gateway import KEY, is_gateway
+from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.parse import parse_file
@@ -24,41 +27,52 @@ from waygraph.registry.model.settings import PREFIX, Settings
 # Only looked at: nothing of what they name is started, and no reference in them is resolved.
 
 
+_NO_NAME = re.compile(r"[^a-z0-9]+")
 _SETTINGS = ("settings.json", "config.toml")
 """Files that are there for other things as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConfig:
-    """A config that is there. `servers`: how many it names, the disabled ones too, but for the `gateways`, which are
-    Waygraph's own entries. `fault`: why it cannot be read.
+    """A config that is there. `names`: of its servers, the disabled ones too, but for the `gateways`, which are
+    Waygraph's own entries. `is_only_read`: the host's entry belongs elsewhere. `fault`: why it cannot be read.
     """
 
-    client: str
+    host: "Host"
     path: Path
-    servers: int = 0
+    names: tuple[str, ...] = ()
     gateways: int = 0
+    is_only_read: bool = False
     fault: str = ""
+
+    @property
+    def client(self) -> str:
+        return self.host.name
+
+    @property
+    def servers(self) -> int:
+        return len(self.names)
 
 
 def known_configs(
     home: Path, environ: Mapping[str, str], platform: str, cwd: Path, *, settings: Settings
 ) -> list[KnownConfig]:
     """Those that are there and may name servers, by client. `platform` as in `sys.platform`; both folders absolute."""
-    configs = (_look_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
-    return [config for config in configs if config is not None]
+    places = folders(home, environ, platform, cwd)
+    configs = (_look_at(host, path, settings) for host, path in _paths(places))
+    read_only = {Path(host.settings.format_map(places)) for host in HOSTS.values() if host.settings}
+    return [replace(each, is_only_read=each.path in read_only) for each in configs if each is not None]
 
 
-def _paths(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> Iterator[tuple[str, Path]]:
+def _paths(folder_paths: Mapping[str, Path]) -> Iterator[tuple["Host", Path]]:
     """Each once: the project may be the home itself."""
-    folder_paths = folders(home, environ, platform, cwd)
     paths = set[Path]()
     for host in HOSTS.values():
         for place in filter(None, (host.place, host.settings, host.project)):
             path = Path(place.format_map(folder_paths))
             if path not in paths:
                 paths.add(path)
-                yield host.name, path
+                yield host, path
 
 
 def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> dict[str, Path]:
@@ -89,22 +103,24 @@ def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
     return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
-def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
+def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None:
     """None if it is not there, or is a file of settings that says nothing of servers."""
     try:
         if not path.is_file():
             return None
         document = parse_file(path, settings)
     except OSError as exc:
-        return KnownConfig(client=client, path=path, fault=f"cannot be read: {exc.strerror}")
+        return KnownConfig(host=host, path=path, fault=f"cannot be read: {exc.strerror}")
     except SourceError as error:
-        return KnownConfig(client=client, path=path, fault=error.reason)
+        return KnownConfig(host=host, path=path, fault=error.reason)
     if not mcp_config.fits(document):
-        return None if path.name in _SETTINGS else KnownConfig(client=client, path=path)
+        return None if path.name in _SETTINGS else KnownConfig(host=host, path=path)
     intake = Intake(where=str(path))
-    gateways = Counter(is_gateway(record.transport) for record in mcp_config.read(document, str(path), intake))
-    servers = gateways[False] + len(intake.rejected)
-    return KnownConfig(client=client, path=path, servers=servers, gateways=gateways[True])
+    records = list(mcp_config.read(document, str(path), intake))
+    names = [str(record.key) for record in records if not is_gateway(record.transport)]
+    names += [fault.key or fault.where for fault in intake.rejected]
+    gateways = sum(is_gateway(record.transport) for record in records)
+    return KnownConfig(host=host, path=path, names=tuple(names), gateways=gateways)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +150,8 @@ class Host:
     """What an entry says so that the model sees the server's tools from the start: hosts hide tools behind a search."""
     restart: str = ""
     """What a person does so that the host reads its config again."""
+    client: str = ""
+    """How its name at `initialize` begins, in small letters and hyphens; empty: with its id."""
 
     def file(self, around: "Places", *, project: bool = False) -> Path:
         """Raises InvalidSetting if the host has no config of a project."""
@@ -167,6 +185,7 @@ _VS_CODE = Host(
     reference="${{env:{}}}",
     has_type=True,
     restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
+    client="visual-studio-code",
 )
 HOSTS: Mapping[str, Host] = {
     host.id: host
@@ -223,6 +242,7 @@ HOSTS: Mapping[str, Host] = {
             _VS_CODE,
             id="vscode-insiders",
             name="VS Code Insiders",
+            client="visual-studio-code-insiders",
             place="{programs}/Code - Insiders/User/mcp.json",
             settings="{programs}/Code - Insiders/User/settings.json",
         ),
@@ -255,6 +275,13 @@ def host_named(name: str) -> Host:
     return host
 
 
+def host_of_client(client: str) -> Host | None:
+    """The host that calls itself so at `initialize`, as far as its name tells: `cursor-vscode` is Cursor."""
+    name = _NO_NAME.sub("-", client.casefold())
+    fitting = [host for host in HOSTS.values() if name.startswith(host.client or host.id)]
+    return max(fitting, key=lambda host: len(host.client or host.id), default=None)
+
+
 def absolute(path: str, cwd: Path) -> Path:
     """A path as a person has_type it."""
     return Path(os.path.normpath(cwd / as_written(path)))
@@ -269,6 +296,8 @@ def refuse_outside(path: Path, project: Path) -> None:
 
 _INSTALLED_PLACES = ("XDG_DATA_HOME", "XDG_CACHE_HOME")
 _MODULE = "waygraph.api.cli.app"
+_CACHE_MARK = "CACHEDIR.TAG"
+"""In a folder of things that can be made again, as uv's cache is (the Cache Directory Tagging Specification)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,10 +393,27 @@ def service_entry(place: str, environ: Mapping[str, str], *, namespace: str = ""
 
 
 def program_of(executable: str) -> list[str]:
-    """What starts this installation: the command beside its Python, else the module."""
+    """What starts this installation: the command beside its Python, else the module.
+
+    An environment in a cache, as `uvx` makes one, can be gone tomorrow: then `uvx` with what it was made of.
+    """
+    if any((folder / _CACHE_MARK).is_file() for folder in Path(executable).parents):
+        model = _requirement("waygraph-minilm")
+        with_model = ["--with", model] if model else []
+        return [shutil.which("uvx") or "uvx", "--from", _requirement(NAME) or NAME, *with_model, NAME]
     name = "waygraph.exe" if os.name == "nt" else "waygraph"
     beside = Path(executable).parent / name
     return [str(beside)] if beside.is_file() else [executable, "-m", _MODULE]
+
+
+def _requirement(distribution: str) -> str:
+    """The installed one: its version, or the address of a file that it was installed from; empty: it is not here."""
+    try:
+        installation = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+    origin = json.loads(installation.read_text("direct_url.json") or "{}")
+    return f"{distribution} @ {origin['url']}" if "url" in origin else f"{distribution}=={installation.version}"
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

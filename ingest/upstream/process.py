@@ -17,7 +17,9 @@ from typing import IO
 
 import anyio
 
+from waygraph.ingest.upstream.limits import LIMITS, start_unprivileged
 from waygraph.ingest.upstream.pipes import Pipe
+from waygraph.registry.model.settings import Settings
 
 # No server outlives us, not even if we are killed: one small process watches over the groups that we started.
 #
@@ -120,14 +122,23 @@ class Child:
     """A running program, whose group the reaper watches over from the moment that its id is known.
 
     Never started by a shell. Who is killed in the fraction of a millisecond before that leaves an orphan.
+    Its limits are those of `settings` (limits.py); `on_excess` gets the reason, in another thread, if it is ended.
     """
 
-    def __init__(self, command: list[str], environment: dict[str, str], folder: str) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        folder: str,
+        settings: Settings,
+        on_excess: Callable[[str], None],
+    ) -> None:
         """Raises OSError or ValueError if it cannot be started."""
         REAPER.stand_by()
         pipe = subprocess.PIPE
-        try:
-            self._process = subprocess.Popen(
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
                 command,
                 env=environment,
                 cwd=folder or None,
@@ -137,6 +148,9 @@ class Child:
                 bufsize=0,
                 start_new_session=True,
             )
+
+        try:
+            self._process = start_unprivileged(command[0], environment, start)
         except BaseException:
             REAPER.stand_down()
             raise
@@ -149,6 +163,7 @@ class Child:
             for file in self._pipes():
                 file.close()
             raise
+        LIMITS.watch_over(self._process.pid, settings, on_excess)
         self.stdin, self.stdout, self.stderr = map(Pipe, self._pipes())
 
     def _pipes(self) -> list[IO[bytes]]:
@@ -189,6 +204,7 @@ class Child:
         if self.signal(signal.SIGTERM) and not await self._has_ended(term_s):
             self.signal(signal.SIGKILL)
             await self._has_ended(kill_s)
+        LIMITS.let_go(self._process.pid)
         REAPER.let_go(self._process.pid)
         if self.status is None:  # killed, and slow to go on a busy machine: nobody waits, and no zombie stays
             Thread(target=self._process.wait, daemon=True).start()

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +121,12 @@ async def stdio_transport(
 ) -> AsyncGenerator[tuple[MessagesIn, MessagesOut]]:
     """Starts the server; leaving ends it, with all of its process group. Raises UpstreamError."""
     wire.launcher = launcher_of(launch)
-    server = _Server(_start_child(launch, discretion), settings, wire, discretion)
+
+    def on_excess(reason: str) -> None:
+        wire.excess = wire.trouble = UpstreamUnreachable(reason)
+
+    child = _start_child(launch, settings, discretion, on_excess)
+    server = _Server(child, settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
@@ -136,7 +141,9 @@ async def stdio_transport(
             tasks.cancel_scope.cancel()
 
 
-def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
+def _start_child(
+    launch: StdioLaunch, settings: Settings, discretion: Discretion, on_excess: Callable[[str], None]
+) -> Child:
     variables = inherited_variables(os.environ, launch.env)
     discretion.learn(*logins_in(variables))
     environment = variables | dict(launch.env)
@@ -144,7 +151,7 @@ def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
     if launch.cwd and not Path(launch.cwd).is_dir():
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
     try:
-        return Child([launch.command, *launch.args], environment, launch.cwd)
+        return Child([launch.command, *launch.args], environment, launch.cwd, settings, on_excess)
     except FileNotFoundError:
         where = "there is no such file" if os.sep in launch.command else "nothing of that name is on PATH"
         if comes_with := COMES_WITH.get(launch.command):
@@ -246,6 +253,7 @@ class _Server:
         self._child.stdin.close()
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
             self._wire.trouble = end_error(self._child.status or 0, self.last_words())
+        self._wire.trouble = self._wire.excess or self._wire.trouble  # a listing may have begun meanwhile
         await self._child.end(TERM_S, KILL_S)
 
 

@@ -165,6 +165,8 @@ class Wire:
 
     trouble: UpstreamError | None = None
     """Why nothing comes any more, or why the last answer was none."""
+    excess: UpstreamError | None = None
+    """Why its process was ended: it took more than its limits allow."""
     last_words: Callable[[], str] = str
     """The line of its error output that most likely says why it fails."""
     launcher: str = ""

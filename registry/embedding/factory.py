@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.embedding.embedder import (
     GROUP,
+    SHORT_NAMES,
     ConnectedEmbedder,
     Embedder,
     EmbedderSpec,
@@ -81,6 +82,13 @@ class _ConnectedAtArmsLength(_AtArmsLength):
     def close(self) -> None:
         with blaming(self._plugin_name, EmbedderRefused):
             self._connected.close()
+
+
+def default_spec(settings: Settings) -> str:
+    """The embedder of a new registry: waygraph-minilm, or all-MiniLM-L6-v2 where only its weights are here."""
+    from waygraph.registry.embedding.weights import has_base_alone
+
+    return SHORT_NAMES["minilm" if has_base_alone(settings) else "waygraph-minilm"]
 
 
 def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> Embedder | None:

@@ -243,10 +243,9 @@ class InstalledModel:
     languages: Languages
 
 
-def default_spec(settings: Settings) -> str:
-    """The embedder of a new registry: waygraph-minilm, or all-MiniLM-L6-v2 where only its weights are here."""
-    only_base = not package_folder(WAYGRAPH_MODEL) and _find(DEFAULT_MODEL, settings)
-    return SHORT_NAMES["minilm" if only_base else WAYGRAPH_MODEL]
+def has_base_alone(settings: Settings) -> bool:
+    """Whether all-MiniLM-L6-v2 is here, and waygraph-minilm is not."""
+    return not package_folder(WAYGRAPH_MODEL) and _find(DEFAULT_MODEL, settings) is not None
 
 
 def locate(spec: str, settings: Settings) -> Path:

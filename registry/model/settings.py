@@ -20,8 +20,8 @@ PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
 MAY_BE_ZERO = frozenset(
     "call_idle_s call_result_tokens cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept "
-    "oidc_leeway_s openai_retries query_cache_entries rate_per_minute remote_retries service_threads "
-    "sessions_per_caller write_timeout_s".split()
+    "oidc_leeway_s openai_retries query_cache_entries rate_per_minute remote_retries server_max_processes "
+    "server_memory_mib service_threads sessions_per_caller write_timeout_s".split()
 )
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
 FORMER = frozenset(
@@ -161,6 +161,10 @@ class Settings:
     upstream_max_tools: int = 20_000
     upstream_max_message_bytes: int = 16 * 1024 * 1024
     """Also of an answer of a tool over HTTP."""
+    server_memory_mib: int = 2048
+    """Of a server that is started, with all its processes; 0: no limit."""
+    server_max_processes: int = 256
+    """Of a server that is started; 0: no limit."""
 
     service_threads: int = 0
     """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""

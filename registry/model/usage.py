@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil, log2
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.validation import MAX_PART
@@ -16,6 +16,8 @@ Outcome = Literal["ok", "tool_error", "refused", "upstream_failed", "timed_out",
 Sort = Literal["calls", "errors", "p95"]
 UsageOf = Literal["tool", "caller", "request"]
 UsageBy = Literal["day", "name"]
+HostEvent = Literal["start", "session", "list", "find", Outcome]
+"""A host started the gateway, introduced itself, asked for the list of tools, looked for tools; or how a call ended."""
 MAX_DAYS = 90
 
 _AN_OCTAVE, _LAST = 4, 88
@@ -27,13 +29,13 @@ NOT_TIMED = -1
 class Count(NamedTuple):
     """`calls` of a tool, by a caller, or as requests of one, that ended in one way within one bucket of durations on a
     day; times are ISO 8601 in UTC. Of a `word` or a `text` of requests it has no outcome, and the day of a text is a
-    time.
+    time. The name of a `host` is made by `host_name`.
     """
 
-    of: UsageOf | Literal["word", "text"]
+    of: UsageOf | Literal["word", "text", "host"]
     day: str
     name: str
-    outcome: Outcome | Literal["nothing", ""]
+    outcome: HostEvent | Literal["nothing", ""]
     bucket: int
     calls: int
     first_at: str
@@ -89,6 +91,46 @@ class UsagePart:
     empty: int
     p50_ms: float | None
     p95_ms: float | None
+
+
+CLIENT_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostContact:
+    """What a host last did through a gateway in this way.
+
+    `client`: what it calls itself at `initialize`; empty before that. Of a call `tool_id`, empty for a name that is no
+    tool, `error`, the type of what was raised, and `duration_ms`, within 9 %, None if it was not sent.
+    """
+
+    client: str
+    event: HostEvent
+    tool_id: str
+    error: str
+    at: str
+    """ISO 8601 in UTC."""
+    duration_ms: float | None
+
+
+def host_name(client: str, tool_id: str, error: str) -> str:
+    """The name of a count of a host."""
+    return "\t".join((" ".join(client[:CLIENT_CHARS].split()), tool_id, error))
+
+
+def host_contacts(counts: Iterable[Count]) -> list[HostContact]:
+    """The last of each client, event and tool, in order of time."""
+    contacts = []
+    for count in sorted(counts, key=lambda each: (each.last_at, each.name, each.outcome)):
+        client, tool_id, error = count.name.split("\t")
+        duration_ms = None if count.bucket == NOT_TIMED else _middle_ms(count.bucket)
+        event = cast("HostEvent", count.outcome)
+        contacts.append(
+            HostContact(
+                client=client, event=event, tool_id=tool_id, error=error, at=count.last_at, duration_ms=duration_ms
+            )
+        )
+    return contacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +250,12 @@ def _quantile_ms(durations: Mapping[int, int], share: float) -> float | None:
     for bucket in sorted(durations):
         remaining -= durations[bucket]
         if remaining <= 0:
-            return round(2 ** ((bucket - 0.5) / _AN_OCTAVE), 1)
+            return _middle_ms(bucket)
     return None
+
+
+def _middle_ms(bucket: int) -> float:
+    return round(2 ** ((bucket - 0.5) / _AN_OCTAVE), 1)
 
 
 def check_usage(sort: str, limit: int) -> None:

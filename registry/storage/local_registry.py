@@ -17,8 +17,7 @@ from waygraph.registry.catalog.queries import (
     with_members,
 )
 from waygraph.registry.embedding.embedder import Progress, full_spec, parse_spec
-from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders
-from waygraph.registry.embedding.weights import default_spec
+from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import clock

@@ -28,7 +28,7 @@ from waygraph.registry.model.files import PRIVATE
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
-from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, Outcome, bucket_of
+from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, HostEvent, Outcome, bucket_of
 from waygraph.registry.storage.location import MEMORY, is_server, is_service
 from waygraph.registry.storage.store import Store
 
@@ -72,10 +72,10 @@ DELETE FROM days WHERE registry = :registry AND of = :of AND (day, name) NOT IN 
 
 LAST_WRITE_S = 5.0
 """So long is waited for the last write when counting ends."""
-USAGE_EVERY_S = 5.0
+USAGE_EVERY_S = 2.0
 MOST_UNWRITTEN = 50_000
 """Counts that wait for a file that takes none; more are lost, and that is logged."""
-KEPT_REQUESTS, KEPT_WORDS, SHOWN_WORDS = 100, 2_000, 100
+KEPT_REQUESTS, KEPT_WORDS, KEPT_HOSTS, SHOWN_WORDS = 100, 2_000, 1_000, 100
 MOST_NEW_WORDS = 100
 """In one write: each is looked up."""
 TEXT_CHARS, MOST_WORD_CHARS = 300, 24
@@ -90,7 +90,7 @@ class UsageFile:
     def __init__(self, settings: Settings, place: str) -> None:
         """`place`: of a store; a registry in memory has no counts."""
         self._file = SqliteFile(settings.data_path / "usage.sqlite", CREATE, mode=PRIVATE)
-        self._most = {"text": KEPT_REQUESTS if settings.usage_requests else 0, "word": KEPT_WORDS}
+        self._most = {"text": KEPT_REQUESTS if settings.usage_requests else 0, "word": KEPT_WORDS, "host": KEPT_HOSTS}
         self._registry = place if is_server(place) or place == MEMORY else str(Path(place).resolve())
         self._dropped_on = ""
 
@@ -184,6 +184,14 @@ def read_gaps(store: Store, settings: Settings) -> usage.SearchGaps:
     )
 
 
+def read_contacts(settings: Settings, place: str, days: int = 0) -> list[usage.HostContact]:
+    """What hosts did through gateways of this machine, the last thing last; `days` as in `UsageFile.read`.
+
+    Raises StorageFailed.
+    """
+    return usage.host_contacts(UsageFile(settings, place).read("host", days))
+
+
 def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
     """Each tool's calls, errors and last call, as properties of its node in place of former ones; or none of them.
 
@@ -242,6 +250,19 @@ class UsageCounter:
                 Count("caller", at[:10], caller_id, outcome, bucket, 1, at, at),
             ]
         )
+
+    def note_host(
+        self,
+        client: str,
+        event: HostEvent,
+        tool_id: str = "",
+        error: str = "",
+        duration_s: float | None = None,
+    ) -> None:
+        """A host has done something; the rest as in `HostContact`. Nothing of a request is kept."""
+        at = self._clock()
+        bucket = NOT_TIMED if duration_s is None else bucket_of(duration_s)
+        self._add([Count("host", at[:10], usage.host_name(client, tool_id, error), event, bucket, 1, at, at)])
 
     def note_request(self, text: str, caller_id: str, duration_s: float, *, is_answered: bool) -> None:
         """A request was answered, also by nothing. `text`: without secrets."""

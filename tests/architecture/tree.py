@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PARTS = ("api", "cypher", "ingest", "registry")
+PARTS = ("adapters", "api", "cypher", "ingest", "registry")
 
 
 @cache
@@ -19,7 +19,7 @@ def project() -> dict[str, Any]:
 
 
 def files() -> list[Path]:
-    """Every file of the four parts, what Python leaves behind apart."""
+    """Every file of the five parts, what Python leaves behind apart."""
     found = (path for part in PARTS for path in (ROOT / part).rglob("*") if path.is_file())
     return sorted(path for path in found if "__pycache__" not in path.parts)
 

@@ -20,9 +20,8 @@ from tests.fake_openai import fake_openai
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.cypher import load, names
-from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.embedding.factory import default_spec, open_embedder
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.embedding.weights import default_spec
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits
 from waygraph.registry.model import clock as clocks

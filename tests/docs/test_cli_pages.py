@@ -96,8 +96,9 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxonomy", "toolset"}
 """Commands that only hold others."""
-SERVES = {"explore", "mcp", "serve", "watch"}
-"""Go on until they are stopped: one speaks MCP, two say nothing but where they listen, one a line for each event."""
+SERVES = {"explore", "mcp", "serve", "start", "watch"}
+"""Go on until they are stopped: one speaks MCP, two say nothing but where they listen, one a line for each event. And
+one asks a person (tests/hosts/test_front_door.py)."""
 SHOWN_ELSEWHERE = {
     "call",
     "eval agents",
@@ -172,7 +173,7 @@ def shapes() -> dict[str, Any]:
     return cast("dict[str, Any]", close(json.loads(SHAPES.read_text(encoding="utf-8"))))
 
 
-def misfit(value: object, name: str, document: Mapping[str, Any] | None = None) -> str:
+def misfit(value: Any, name: str, document: Mapping[str, Any] | None = None) -> str:
     """Where the value differs from the shape of that name; empty if it fits."""
     schema = {**(document or shapes()), "$ref": f"#/$defs/{name}"}
     fault = best_match(Draft202012Validator(schema).iter_errors(value))

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from neo4j import GraphDatabase
@@ -15,6 +16,8 @@ from tests.faults.soundness import sound_revision
 from tests.faults.test_readers_beside_writers import stopped
 from tests.neo4j_fixtures import TARGETS, neo4j_needed, wipe
 from tests.neo4j_server import Neo4jServer, start_server
+from tests.processes_left import until
+from tests.service import agent, assert_good, ingest, process
 from waygraph.cypher import load
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
@@ -117,3 +120,21 @@ def _contents(session: GraphSession) -> tuple[list[str], list[tuple[str, str]], 
     tools = [item.tool.id for item in read_tools(session)]
     claims = [(claim.source, claim.agent_id) for claim in read_claims(session)]
     return tools, claims, session.run(load("check/counts"))[0]
+
+
+def test_a_service_is_ready_while_its_server_answers(server: Neo4jServer, tmp_path: Path) -> None:
+    """Not before the first ingest, nor while the server is away; it comes back by itself."""
+    with process(server.uri, tmp_path) as running:
+        client = running.client()
+
+        def status() -> int:
+            assert_good(client.get("/healthz"))
+            return client.get("/readyz").status_code
+
+        assert status() == 503
+        ingest(client, "s", agent("a"))
+        assert status() == 200
+        server.stop()
+        assert status() == 503
+        server.restart()
+        assert until(lambda: status() == 200)

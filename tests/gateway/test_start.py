@@ -100,7 +100,7 @@ def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pyt
     with served() as service:
         for _ in range(2):
             assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")
-        assert_good(service.client().get("/readyz"))
+        assert_good(service.client().get("/healthz"))
         said = until(lambda: [line for line in service.log.splitlines() if "cannot be opened" in line], "its line")
     assert len(said) == 1
     assert "ModuleNotFoundError" in said[0]

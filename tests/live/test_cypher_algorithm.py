@@ -16,8 +16,8 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.embedder import Embedder
+from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.embedding.weights import default_spec
 from waygraph.registry.registry import Registry
 
 REQUESTS = [

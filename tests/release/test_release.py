@@ -171,6 +171,21 @@ def test_the_wheel_alone_routes_by_words_and_says_what_it_lacks(dist: Path, envi
     assert by_uvx(environ, *alone, "python", "-c", program).stdout.strip() == "[]"
 
 
+def test_what_uvx_ran_connects_a_host_by_uvx(dist: Path, environ: dict[str, str]) -> None:
+    """Its own environment is in uv's cache, and could be gone when the host starts."""
+    wheels = (wheel_of(dist, "waygraph"), wheel_of(dist, "waygraph_minilm"))
+    by_uvx(environ, "--from", wheels[0], "--with", wheels[1], "waygraph", "connect", "cursor", "--write")
+    entry = read(Path(environ["HOME"]) / ".cursor" / "mcp.json")["mcpServers"]["waygraph"]
+    assert Path(entry["command"]).name == "uvx"
+    assert entry["args"][:4] == [
+        *("--from", f"waygraph @ {wheels[0].as_uri()}", "--with", f"waygraph-minilm @ {wheels[1].as_uri()}")
+    ]
+    catalog = ROOT / "examples" / "catalog"
+    by_uvx(environ, *entry["args"][: entry["args"].index("mcp")], "ingest", catalog)
+    told = by_uvx(environ, *entry["args"][: entry["args"].index("mcp")], "status", "--json")
+    assert json.loads(told.stdout)["tools"] == 186
+
+
 def test_a_host_runs_a_tool_by_the_bundles_own_command(bundle: Path, dist: Path, environ: dict[str, str]) -> None:
     """As Claude Desktop starts it, after `waygraph ingest` of a real server by the command that the pages name."""
     config = read(bundle / "manifest.json")["server"]["mcp_config"]

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from tests.observed_service import samples
-from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, served
+from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, process, served
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
@@ -16,9 +16,26 @@ def test_a_service_is_alive_and_ready(example: Served) -> None:
 
 
 def test_health_is_told_to_everybody(guarded: Served) -> None:
+    ingest(guarded.admin(), "s", agent("a"))
     for path in ("/healthz", "/readyz"):
         assert_good(guarded.client().get(path))
         assert_good(guarded.client("wg_000000000000_nobody").get(path))
+
+
+def test_a_service_without_a_registry_is_not_ready(tmp_path: Path) -> None:
+    """Before its first ingest, and after its files were removed: a balancer sends nobody there. It lives meanwhile."""
+    with process(tmp_path / "r.grafeo", tmp_path) as running:
+        client = running.client()
+        for _ in range(2):
+            told = assert_problem(client.get("/readyz"), 503, "not-ready")
+            assert "`waygraph ingest SOURCE` creates one" in told["detail"]
+            assert str(tmp_path) not in told["detail"]
+            assert_good(client.get("/healthz"))
+            ingest(client, "s", agent("a"))
+            assert assert_good(client.get("/readyz")) == {"ready": True}
+            for path in tmp_path.glob("r.grafeo*"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        assert_problem(client.get("/readyz"), 503, "not-ready")
 
 
 def test_a_damaged_registry_is_not_ready(tmp_path: Path) -> None:
@@ -47,7 +64,7 @@ def test_a_registry_of_another_embedder_is_not_ready(tmp_path: Path, catalogue_f
 
 
 def test_a_service_that_cannot_read_its_keys_is_not_ready(guarded: Served) -> None:
-    guarded.key()
+    ingest(guarded.admin(), "s", agent("a"))
     assert guarded.keys
     held = guarded.keys.path.read_bytes()
     guarded.keys.path.write_bytes(b"{")

@@ -1,21 +1,17 @@
 """The program as a process of its own: what it imports, its pipes, its terminal, its signals."""
 
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.terminal import PROGRAM, terminal
+
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
-PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]
 HEAVY = (
     "asyncio",
     "fastapi",
@@ -127,54 +123,6 @@ def test_an_interrupt_is_quiet(held: Path) -> None:
         program.send_signal(signal.SIGINT)
         assert program.stderr.read() == b""
     assert program.returncode == 130
-
-
-class Terminal:
-    """The program on a pseudo-terminal; what it writes comes to `seen`."""
-
-    def __init__(self, master: int) -> None:
-        self._master = master
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def until(self, wanted: str, timeout_s: float = 60) -> None:
-        deadline = time.monotonic() + timeout_s
-        while wanted not in self.seen:
-            assert time.monotonic() < deadline, self.seen
-            assert self._read(deadline), self.seen
-
-    def rest(self) -> str:
-        while self._read(time.monotonic() + 60):
-            pass
-        return self.seen
-
-    def _read(self, deadline: float) -> bool:
-        """Whether there was more; a terminal whose program has ended gives an error."""
-        ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
-        try:
-            chunk = os.read(self._master, 65536) if ready else b""
-        except OSError:
-            return False
-        self.seen += chunk.decode(errors="replace").replace("\r\n", "\n")
-        return bool(chunk)
-
-
-@contextmanager
-def terminal(*words: str | Path, **environ: str) -> Iterator[Terminal]:
-    """Runs the program on a terminal of 100 columns and waits for its end."""
-    master, slave = pty.openpty()
-    env = {**os.environ, "COLUMNS": "100", "LINES": "40", "TERM": "xterm", **environ}
-    program = subprocess.Popen([*PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, env=env)
-    os.close(slave)
-    try:
-        yield Terminal(master)
-        assert program.wait(60) == 0
-    finally:
-        program.kill()
-        program.wait()
-        os.close(master)
 
 
 def test_a_terminal_gets_tables(held: Path) -> None:

@@ -57,31 +57,42 @@ def _runs(program: tuple[str, ...]) -> bool:
         return False
 
 
-def resolve(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def resolve(file: Path, *profiles: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """`config`: Compose checks the file against its schema and fills in the variables; needs no engine."""
     program = compose_program()
     if program is None:
         pytest.skip("neither docker-compose nor docker's compose plugin is installed")
-    command = (*program, "-f", str(file), "config")
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("NEO4J_", "WAYGRAPH_"))}
+    command = (*program, "-f", str(file), *(f"--profile={profile}" for profile in profiles), "config")
+    ours = ("COMPOSE_", "NEO4J_", "WAYGRAPH_")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return subprocess.run(command, env={**bare, **environ}, capture_output=True, text=True, check=False)
 
 
 def test_compose_takes_the_file(file: Path) -> None:
     """Its own check finds nothing, and the password arrives in the container's environment."""
-    done = resolve(file, NEO4J_PASSWORD=PASSWORD)
+    done = resolve(file, "service", "neo4j", NEO4J_PASSWORD=PASSWORD)
     assert done.returncode == 0, done.stderr
     services = yaml.safe_load(done.stdout)["services"]
     assert services["neo4j"]["environment"]["NEO4J_AUTH"] == f"neo4j/{PASSWORD}"
     assert services["waygraph"]["environment"]["WAYGRAPH_NEO4J_PASSWORD"] == PASSWORD
+    assert services["waygraph"]["environment"]["WAYGRAPH_REGISTRY"] == "neo4j://neo4j:7687"
 
 
-def test_the_service_is_on_the_database_and_starts_after_it(compose: dict[str, Any], waygraph: dict[str, Any]) -> None:
-    """It finds the other container by its name, once that one is healthy."""
-    location = waygraph["environment"]["WAYGRAPH_REGISTRY"]
-    assert location == "neo4j://neo4j:7687"
-    assert ServerLocation.parse(location, "neo4j").address.split("://")[1].split(":")[0] in compose["services"]
-    assert waygraph["depends_on"] == {"neo4j": {"condition": "service_healthy"}}
+@pytest.mark.parametrize(("profile", "service"), [("neo4j", "neo4j"), ("service", "waygraph")])
+def test_each_profile_starts_one_of_them(profile: str, service: str, file: Path, compose: dict[str, Any]) -> None:
+    assert [name for name, each in compose["services"].items() if each["profiles"] == [profile]] == [service]
+    done = resolve(file, profile, NEO4J_PASSWORD=PASSWORD, WAYGRAPH_REGISTRY="neo4j+s://db.example.com")
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)["services"][service]["environment"]
+    assert found.get("WAYGRAPH_REGISTRY", "neo4j+s://db.example.com") == "neo4j+s://db.example.com"
+
+
+def test_the_service_is_on_the_database(compose: dict[str, Any], waygraph: dict[str, Any]) -> None:
+    """Unless another is named. It finds the other container by its name, and is started again until that answers."""
+    match = re.fullmatch(r"\$\{WAYGRAPH_REGISTRY:-(.+)\}", waygraph["environment"]["WAYGRAPH_REGISTRY"])
+    assert match
+    assert ServerLocation.parse(match[1], "neo4j").address.split("://")[1].split(":")[0] in compose["services"]
+    assert waygraph["restart"] == "unless-stopped"
 
 
 def test_the_services_settings_are_known_and_its_secrets_come_from_outside(waygraph: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ from scripts.build_model_package import PACKAGE, build, write_model
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.embedding.weights import default_spec, list_models, locate, package_folder, pull
+from waygraph.registry.embedding.factory import default_spec
+from waygraph.registry.embedding.weights import list_models, locate, package_folder, pull
 from waygraph.registry.model.errors import EmbedderMismatch, EmbedderRefused, ModelNotFound
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.storage.local_registry import LocalRegistry

@@ -418,7 +418,7 @@ def test_the_command_line_walks(
     assert "get_important" in capsys.readouterr().err
 
 
-def test_the_orchestrators_example_names_agents_by_a_walk(
+def test_the_example_names_agents_by_a_walk(
     fake: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As a person starts it, over a registry in a file."""
@@ -428,7 +428,7 @@ def test_the_orchestrators_example_names_agents_by_a_walk(
         registry.build_taxonomy(by_hand({"food": ("trencher-tables", "petit-mortier"), "code": ("harbor-git",)}))
     for name, value in fake.environ.items():
         monkeypatch.setenv(name, value)
-    script = CATALOG.parent / "orchestrators" / "route_by_taxonomy.py"
+    script = CATALOG.parent / "agents" / "route_by_taxonomy.py"
     monkeypatch.setattr("sys.argv", [str(script), "--model", "guide", "--registry", str(place), TEXT])
     runpy.run_path(str(script), run_name="__main__")
     told = capsys.readouterr().out

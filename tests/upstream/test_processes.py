@@ -118,7 +118,7 @@ def test_what_nobody_can_watch_over_does_not_run(fails: str, mark: str, monkeypa
         full.setattr(Reaper, "_start" if fails == "stand_by" else "_tell", refuse)
         for _ in range(3):
             with pytest.raises(BlockingIOError):
-                Child(sleeping, {**os.environ, MARK: mark}, "")
+                Child(sleeping, {**os.environ, MARK: mark}, "", SETTINGS, refuse)
     assert none_left(mark), left_of(mark)
     assert has_reapers(os.getpid(), 0)
     assert not REAPER.groups

@@ -66,7 +66,7 @@ def connect(
             metavar="HOST",
             help="claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed.",
         ),
-    ],
+    ] = "",
     *,
     write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
     remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
@@ -77,6 +77,12 @@ def connect(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show what would change in the host's file, without values; change nothing.")
     ] = False,
+    check: Annotated[
+        bool, Option("--check", help="Wait till the host, or without HOST any, has called a tool through the gateway.")
+    ] = False,
+    timeout: Annotated[
+        float, Option(metavar="SECONDS", min=0, help="Of --check: so long it waits before it ends with 1.")
+    ] = 300.0,
     entry: EntryOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -85,25 +91,40 @@ def connect(
     waygraph connect cursor --write
 
     waygraph connect claude --import
+
+    waygraph connect claude --check
     """
-    actions = {"--write": write, "--remove": remove, "--import": take, "--restore": restore}
+    actions = {"--write": write, "--remove": remove, "--import": take, "--restore": restore, "--check": check}
     flags = [option for option, is_set in actions.items() if is_set]
     if len(flags) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(flags)}", param_hint=f"'{flags[1]}'")
     options = invocation(context)
-    target = _target(options, name, entry)
-    if take:
+    if not (name or check):
+        raise typer.BadParameter("name a host", param_hint="'HOST'")
+    target = target_of(options, name, entry) if name else None
+    if check:
+        from waygraph.api.cli.commands.host_check import check_host
+
+        check_host(options, target.config if target else None, timeout, as_json=as_json)
+    elif target:
+        outcome = change_host(options, target, flags[0] if flags else "", dry_run=dry_run)
+        if flags or as_json:
+            show(outcome, asdict, view_outcome, as_json)
+        else:
+            print_raw(outcome.entry.rstrip("\n") + "\n")
+        remark(outcome)
+
+
+def change_host(options: Invocation, target: Target, flag: str, *, dry_run: bool) -> "ConnectOutcome":
+    """What `connect` does by one of its options, such as --import; without any the entry alone."""
+    if not flag:
+        return _entry(target)
+    if flag == "--import":
         check_is_ours(target.config, target.name)
-    if (take or restore) and not dry_run:
+    if flag in ("--import", "--restore") and not dry_run:
         with _in_turn(target) as current:
-            outcome = _DOERS[flags[0]](options, current, dry_run)
-    else:
-        outcome = _DOERS[flags[0]](options, target, dry_run) if flags else _entry(target)
-    if flags or as_json:
-        show(outcome, asdict, _view_outcome, as_json)
-    else:
-        print_raw(outcome.entry.rstrip("\n") + "\n")
-    _remark(outcome)
+            return _DOERS[flag](options, current, dry_run)
+    return _DOERS[flag](options, target, dry_run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +154,14 @@ class ConnectOutcome:
     lacking: tuple[str, ...] = ()
 
 
-def _target(options: Invocation, name: str, entry: EntryOptions) -> Target:
+def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
     host = host_named(name)
     places = Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
     usual = host.file(places)
     path = absolute(entry.file, places.cwd) if entry.file else host.file(places, project=entry.project)
-    project = places.cwd if path == host.project_file(places) else None
+    # In the home itself a project's file is the user's own.
+    is_of_project = path == host.project_file(places) and (entry.project or path != usual)
+    project = places.cwd if is_of_project else None
     if project:
         refuse_outside(path, project)
     return Target(
@@ -283,7 +306,7 @@ _DOERS: Mapping[str, Callable[[Invocation, Target, bool], ConnectOutcome]] = {
 }
 
 
-def _view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:
+def view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:
     columns = "host, file, state, backup, behind the gateway=taken, kept in, put back=restored"
     yield Fields.of(outcome, columns, state=_state)
     if outcome.stays:
@@ -294,7 +317,7 @@ def _view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:
         yield Lines("\n".join(outcome.difference))
 
 
-def _remark(outcome: ConnectOutcome) -> None:
+def remark(outcome: ConnectOutcome) -> None:
     """What a person has to do, or should know."""
     if outcome.entry:
         note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")

@@ -128,10 +128,10 @@ def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
     configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
     if not configs:
         note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
-    return [str(config.path) for config in configs if _is_chosen(config, all_of_them=all_of_them)]
+    return [str(config.path) for config in configs if is_chosen(config, all_of_them=all_of_them)]
 
 
-def _is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
+def is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
     label = f"{config.client}: {config.path}"
     if config.fault:
         note(f"{label} {config.fault}")

@@ -82,7 +82,7 @@ def doctor(
 def _show_sizes(options: Invocation, as_json: bool) -> None:
     import os
 
-    from waygraph.registry.embedding.weights import default_spec
+    from waygraph.registry.embedding.factory import default_spec
     from waygraph.registry.storage.integrity.size import Sizes, measure_sizes
 
     def tables(sizes: Sizes) -> list[Table]:
@@ -114,17 +114,19 @@ def _findings(options: Invocation, deep: bool) -> "list[Finding]":
     """What the examination found; the one reason why there was none, if the registry cannot be opened."""
     import os
 
+    from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
     from waygraph.registry.storage.integrity.examine import examine_at
     from waygraph.registry.storage.integrity.findings import Finding
 
     settings = options.settings()
+    servers = Finding(check="servers", ok=True, detail=missing_limits() or limits_in_words(settings))
     if options.embedder:
         settings = replace(settings, embedder=options.embedder)
     place = options.own_place(settings)
     try:
-        return examine_at(place, deep=deep, settings=settings, environ=os.environ)
+        return [*examine_at(place, deep=deep, settings=settings, environ=os.environ), servers]
     except WaygraphError as error:
-        return [Finding(check="registry", ok=False, detail=str(error))]
+        return [Finding(check="registry", ok=False, detail=str(error)), servers]
 
 
 graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between near tools.")
@@ -241,7 +243,7 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 
 
 def _choose_model(spec: str, options: Invocation) -> str:
-    from waygraph.registry.embedding.weights import default_spec
+    from waygraph.registry.embedding.factory import default_spec
 
     return spec or options.wanted_embedder or default_spec(options.settings())
 

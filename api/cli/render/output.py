@@ -97,10 +97,11 @@ class Fields(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A text with its own line breaks, under a title."""
+    """A text with its own line breaks, under a title. `style`: by rich, on a terminal."""
 
     text: str
     title: str = ""
+    style: str = ""
 
     @classmethod
     def of_json(cls, text: JsonText, title: str) -> "Lines":
@@ -181,7 +182,7 @@ def _draw(blocks: Iterable[Block]) -> None:
             case Lines():
                 title = f"\n{one_line(block.title)}" if block.title else ""
                 console.print(*([Text(title, style="bold")] if title else []))
-                console.print(Text(many_lines(block.text)), overflow="fold")
+                console.print(Text(many_lines(block.text), style=block.style), overflow="fold")
             case Aside():
                 console.print(Text(one_line(block.text), style="dim"))
 

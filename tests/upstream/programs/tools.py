@@ -124,6 +124,14 @@ def held_by_pipe(pipe: TextIO) -> int:
     return count[0]
 
 
+def hoards(_: Call) -> None:
+    """Memory at some 500 MB a second."""
+    taken = list[bytearray]()
+    while True:
+        taken.append(bytearray(b"x") * 5_000_000)
+        time.sleep(0.01)
+
+
 def complains(call: Call) -> Any:
     """And goes on."""
     sys.stderr.write("Traceback (most recent call last):\nValueError: an error that is survived\n")
@@ -169,6 +177,7 @@ TOOLS: dict[str, Callable[[Call], Any]] = {
     "release": release,
     "dies": dies,
     "complains": complains,
+    "hoards": hoards,
     "dies_quietly": dies_quietly,
     "dies_afterwards": dies_afterwards,
     "sleeps": sleeps,

@@ -247,8 +247,7 @@ def _near_tools(told: Invocation, catalogue: "Manifest", edges: list[tuple[str, 
     """By the vectors of the embedder asked for, if there is one. Raises ModelNotFound."""
     import os
 
-    from waygraph.registry.embedding.factory import OpenedEmbedders
-    from waygraph.registry.embedding.weights import default_spec
+    from waygraph.registry.embedding.factory import OpenedEmbedders, default_spec
     from waygraph_lab.synthesis.simulation import candidate_edges
 
     settings = told.settings()

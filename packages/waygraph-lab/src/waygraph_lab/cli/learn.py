@@ -169,8 +169,7 @@ def suspicion(
     """
     import os
 
-    from waygraph.registry.embedding.factory import OpenedEmbedders
-    from waygraph.registry.embedding.weights import default_spec
+    from waygraph.registry.embedding.factory import OpenedEmbedders, default_spec
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.model.files import write_atomically
     from waygraph_lab.cli import shapes, views

@@ -1,0 +1,294 @@
+"""`waygraph` alone says what is here and what comes next; `start` leads from nothing to hosts that are connected."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from waygraph.api.cli.options import Invocation, invocation
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, show
+from waygraph.ingest.hosts.hosts import HOSTS, KnownConfig, known_configs
+from waygraph.registry.model.errors import ModelNotFound, WaygraphError
+from waygraph.registry.storage.location import is_service
+
+if TYPE_CHECKING:
+    from waygraph.api.cli.commands.ingest import Outcome
+    from waygraph.registry.model.changes import IndexState
+    from waygraph.registry.model.nouns import Tool
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
+
+CHECK = "waygraph connect --check"
+REQUESTS, REQUEST_WORDS, LEAST_WORDS = 3, 8, 3
+"""So many requests are tried; each is so much of the beginning of a tool's description."""
+EXAMPLES = {
+    "uvx": "waygraph ingest -- uvx mcp-server-time",
+    "npx": "waygraph ingest -- npx -y @modelcontextprotocol/server-everything",
+    "sh": """echo '{"waygraph":1,"agents":[{"id":"clock","tools":[{"name":"tell_time"}]}]}' | waygraph ingest -""",
+}
+"""By the program that has to be here: servers that run, and a catalogue."""
+
+
+# -- `waygraph` without a command ------------------------------------------------------------------
+
+
+def show_overview(options: Invocation) -> None:
+    """What is here, and the one next step. Makes no registry. Raises WaygraphError for what cannot be read."""
+    settings = options.settings()
+    place, configs = options.place(settings), _configs(settings)
+    is_away = is_service(place)
+    with options.open(settings) as registry:
+        state = registry.status().state if is_away or registry.store.exists else None
+    last_call = "" if is_away else _last_call(settings, place)
+    free = [config for config in configs if config.names and not config.gateways]
+    pairs = [
+        ("registry", here(place)),
+        ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
+        ("searched", _model(options, settings, state)),
+        ("connected", [config.client for config in configs if config.gateways] or "no host"),
+        ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
+        ("last call", last_call),
+        ("next", _next_step(state, configs, last_call or not settings.usage, is_away=is_away)),
+    ]
+    _print(Fields(pairs))
+
+
+def _next_step(state: "IndexState | None", configs: Sequence[KnownConfig], has_call: object, *, is_away: bool) -> str:
+    """`is_away`: a service keeps the registry, and sees the calls."""
+    if state is None or not state.agents:
+        start = "start (takes in what the hosts here have, and connects them)"
+        return f"waygraph {'ingest SOURCE' if is_away else start}"
+    if not any(config.gateways for config in configs):
+        host = next((config.host.id for config in configs if config.names), "")
+        return f"waygraph connect {host or 'HOST'} --{'import' if host and not is_away else 'write'}"
+    if not (has_call or is_away):
+        return f"{CHECK} (waits for a host's first call)"
+    return "waygraph explore (shows in your browser why it answers as it does)"
+
+
+def _print(*blocks: Block) -> None:
+    show(blocks, list, lambda blocks: blocks, False)
+
+
+def here(place: str | Path) -> str:
+    """A path as a person writes it."""
+    text, home = str(place), f"{Path.home()}{os.sep}"
+    return f"~/{text.removeprefix(home)}" if text.startswith(home) else text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _configs(settings: "Settings") -> list[KnownConfig]:
+    return known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
+
+
+def _model(options: Invocation, settings: "Settings", state: "IndexState | None") -> str:
+    """By which model requests are compared. `state` None: there is no registry yet."""
+    from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, parse_spec
+    from waygraph.registry.embedding.factory import default_spec
+    from waygraph.registry.embedding.weights import locate
+
+    parts = parse_spec(
+        options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
+    )
+    if parts.scheme == "none":
+        return "by words alone"
+    if state and state.agents and not state.embedder:
+        return f"by words alone. {DEFAULT_ADVICE}"
+    if parts.scheme == "onnx" and not is_service(options.place(settings)):
+        try:
+            locate(f"onnx:{parts.model}", settings)
+        except ModelNotFound as error:
+            return f"by words alone: {error}"
+    return f"by words and {parts.model}"
+
+
+def _last_call(settings: "Settings", place: str | Path) -> str:
+    """Of a host, as a gateway of this machine noted it; empty: none is known."""
+    from waygraph.registry.storage.usage_file import read_contacts
+
+    calls = [each for each in read_contacts(settings, str(place)) if each.event == "ok"]
+    return f"{calls[-1].tool_id} by {calls[-1].client}, {calls[-1].at[:16].replace('T', ' ')} UTC" if calls else ""
+
+
+# -- start -----------------------------------------------------------------------------------------
+
+
+def start(
+    context: typer.Context,
+    *,
+    yes: Annotated[
+        bool, Option("--yes", help="Ask nothing: start all servers that are found, and connect their hosts.")
+    ] = False,
+) -> None:
+    """Find the MCP servers of the hosts on this machine, take them in, try them, and connect the hosts.
+
+    waygraph start
+
+    Before a server is started, and before a host's file is changed, it asks.
+    """
+    options = invocation(context)
+    settings = options.settings()
+    options.own_place(settings)  # a service would not find how to start them
+    if not (yes or sys.stdin.isatty()):
+        raise typer.BadParameter("nobody can be asked here; --yes starts and connects all", param_hint="'--yes'")
+    configs = _configs(settings)
+    if configs:
+        _print(_view_configs(configs))
+    usable = [config for config in configs if config.names]
+    if not usable:
+        _offer_example(configs)
+        raise typer.Exit(0 if any(config.gateways for config in configs) else 1)
+    choice = [config for config in usable if yes or _is_chosen(config)]
+    if not choice:
+        note("nothing was started; `waygraph ingest FILE` takes in one of these files")
+        return
+    answering, requests = _take_in(options, settings, choice)
+    if not answering:
+        raise typer.Exit(1)
+    hosts = [config.host for config in answering if _connect(options, config, yes=yes)]
+    if hosts:
+        harmless = [each.text for each in requests if _only_reads(each.tool)]
+        wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
+        _print(Lines(f"Now ask {hosts[0].name} for {wish}\nThen see it arrive: {CHECK} {hosts[0].id}"))
+
+
+def _is_chosen(config: KnownConfig) -> bool:
+    from waygraph.api.cli.commands.ingest import is_chosen
+
+    return is_chosen(config, all_of_them=False)
+
+
+def _view_configs(configs: Sequence[KnownConfig]) -> Table:
+    rows = [(each.client, here(each.path), each.fault or each.names or _without_servers(each)) for each in configs]
+    return Table(("host", "file", "servers"), rows)
+
+
+def _without_servers(config: KnownConfig) -> str:
+    return "Waygraph's gateway alone" if config.gateways else "none"
+
+
+def _offer_example(configs: Sequence[KnownConfig]) -> None:
+    """Where no server was found: what was looked for, and what can be done now."""
+    if hosts := [config.client for config in configs if config.gateways]:
+        note(f"{', '.join(hosts)}: connected, and no server is left beside the gateway; next: {CHECK}")
+        return
+    note(f"no server was found in the files of {', '.join(host.name for host in HOSTS.values())}")
+    example = next((line for program, line in EXAMPLES.items() if shutil.which(program)), EXAMPLES["sh"])
+    _print(Lines(f"An example to try:\n{example}"))
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRequest:
+    """The beginning of a tool's description as a request, and the agent and tool that came first; empty: none did."""
+
+    text: str
+    tool: "Tool"
+    agent_id: str
+    tool_id: str
+
+
+def _take_in(
+    options: Invocation, settings: "Settings", configs: Sequence[KnownConfig]
+) -> tuple[list[KnownConfig], list[TriedRequest]]:
+    """Asks the servers, and then the registry; the configs of which something was taken in, and the requests."""
+    from waygraph.api.cli.commands.ingest import outcomes
+    from waygraph.api.cli.options import opening
+    from waygraph.api.cli.render.progress import asking_servers, progress_bar
+    from waygraph.ingest.pipeline import Ingestion
+
+    with options.open_own(settings) as registry:
+        with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
+            how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
+            paths = [str(config.path) for config in configs]
+            results = list(outcomes(Ingestion(opening=how), registry, paths, (), progress))
+        pairs = list(zip(configs, results, strict=False))  # the registry may have refused one, and what follows
+        for config, result in pairs:
+            _report(config, result)
+        notices = {result.report.notice for result in results if result.report}
+        note(" ".join(sorted(notices)))
+        answering = [config for config, result in pairs if not result.is_failure]
+        requests = try_requests(registry) if answering else []
+    if requests:
+        _print(*_view_requests(requests))
+    return answering, requests
+
+
+def _report(config: KnownConfig, outcome: "Outcome") -> None:
+    """What failed, and what that means."""
+    if outcome.report is None:
+        complain(outcome.error)
+    for fault in outcome.report.changes.rejected if outcome.report else ():
+        note(f"{fault.key or fault.where} stays with {config.client}, and no request finds it: {fault.reason}")
+    if outcome.is_failure:
+        note(f"nothing of {config.client} was taken in, and its file stays as it is: `waygraph start` tries again")
+
+
+def try_requests(registry: "LocalRegistry") -> list[TriedRequest]:
+    """At most three, of tools of different agents as far as there are so many."""
+    return [_try(registry, *sample) for sample in _samples(registry)]
+
+
+def _samples(registry: "Registry") -> list[tuple[str, "Tool"]]:
+    """Agents take turns, tools that only read first; one with a short description, or that waits, is passed over."""
+    by_agent: dict[str, list[tuple[str, Tool]]] = {}
+    for tool in sorted(registry.tools(), key=lambda tool: not _only_reads(tool)):
+        words = tool.description.partition("\n")[0].partition(". ")[0].rstrip(".").split()[:REQUEST_WORDS]
+        if len(words) >= LEAST_WORDS and not tool.pending:
+            by_agent.setdefault(tool.agent_id, []).append((" ".join(words), tool))
+    most = max(map(len, by_agent.values()), default=0)
+    turns = [samples[turn] for turn in range(most) for samples in by_agent.values() if turn < len(samples)]
+    return turns[:REQUESTS]
+
+
+def _only_reads(tool: "Tool") -> bool:
+    """Whether its server says so."""
+    return json.loads(tool.annotations or "{}").get("readOnlyHint") is True
+
+
+def _try(registry: "LocalRegistry", text: str, tool: "Tool") -> TriedRequest:
+    from waygraph.registry.model.nouns import Query
+
+    best = next(iter(registry.route(Query(text=text, limit=1)).matches), None)
+    first = best.tools[0].id if best and best.tools else ""
+    return TriedRequest(text=text, tool=tool, agent_id=best.agent.id if best else "", tool_id=first)
+
+
+def _view_requests(requests: Sequence[TriedRequest]) -> Iterator[Block]:
+    rows = [(each.text, each.tool_id or each.agent_id or "nothing", each.tool_id == each.tool.id) for each in requests]
+    yield Table(("request", "came first", "right"), rows)
+    right = sum(each.tool_id == each.tool.id for each in requests)
+    yield Lines(f"{right} of {len(requests)} came first. Each request is the beginning of a tool's own description.")
+
+
+def _connect(options: Invocation, config: KnownConfig, *, yes: bool) -> bool:
+    """Whether the host starts the gateway now, with its servers behind it. It shows what would change, and asks."""
+    from waygraph.api.cli.commands.connect import EntryOptions, change_host, remark, target_of, view_outcome
+
+    if config.is_only_read:
+        note(f"{here(config.path)} is only read: waygraph connect {config.host.id} --write")
+        return False
+    try:
+        target = target_of(options, config.host.id, EntryOptions(file=str(config.path)))
+        if not yes:
+            _print(*view_outcome(change_host(options, target, "--import", dry_run=True)))
+            if not typer.confirm(f"Change {config.client}'s file so? A backup is kept.", default=False, err=True):
+                note(f"later: waygraph connect {config.host.id} --import")
+                return False
+        outcome = change_host(options, target, "--import", dry_run=False)
+    except WaygraphError as error:
+        complain(f"{config.client} is not connected: {error}")
+        return False
+    _print(*view_outcome(outcome))
+    remark(outcome)
+    return True

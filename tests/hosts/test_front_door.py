@@ -1,0 +1,269 @@
+"""From nothing to a proven call, by the installed command in an empty home: `waygraph`, `start`, `connect --check`."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.types import Implementation
+
+from tests.hosts.configs import CONFIGS
+from tests.terminal import Terminal, terminal
+from waygraph.ingest.hosts.hosts import HOSTS, host_of_client, program_of
+from waygraph.registry.storage.usage_file import USAGE_EVERY_S
+
+ROOT = Path(__file__).parents[2]
+CALCULATOR = ROOT / "tests" / "servers" / "calculator.py"
+PROGRAM = program_of(sys.executable)
+GREEN = "\x1b[32m"
+STYLE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
+
+
+class House:
+    """A home with nothing in it, and all of the environment that programs get there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.notes = folder, folder / "notes"
+        self.cursor, self.registry = folder / ".cursor" / "mcp.json", folder / ".local/share/waygraph/registry.grafeo"
+        self.environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "WAYGRAPH_EMBEDDER": "none"}
+
+    def put(self, path: Path, servers: Mapping[str, Any]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"mcpServers": servers}))
+
+    def put_calculator(self, path: Path | None = None) -> None:
+        """With a server that cannot be started beside it."""
+        calculator = {"command": sys.executable, "args": [str(CALCULATOR), str(self.notes)]}
+        self.put(path or self.cursor, {"calculator": calculator, "gone": {"command": "never-there"}})
+
+    @contextmanager
+    def screen(self, *words: str, status: int = 0, **environ: str) -> Iterator[Terminal]:
+        around = {**self.environ, **environ}
+        with terminal(*words, program=PROGRAM, around=around, cwd=self.folder, status=status) as screen:
+            yield screen
+
+    def seen(self, *words: str, status: int = 0, **environ: str) -> str:
+        """What a person reads on the terminal."""
+        with self.screen(*words, status=status, **environ) as screen:
+            return STYLE.sub("", screen.rest())
+
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Without a terminal."""
+        env = {**self.environ, **environ}
+        command = [*PROGRAM, *words]
+        return subprocess.run(
+            command, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+
+    def host(self, client: str) -> Client:
+        """As a host does: by the very entry that was written for it."""
+        entry = json.loads(self.cursor.read_text())["mcpServers"]["waygraph"]
+        env = {**self.environ, **entry.get("env", {})}
+        program = StdioServerParameters(command=entry["command"], args=entry["args"], env=env, cwd=self.folder)
+        return Client(program, client_info=Implementation(name=client, version="1"))
+
+    def call(self, client: str, tool: str, params: Mapping[str, Any], *, query: str = "multiply numbers") -> Any:
+        """The tool's answer, in a session of its own."""
+
+        async def visit() -> Any:
+            async with self.host(client) as host:
+                await host.list_tools()
+                await host.call_tool("find_tools", {"query": query})
+                return await host.call_tool("use_tool", {"name": tool, "params": dict(params)})
+
+        return anyio.run(visit)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_alone_it_says_what_is_here_and_the_one_next_step(house: House) -> None:
+    """Nothing, filled, connected, called: in each state another step. It makes no registry; a pipe gets the help."""
+    nothing = house.seen()
+    assert "nothing yet" in nothing
+    assert re.search(r"next +waygraph start\b", nothing)
+    assert "waygraph model pull" in house.seen(WAYGRAPH_EMBEDDER="onnx:no/such-model")
+    assert not house.registry.parent.exists()
+
+    house.put_calculator()
+    assert house.run("ingest", str(house.cursor)).returncode == 0
+    filled = house.seen()
+    assert re.search(r"holds +1 agent, 3 tools", filled)
+    assert re.search(r"next +waygraph connect cursor --import", filled)
+    assert "Cursor (2 servers)" in filled
+
+    assert house.run("connect", "cursor", "--import").returncode == 0
+    connected = house.seen()
+    assert re.search(r"connected +Cursor +\n", connected)
+    assert re.search(r"next +waygraph connect --check", connected)
+
+    house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7"})
+    called = house.seen()
+    assert re.search(r"last call +calculator/evaluate by cursor-vscode", called)
+    assert re.search(r"next +waygraph explore", called)
+    assert max(len(text.strip().splitlines()) for text in (nothing, filled, connected, called)) <= 8
+
+    piped = house.run()
+    assert piped.returncode == 2
+    assert "Usage: waygraph [OPTIONS] COMMAND" in piped.stderr
+
+
+def test_from_a_host_s_file_to_a_green_line(house: House) -> None:
+    """`start --yes` takes in what answers, tries it and connects; a call by the entry that it wrote turns the check
+    green.
+    """
+    house.put_calculator()
+    done = house.run("start", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "gone stays with Cursor" in done.stderr
+    assert "3 of 3 came first" in done.stdout
+    assert set(json.loads(house.cursor.read_text())["mcpServers"]) == {"gone", "waygraph"}
+    assert "Now ask Cursor for this: Work out an arithmetic" in done.stdout, "nothing that destroys"
+    tools = json.loads(house.run("tools", "--json").stdout)["tools"]
+    assert sorted(tool["id"] for tool in tools) == [f"calculator/{name}" for name in ("erase", "evaluate", "wait")]
+
+    with house.screen("connect", "--check", "cursor", "--timeout", "60") as screen:
+        screen.until("ask Cursor for something")
+        answer = house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7"})
+        assert answer.structured_content == {"result": 42.0}
+        shown = screen.rest()
+    for step in ("a host started a gateway", "cursor-vscode began a session", "asked for the list", "looked for tools"):
+        assert step in shown
+    [line] = [line for line in shown.splitlines() if GREEN in line]
+    assert re.search(r"Cursor \(cursor-vscode\) called calculator/evaluate at \d\d:\d\d:\d\d, in about [\d.]+ s", line)
+    assert house.notes.read_text() == "evaluate\n"
+    told = json.loads(house.run("connect", "--check", "--timeout", "5", "--json").stdout)
+    assert (told["client"], told["tool_id"], told["event"]) == ("cursor-vscode", "calculator/evaluate", "ok")
+
+
+def test_start_asks_before_it_starts_and_before_it_writes(house: House) -> None:
+    """Who says no to both has neither; without a terminal it needs --yes."""
+    house.put_calculator()
+    before = house.cursor.read_bytes()
+    with house.screen("start") as screen:
+        screen.until("[y/N]")
+        screen.type("n\n")
+        assert "nothing was started" in screen.rest()
+    assert [house.notes.exists(), house.registry.exists()] == [False, False]
+    with house.screen("start") as screen:
+        screen.until("Start them and ingest what they offer? [y/N]")
+        screen.type("y\n")
+        screen.until("A backup is kept. [y/N]")
+        assert '+  "waygraph": {' in screen.seen, "it shows what would change"
+        screen.type("n\n")
+        assert "later: waygraph connect cursor --import" in screen.rest()
+    assert house.registry.exists()
+    assert house.cursor.read_bytes() == before
+    refused = house.run("start")
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+
+
+def test_start_where_nothing_is(house: House) -> None:
+    """It names the hosts that it looked for, and a line that can be run; that line works."""
+    done = house.run("start", "--yes", PATH="/nowhere")
+    assert done.returncode == 1
+    assert all(host.name in done.stderr for host in HOSTS.values())
+    example = done.stdout.splitlines()[-1]
+    environ = {**house.environ, "PATH": f"{Path(PROGRAM[0]).parent}:/usr/bin:/bin"}
+    subprocess.run(["/bin/sh", "-c", example], env=environ, cwd=house.folder, check=True)
+    assert house.registry.exists()
+
+
+def test_what_fails_is_not_connected(house: House) -> None:
+    """A host none of whose servers answers keeps its file, and `start` says so."""
+    house.put(house.cursor, {"gone": {"command": "never-there"}})
+    before = house.cursor.read_bytes()
+    done = house.run("start", "--yes")
+    assert done.returncode == 1
+    assert "nothing of Cursor was taken in" in done.stderr
+    assert house.cursor.read_bytes() == before
+
+
+def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
+    """With status 1 at the end of its time, 130 by Ctrl-C. A failed call and one of another host do not count."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    nothing = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert nothing.returncode == 1
+    assert "no host started a gateway" in nothing.stderr
+    with house.screen("connect", "--check", status=130) as screen:
+        screen.until("ask a host")
+        os.kill(screen.pid, signal.SIGINT)
+        shown = screen.rest()
+    assert "ended before a call came" in shown
+    assert "Traceback" not in shown
+
+    house.call("cursor-vscode", "calculator__evaluate", {"expression": 6})
+    refused = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert refused.returncode == 1
+    assert "cursor-vscode called calculator/evaluate, and the gateway refused it (InvalidArguments)" in refused.stderr
+    house.call("cursor-vscode", "calculator__evaluate", {"expression": "none"})
+    reported = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert "reported an error" in reported.stderr
+    house.call("claude-code", "calculator__evaluate", {"expression": "2*2"})
+    assert house.run("connect", "--check", "cursor", "--timeout", "0.1").returncode == 1
+    assert house.run("connect", "--check", "claude-code", "--timeout", "0.1").returncode == 0
+
+
+def test_a_gateway_that_runs_already_is_seen(house: House) -> None:
+    """Its session, before any call; and the call, while the session goes on."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    check = ("connect", "--check", "cursor", "--timeout")
+
+    async def visit() -> None:
+        async with house.host("cursor-vscode") as host:
+            await anyio.sleep(3 * USAGE_EVERY_S)
+            before = await anyio.to_thread.run_sync(lambda: house.run(*check, "0"))
+            assert before.returncode == 1
+            assert "cursor-vscode began a session" in before.stderr
+            await host.call_tool("use_tool", {"name": "calculator__evaluate", "params": {"expression": "6*7"}})
+            after = await anyio.to_thread.run_sync(lambda: house.run(*check, "60"))
+            assert after.returncode == 0, after.stderr
+
+    anyio.run(visit)
+
+
+def test_nothing_of_a_request_is_noted(house: House) -> None:
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7s3cr3t"}, query="zebra s3cr3t")
+    noted = b"".join(path.read_bytes() for path in house.registry.parent.glob("usage.sqlite*"))
+    assert b"cursor-vscode" in noted
+    assert b"s3cr3t" not in noted
+
+
+def test_where_nothing_can_be_noted_the_check_says_so(house: House) -> None:
+    """With counting switched off, of a registry at a service, and of an entry that is of another registry."""
+    off = house.run("connect", "--check", WAYGRAPH_USAGE="off")
+    assert off.returncode == 2
+    assert "WAYGRAPH_USAGE" in off.stderr
+    away = house.run("--registry", "https://tools.example.com", "connect", "--check")
+    assert away.returncode == 1
+    assert "is a service" in away.stderr
+    assert house.run("connect", "cursor", "--write", "--registry", "other.grafeo").returncode == 0
+    other = house.run("connect", "--check", "cursor", "--timeout", "0")
+    assert "of another registry" in other.stderr
+    assert "puts it there" in house.run("connect", "--check", "zed", "--timeout", "0").stderr
+
+
+@pytest.mark.parametrize("host", CONFIGS)
+def test_a_host_is_known_by_its_name_in_the_protocol(host: str) -> None:
+    """By the beginning of it, as these hosts call themselves."""
+    names = {"claude": "claude-ai", "codex": "codex-mcp-client", "cursor": "cursor-vscode", "zed": "Zed"}
+    names |= {"vscode": "Visual Studio Code", "vscode-insiders": "Visual Studio Code - Insiders"}
+    names |= {"gemini-cli": "gemini-cli-mcp-client", "windsurf": "windsurf-client"}
+    assert host_of_client(names.get(host, host)) == HOSTS[host]
+    assert host_of_client("mcp") is None

@@ -1,0 +1,118 @@
+"""What a server that is started may take: it is ended beyond that, and the error says so and what to do."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.processes_left import MARK, end_all, left_of, needs_proc, new_mark, none_left
+from tests.upstream.calling import Asking, tools_by_hand
+from tests.upstream.launches import SETTINGS, handshake, listing_of
+from waygraph.ingest.manifest.records import StdioLaunch
+from waygraph.ingest.upstream.connection import MayHaveRun
+from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamError
+
+pytestmark = needs_proc
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    mark = new_mark()
+    yield mark
+    end_all(mark)
+
+
+def refusal(launch: StdioLaunch, **limits: int) -> str:
+    with pytest.raises(UpstreamError) as caught:
+        listing_of(launch, replace(SETTINGS, **limits))  # type: ignore[arg-type]
+    return caught.value.reason
+
+
+def test_a_server_that_takes_too_much_memory_is_ended(mark: str) -> None:
+    reason = refusal(handshake("hoards", env={MARK: mark}), server_memory_mib=200)
+    taken = int(reason.removeprefix("took ").partition(" MiB")[0].replace(",", ""))
+    assert 200 < taken < 1_000
+    assert "200 are allowed (WAYGRAPH_SERVER_MEMORY_MIB; 0: no limit)" in reason
+    assert none_left(mark), left_of(mark)
+
+
+def test_whoever_called_what_takes_too_much_learns_why() -> None:
+    async def act() -> None:
+        async with connect(tools_by_hand(), replace(SETTINGS, server_memory_mib=200)) as connection:
+            with pytest.raises(MayHaveRun, match=r"200 are allowed .*whether the tool did its work is not known"):
+                await Asking(connection).raw("hoards")
+
+    anyio.run(act)
+
+
+@pytest.mark.parametrize("leaves", [(), ("leaves",)], ids=["in its session", "in sessions of their own"])
+def test_a_server_that_multiplies_is_ended_whole(leaves: tuple[str, ...], mark: str) -> None:
+    reason = refusal(handshake("multiplies", *leaves, env={MARK: mark}), server_max_processes=40)
+    assert reason.startswith("had ")
+    assert "40 are allowed (WAYGRAPH_SERVER_MAX_PROCESSES; 0: no limit)" in reason
+    assert none_left(mark), left_of(mark)
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    """Ten children of one that has 60 MiB, all of which they only read."""
+    code = """if True:
+        import os, sys, time
+        kept = bytearray(b"x") * 60_000_000
+        for _ in range(10):
+            if os.fork() == 0:
+                time.sleep(600)
+        os.execv(sys.executable, [sys.executable, "-S", *sys.argv[1:]])
+    """
+    launch = handshake()
+    beside = replace(launch, args=("-S", "-c", code, *launch.args[1:]))
+
+    async def hold() -> None:
+        async with connect(beside, replace(SETTINGS, server_memory_mib=300)) as connection:
+            await anyio.sleep(2.5)  # several looks
+            assert (await connection.listing()).tools
+
+    anyio.run(hold)
+
+
+def status_of(launch: StdioLaunch) -> dict[str, str]:
+    names = [tool["name"] for tool in listing_of(launch).tools]
+    return dict(name.split("=", 1) for name in names if "=" in name)
+
+
+def test_a_server_gets_no_new_privileges_and_we_keep_ours() -> None:
+    assert status_of(handshake("status"))["NoNewPrivs"] == "1"
+    assert "NoNewPrivs:\t0" in Path("/proc/self/status").read_text()
+
+
+def test_a_program_that_is_there_to_raise_privileges_may(tmp_path: Path) -> None:
+    """Whoever named `sudo` or a setuid program meant it."""
+    for name, mode in (("podman", 0o755), ("raised", 0o4755), ("plain", 0o755)):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        program.chmod(mode)
+    flags = {
+        name: status_of(replace(handshake("status"), command=str(tmp_path / name)))["NoNewPrivs"]
+        for name in ("podman", "raised", "plain")
+    }
+    assert flags == {"podman": "0", "raised": "0", "plain": "1"}
+
+
+def test_the_kernel_ends_a_server_before_us() -> None:
+    """If a container has no memory left."""
+    code = "import sys, time; time.sleep(.5); sys.exit('Error: ' + open('/proc/self/oom_score_adj').read())"
+    with pytest.raises(UpstreamError, match="500"):
+        listing_of(StdioLaunch(command=sys.executable, args=("-c", code)))
+    assert int(Path("/proc/self/oom_score_adj").read_text()) < 500
+
+
+def test_the_limits_are_said() -> None:
+    assert missing_limits() == ""
+    assert "2,048 MiB of memory and 256 processes" in limits_in_words(SETTINGS)
+    assert "any memory and any number" in limits_in_words(
+        replace(SETTINGS, server_memory_mib=0, server_max_processes=0)
+    )
