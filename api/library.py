@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial, wraps
 from threading import Lock
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol
 
 from anyio import CapacityLimiter, to_thread
@@ -94,9 +94,7 @@ class Registry(core.Registry, Protocol):
 
     async def __aenter__(self) -> "AsyncRegistry": ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 class RemoteRegistry(remote_registry.RemoteRegistry):
@@ -105,9 +103,7 @@ class RemoteRegistry(remote_registry.RemoteRegistry):
     async def __aenter__(self) -> "AsyncRegistry":
         return AsyncRegistry(self)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
 

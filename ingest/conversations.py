@@ -247,7 +247,6 @@ def checksum_of_bytes(paths: Iterable[Path]) -> str:
 
 
 TRAJECTORIES = "trajectories.jsonl"
-TRAJECTORY_FILES = (AGENTS, TRAJECTORIES)
 FAILED_MARK = "ERROR"
 """In the result of a call whose outcome is not told: it failed."""
 _OF_TRAJECTORY = ("id", "turns", "split", "group")

@@ -103,7 +103,7 @@ def ingest_by_command(registry: Path, config: Path) -> None:
 
 def ingest_by_call(registry: Path, config: Path) -> None:
     from waygraph.ingest import ingest
-    from waygraph.registry import Registry
+    from waygraph.registry.registry import Registry
 
     with Registry.open(registry) as opened:
         reports = ingest(opened, str(config))

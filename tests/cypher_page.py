@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, rows
+from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.candidate_graph import put_similar

@@ -16,10 +16,10 @@ import uvicorn
 from benchmarks.watch.benchmark import watch_in_thread
 from benchmarks.watch.mcp_servers import application, stubs
 from tests.live_http import free_port
+from waygraph import Settings
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.watch.events import WatchEvent
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
-from waygraph.registry import Settings
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.storage.local_registry import LocalRegistry
 

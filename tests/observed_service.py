@@ -20,8 +20,8 @@ from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import Metrics
 from waygraph.api.telemetry.request_log import Application, ObservedApplication, note_caller
 from waygraph.api.telemetry.traces import Traces
-from waygraph.registry import Registry
 from waygraph.registry.access.visibility import Caller
+from waygraph.registry.registry import Registry
 
 CALLER = Caller(id="key:0123456789ab", name="ci", scopes=frozenset({"route"}), principal=None)
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"

@@ -16,12 +16,12 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from waygraph.api.cli.render.output import note
+from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
     from waygraph.ingest.sources.opening import Opening
     from waygraph.ingest.sources.read import Ask
-    from waygraph.registry.model.nouns import Principal
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -155,10 +155,8 @@ def json_or_text(text: str) -> Any:
         return text
 
 
-def principal(groups: Sequence[str] | None) -> "Principal | None":
+def principal(groups: Sequence[str] | None) -> Principal | None:
     """Who asks: a member of these groups, or without any the owner of this machine, who sees everything."""
-    from waygraph.registry.model.nouns import Principal
-
     return Principal(groups=tuple(groups)) if groups else None
 
 

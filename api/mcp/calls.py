@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
@@ -16,13 +16,15 @@ from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.meta_tools import RUNNERS, parameters_of
 from waygraph.api.mcp.results import attribute_error, attribute_result
-from waygraph.api.mcp.sessions import OnBehalf
-from waygraph.api.telemetry.audit import arguments_without_secrets
+from waygraph.api.mcp.sessions import Asker, OnBehalf
+from waygraph.api.telemetry.audit import Attempt, arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.manifest.fields import fields_of, items_of
-from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered
+from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
+from waygraph.registry.access.policy import Judgement
+from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
@@ -31,15 +33,7 @@ from waygraph.registry.model.errors import InvalidArguments, NeedsLogin, NotCall
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
-
-if TYPE_CHECKING:
-    from waygraph.api.mcp.sessions import Asker
-    from waygraph.api.telemetry.audit import Attempt
-    from waygraph.ingest.upstream.connection import Result
-    from waygraph.registry.access.policy import Judgement
-    from waygraph.registry.access.visibility import Caller
-    from waygraph.registry.model.usage import Outcome
-
+from waygraph.registry.model.usage import Outcome
 
 ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
@@ -59,7 +53,7 @@ class CallRecord:
     sent_at: float | None = None
     is_error: bool = False
 
-    def outcome(self, error: BaseException | None) -> "Outcome":
+    def outcome(self, error: BaseException | None) -> Outcome:
         match error:
             case None:
                 return "tool_error" if self.is_error else "ok"
@@ -76,8 +70,8 @@ class CallRecord:
 
 
 def record_call(
-    gateway: Gateway, caller: "Caller", target: str, arguments: Mapping[str, Any]
-) -> "AbstractContextManager[Attempt]":
+    gateway: Gateway, caller: Caller, target: str, arguments: Mapping[str, Any]
+) -> AbstractContextManager[Attempt]:
     """Writes the line when what happens within has ended, however it ended."""
     # A model may name arguments as it likes, so names are bounded as values are.
     names = [without_keys(name[:NAME_CHARS]) for name in islice(arguments, MAX_NAMES)]
@@ -88,7 +82,7 @@ def record_call(
 
 
 @contextmanager
-def count_call(gateway: Gateway, asker: "Asker") -> Iterator[CallRecord]:
+def count_call(gateway: Gateway, asker: Asker) -> Iterator[CallRecord]:
     """Counts what happens within, however it ends, once it is known which tool is meant; and notes it of a host."""
     record, error = CallRecord(), None
     try:
@@ -174,9 +168,9 @@ class ToolRequest:
 class _ChosenTool:
     """`arguments`: by the names of the tool's own schema."""
 
-    agent: "Agent"
-    tool: "Tool"
-    judgement: "Judgement"
+    agent: Agent
+    tool: Tool
+    judgement: Judgement
     arguments: Mapping[str, Any]
 
 
@@ -194,7 +188,7 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
     return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s)
 
 
-async def call_tool(gateway: Gateway, asker: "Asker", request: ToolRequest, host: Host) -> "Result":
+async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: Host) -> Result:
     """The tool's own answer, as far as it fits a model's context.
 
     Raises what stands against the call, and what the executor raises.
@@ -246,13 +240,13 @@ async def call_tool(gateway: Gateway, asker: "Asker", request: ToolRequest, host
 
 async def call_alone(
     gateway: Gateway,
-    asker: "Asker",
+    asker: Asker,
     name: str,
     arguments: Mapping[str, Any],
     *,
     timeout_s: float | None = None,
     consent: str = "",
-) -> "Result":
+) -> Result:
     """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
 
     `consent`: as `ToolRequest`. Raises as `call_tool`.
@@ -268,7 +262,7 @@ LOGIN_S, LOOK_S = 120.0, 0.5
 """So long a call waits for a person who went to log in, and looks so often whether they have."""
 
 
-async def run_call(gateway: Gateway, asker: "Asker", call: ToolCall, host: Host) -> "Result":
+async def run_call(gateway: Gateway, asker: Asker, call: ToolCall, host: Host) -> Result:
     """The tool's answer. Where the caller's login is missing, a host that shows pages is led to ours and waited for."""
     try:
         return await _call_server(gateway, call)
@@ -290,7 +284,7 @@ async def run_call(gateway: Gateway, asker: "Asker", call: ToolCall, host: Host)
         raise error from None
 
 
-async def _call_server(gateway: Gateway, call: ToolCall) -> "Result":
+async def _call_server(gateway: Gateway, call: ToolCall) -> Result:
     """If a person has to open a page first, the host is asked to show it. Raises UpstreamRefused then."""
     try:
         return await gateway.executor.call(call)
@@ -344,13 +338,13 @@ def _failure_of(error: Exception) -> str | None:
             return "its server gave no answer"
 
 
-def _failure_in(result: "Result") -> str | None:
+def _failure_in(result: Result) -> str | None:
     """The same of a result that is an error. Servers by the SDKs put the protocol's error into the text."""
     texts = (str(fields_of(part).get("text", ""))[:TOOL_ERROR_CHARS] for part in items_of(result.get("content"))[:1])
     return None if any(str(INVALID_PARAMS) in text for text in texts) else "it reported an error"
 
 
-def _note_call(gateway: Gateway, asker: "Asker", tool: Tool, failure: str | None) -> None:
+def _note_call(gateway: Gateway, asker: Asker, tool: Tool, failure: str | None) -> None:
     """The next search of the session starts from it. `failure`: empty for none; None: what was sent was at fault, which
     says nothing of the tool.
     """
@@ -360,7 +354,7 @@ def _note_call(gateway: Gateway, asker: "Asker", tool: Tool, failure: str | None
             gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
 
 
-def _find_meant(gateway: Gateway, asker: "Asker", name: str, query: str = "") -> tuple[Agent, Tool]:
+def _find_meant(gateway: Gateway, asker: Asker, name: str, query: str = "") -> tuple[Agent, Tool]:
     """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool."""
     view, principal = gateway.view(asker), asker.principal
     tool = tool_meant(
@@ -377,7 +371,7 @@ def _find_meant(gateway: Gateway, asker: "Asker", name: str, query: str = "") ->
     return agent, tool
 
 
-def _as_agreed(gateway: Gateway, asker: "Asker", request: ToolRequest, before: _ChosenTool) -> _ChosenTool:
+def _as_agreed(gateway: Gateway, asker: Asker, request: ToolRequest, before: _ChosenTool) -> _ChosenTool:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
     agent, tool = _find_meant(gateway, asker, before.tool.id)
     now = _judge_call(gateway, asker, request, agent, tool)
@@ -386,7 +380,7 @@ def _as_agreed(gateway: Gateway, asker: "Asker", request: ToolRequest, before: _
     return now
 
 
-def _judge_call(gateway: Gateway, asker: "Asker", request: ToolRequest, agent: "Agent", tool: "Tool") -> _ChosenTool:
+def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Agent, tool: Tool) -> _ChosenTool:
     """Raises NotCallable, InvalidArguments."""
     judges = judging(gateway.registry, gateway.policy, asker.principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, request.name))

@@ -7,7 +7,7 @@ the handshake era have one, which belongs to who opened it and to the process th
 import json
 from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -31,18 +31,14 @@ from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
+from waygraph.ingest.logins.callers import OwnLogins
+from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.access.authenticator import bearer_token
-from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.access.visibility import Scope as Grant
 from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import TooManySessions
-
-if TYPE_CHECKING:
-    from waygraph.ingest.logins.callers import OwnLogins
-    from waygraph.ingest.upstream.connection import Result
-    from waygraph.registry.access.visibility import Caller
-    from waygraph.registry.model.settings import Settings
-
+from waygraph.registry.model.settings import Settings
 
 # If a token lacks a scope, HTTP says so before anything runs, and a host can have its person grant it (MCP 2025-11-25,
 # Authorization, Runtime Insufficient Scope Errors). Nobody can grant a key more: its caller gets an error of MCP.
@@ -122,7 +118,7 @@ class HttpGateway:
                 yield
 
     @property
-    def logins(self) -> "OwnLogins":
+    def logins(self) -> OwnLogins:
         """Of callers at the servers behind it."""
         assert self._gateway is not None, "it is not running"  # noqa: S101
         assert self._gateway.executor.logins is not None  # noqa: S101 - it was opened with them
@@ -130,7 +126,7 @@ class HttpGateway:
 
     async def call_tool(
         self,
-        caller: "Caller",
+        caller: Caller,
         name: str,
         arguments: Mapping[str, Any],
         timeout_s: float | None,
@@ -138,16 +134,14 @@ class HttpGateway:
         authorization: str = "",
         sent_to: str = "",
         consent: str = "",
-    ) -> "Result":
+    ) -> Result:
         """As `call_alone`."""
         assert self._gateway is not None, "it is not running"  # noqa: S101
         site = public_address(self._parts.settings.public_url, sent_to)
         asker = Asker(caller=caller, session=Session(), owner=caller.id, token=bearer_token(authorization), site=site)
         return await call_alone(self._gateway, asker, name, arguments, timeout_s=timeout_s, consent=consent)
 
-    async def answer(
-        self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
-    ) -> None:
+    async def answer(self, scope: Scope, receive: Receive, send: Send, *, caller: Caller, namespace: str = "") -> None:
         """One HTTP request of a caller who is known. Raises NotAllowed for a token that lacks a scope."""
         assert self._sessions is not None, "it is not running"  # noqa: S101
         if caller.id.startswith("oidc:") and not {"route", "use"} <= caller.scopes and scope["method"] == "POST":
@@ -168,7 +162,7 @@ class HttpGateway:
         finally:
             request.note_answered()
 
-    async def _refuse_unscoped(self, scope: Scope, receive: Receive, caller: "Caller") -> Receive:
+    async def _refuse_unscoped(self, scope: Scope, receive: Receive, caller: Caller) -> Receive:
         """How the request is read if the caller may make it. Raises NotAllowed."""
         assert self._gateway is not None, "it is not running"  # noqa: S101
         message, receive = await _read_message(receive)
@@ -200,7 +194,7 @@ class _Once:
         await self._send(message)
 
 
-def _owner(caller: "Caller", scope: Scope) -> str:
+def _owner(caller: Caller, scope: Scope) -> str:
     """The owner of a session or a request; without authentication the client's address."""
     return caller.id if caller is not LOCAL else str((scope["client"] or [""])[0])
 
@@ -213,7 +207,7 @@ async def _refuse(error: TooManySessions, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _asker_of(ctx: Context, settings: "Settings") -> Asker:
+def _asker_of(ctx: Context, settings: Settings) -> Asker:
     assert ctx.request is not None  # noqa: S101 - over HTTP there is one
     scope: Scope = ctx.request.scope
     caller = scope[_CALLER]

@@ -6,27 +6,22 @@ from dataclasses import replace
 from functools import cache
 from importlib import metadata, resources
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from waygraph.api.mcp import Surface
 from waygraph.api.mcp.gateway import Gateway
-from waygraph.api.mcp.offers import LISTS, find_offers
+from waygraph.api.mcp.offers import LISTS, Kind, find_offers
 from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.catalog.find_tools import find
 from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
-from waygraph.registry.catalog.tool_formats import summary
+from waygraph.registry.catalog.tool_formats import Detail, summary
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Query, Turn
 from waygraph.registry.model.validation import read_history
-
-if TYPE_CHECKING:
-    from waygraph.api.mcp.offers import Kind
-    from waygraph.registry.catalog.tool_formats import Detail
-
 
 IDENTITY = {"name": NAME, "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"

@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 import anyio
@@ -24,10 +24,7 @@ from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.catalog.find_tools.find import judging, list_agents, overview
 from waygraph.registry.catalog.tool_formats import definition, host_schema
 from waygraph.registry.model.errors import RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import Filters, is_doubtful
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.nouns import Filters, Tool, is_doubtful
 
 _log = logging.getLogger("waygraph.gateway")
 SUMMARY_BYTES = 150
@@ -99,7 +96,7 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 
 
-def _pinned_if_any(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
+def _pinned_if_any(gateway: Gateway, asker: Asker) -> Sequence[Tool]:
     """A registry that is not there yet pins nothing: errors of other requests say how it comes to be."""
     try:
         return pinned_tools(gateway, asker)
@@ -107,7 +104,7 @@ def _pinned_if_any(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
         return ()
 
 
-def pinned_tools(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
+def pinned_tools(gateway: Gateway, asker: Asker) -> Sequence[Tool]:
     """What may be called of the agents that an operator pinned and the asker sees, by call name."""
     if asker.caller.scopes.isdisjoint(MAY_KNOW):
         return ()
@@ -137,7 +134,7 @@ def cache_hints(asker: Asker) -> dict[str, Any]:
     return {"ttlMs": 0, "cacheScope": "private"}
 
 
-def _list_entry(tool: "Tool") -> Definition | None:
+def _list_entry(tool: Tool) -> Definition | None:
     """As every host takes it, whose model's service may refuse a whole request for one schema; None if none would.
 
     Without what the source says of headers between itself and its client: between a host and us none are agreed.

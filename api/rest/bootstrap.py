@@ -16,7 +16,7 @@ from functools import cached_property
 from math import ceil
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess, multiprocess
@@ -31,7 +31,7 @@ from waygraph.api.rest.service import Lanes, Readiness, Service
 from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
-from waygraph.api.telemetry.traces import open_traces
+from waygraph.api.telemetry.traces import Traces, open_traces
 from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit, authentication_of, key_file
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.model.errors import InvalidSetting
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.request_log import Application
-    from waygraph.api.telemetry.traces import Traces
 
 
 STARTING_S = 20
@@ -138,7 +137,7 @@ class Workers(Multiprocess):
 
 
 def configuration(
-    app: "Application | str", settings: "Settings", environ: Mapping[str, str], *, workers: int = 1
+    app: "Application | str", settings: Settings, environ: Mapping[str, str], *, workers: int = 1
 ) -> uvicorn.Config:
     """How uvicorn serves it. `app` as text: where its factory is. `environ` names the proxies that are believed."""
     proxies = environ.get("FORWARDED_ALLOW_IPS")
@@ -390,19 +389,3 @@ def _hand_over(environ: MutableMapping[str, str], options: ServiceOptions) -> It
         yield
     finally:
         del environ[OPTIONS_VARIABLE]
-
-
-HOST = "127.0.0.1"
-
-
-def serve_on_loopback(app: Any, port: int, before: Callable[[str], None]) -> None:
-    """`port` 0: any that is free. `before` gets the address, which is open, before the first request is answered.
-
-    Raises InvalidSetting for a port that cannot be had, and what `before` raises.
-    """
-    with stops_in_order() as stops, listen(HOST, port) as listening:
-        before(f"http://{HOST}:{listening.getsockname()[1]}")
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, ws="none", lifespan="on", timeout_graceful_shutdown=1
-        )
-        Alone(config, stops).run(sockets=[listening])

@@ -28,9 +28,10 @@ from waygraph.ingest.watch.events import (
     SourceFailed,
     SourceSynced,
     Unreachable,
+    WatchEvent,
     shape_of_event,
 )
-from waygraph.ingest.watch.run import Watch, followed_sources, watching
+from waygraph.ingest.watch.run import FollowedSource, Watch, followed_sources, watching
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model.errors import InvalidSetting, MassRemoval, SourceError
 from waygraph.registry.model.process import step_back
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from waygraph.api.telemetry.audit import Audit
-    from waygraph.ingest.watch.events import WatchEvent
-    from waygraph.ingest.watch.run import FollowedSource
     from waygraph.registry.model.changes import SyncReport
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -54,7 +53,7 @@ WATCH = Caller(id="watch", scopes=frozenset({"write"}), principal=None)
 
 def sources_to_follow(
     source_names: Sequence[str], location: str, settings: "Settings", environ: "Mapping[str, str]"
-) -> "list[FollowedSource]":
+) -> list[FollowedSource]:
     """`location`: of the registry. Raises SourceError for what cannot be opened, so that a service says so before it
     begins.
     """
@@ -66,7 +65,7 @@ class Follower:
     """Follows from `start` to `stop`, which takes at most as long as a watch takes to stop. Both may be called once."""
 
     def __init__(
-        self, registry: "LocalRegistry", sources: "Sequence[FollowedSource]", settings: "Settings", audit: "Audit"
+        self, registry: "LocalRegistry", sources: Sequence[FollowedSource], settings: "Settings", audit: "Audit"
     ) -> None:
         self._registry, self._sources, self._settings, self._audit = registry, sources, settings, audit
         self._lock, self._running, self._stopped = Lock(), ExitStack(), False
@@ -124,7 +123,7 @@ class Follower:
             ingestion.note_unreadable(self._registry, name, error)
             raise
 
-    def _tell(self, event: "WatchEvent") -> None:
+    def _tell(self, event: WatchEvent) -> None:
         """In the log, and what was written or tried in the audit."""
         log_event(event)
         match event:
@@ -139,7 +138,7 @@ class Follower:
 @contextmanager
 def follow_sources(
     open_registry: "Callable[[], LocalRegistry]",
-    sources: "Sequence[FollowedSource]",
+    sources: Sequence[FollowedSource],
     settings: "Settings",
     audit: "Audit",
 ) -> Iterator[None]:
@@ -156,7 +155,7 @@ def follow_sources(
             follower.stop()
 
 
-def log_event(event: "WatchEvent") -> None:
+def log_event(event: WatchEvent) -> None:
     """A line of the log; of a sync its numbers."""
     match event:
         case SourceSynced(report=report):
@@ -168,6 +167,6 @@ def log_event(event: "WatchEvent") -> None:
             _say(logging.INFO, event)
 
 
-def _say(level: int, event: "WatchEvent") -> None:
+def _say(level: int, event: WatchEvent) -> None:
     facts = shape_of_event(event)
     _log.log(level, str(facts.pop("event")), extra={FACTS: facts})

@@ -15,13 +15,12 @@ from uuid import uuid4
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from waygraph.api.telemetry.logs import without_keys, without_secrets
-from waygraph.api.telemetry.metrics import NO_ROUTE
+from waygraph.api.telemetry.metrics import NO_ROUTE, Metrics
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from waygraph.api.telemetry.audit import Audit
-    from waygraph.api.telemetry.metrics import Metrics
     from waygraph.api.telemetry.traces import RequestSpan, Traces
     from waygraph.registry.access.visibility import Caller
 
@@ -63,7 +62,7 @@ class ObservedApplication:
         application: Application,
         *,
         log: "FilteringBoundLogger",
-        metrics: "Metrics",
+        metrics: Metrics,
         traces: "Traces | None" = None,
         audit: "Audit | None" = None,
     ) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from waygraph.registry.access.visibility import as_seen, fits, narrow, seen_flags, visible
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
     overlaid,
     read_agents,
@@ -26,7 +27,17 @@ from waygraph.registry.graph.read import (
     read_state,
 )
 from waygraph.registry.index.names import agent_named, seen_tools, visible_agents
-from waygraph.registry.model.changes import About, ListedAgent, Page
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.changes import (
+    About,
+    Change,
+    IndexState,
+    ListedAgent,
+    Page,
+    SourceSummary,
+    Standing,
+    Waiting,
+)
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.identity import name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, canonical_json, is_doubtful, word_of
@@ -37,13 +48,8 @@ from waygraph.registry.operators.approval import waits
 from waygraph.registry.operators.toolset import seen_toolset
 from waygraph.registry.taxonomy.browse import current_members
 
-if TYPE_CHECKING:
-    from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.index.search_index import SearchIndex
-    from waygraph.registry.model.changes import Change, IndexState, SourceSummary, Standing, Waiting
 
-
-def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> About:
+def about(index: SearchIndex, agent_id: str, principal: Principal | None) -> About:
     """Raises UnknownName."""
     return About(
         agent=agent_named(index, agent_id, principal),
@@ -55,7 +61,7 @@ def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") ->
 
 
 def agents_page(
-    index: "SearchIndex", filters: "Filters", principal: "Principal | None", after: str, limit: int | None
+    index: SearchIndex, filters: Filters, principal: Principal | None, after: str, limit: int | None
 ) -> Page[ListedAgent]:
     """The agents whose id comes after `after`, at most `limit` of them."""
     fitting = {agent.id: agent for agent in visible_agents(index, principal) if fits(agent, filters)}
@@ -82,7 +88,7 @@ class AgentSearch:
 
 
 def search_agents(
-    index: "SearchIndex", search: AgentSearch, principal: "Principal | None", why_not: "Callable[[Agent], str]"
+    index: SearchIndex, search: AgentSearch, principal: Principal | None, why_not: Callable[[Agent], str]
 ) -> list[str]:
     """Ids of what the principal may see. `why_not`: why nothing runs an agent's tools; empty: it runs."""
     agents = visible_agents(index, principal)
@@ -101,7 +107,7 @@ def search_agents(
     ]
 
 
-def _is_in(state: AgentState, agent: "Agent", why_not: "Callable[[Agent], str]") -> bool:
+def _is_in(state: AgentState, agent: Agent, why_not: Callable[[Agent], str]) -> bool:
     match state:
         case "runs":
             return not (agent.pending or is_doubtful(agent) or why_not(agent))
@@ -114,14 +120,14 @@ def _is_in(state: AgentState, agent: "Agent", why_not: "Callable[[Agent], str]")
     return word_of(agent.status) == state
 
 
-def _holds(words: "Sequence[str]", agent: "Agent", tool_ids: "Sequence[str]") -> bool:
+def _holds(words: Sequence[str], agent: Agent, tool_ids: Sequence[str]) -> bool:
     text = "\n".join((agent.id, agent.name, agent.description, *agent.tags, *tool_ids)).casefold()
     return all(word in text for word in words)
 
 
 def tools_page(
-    index: "SearchIndex", agent_id: str | None, principal: "Principal | None", after: str, limit: int | None
-) -> "Page[Tool]":
+    index: SearchIndex, agent_id: str | None, principal: Principal | None, after: str, limit: int | None
+) -> Page[Tool]:
     """The tools of an agent, or of all (None). Raises UnknownName."""
     owners = visible_agents(index, principal) if agent_id is None else [agent_named(index, agent_id, principal)]
     ids = sorted(chain.from_iterable(index.tool_ids_of([owner.id for owner in owners]).values()))
@@ -138,7 +144,7 @@ def part_of(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence
     return ids[start:end], ids[end - 1] if end < len(ids) else ""
 
 
-def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
+def seen_sources(index: SearchIndex, principal: Principal | None) -> list[SourceSummary]:
     """Each with the claims on agents that the principal may see, and their failures; without any it is none for it."""
     if principal is None:
         return list(index.sources())
@@ -147,7 +153,7 @@ def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[S
     return [source for source in parts if source.claims]
 
 
-def standing_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
+def standing_sources(index: SearchIndex, principal: Principal | None) -> list[SourceSummary]:
     """As `seen_sources`, each with how the agents stand that it claims."""
     agents = index.agents()
     pending = set(index.pending_tools())
@@ -161,10 +167,8 @@ def standing_sources(index: "SearchIndex", principal: "Principal | None") -> "li
     ]
 
 
-def _standing(agents: "Sequence[Agent]", waiting: "Mapping[str, int]", rejections: "Mapping[str, int]") -> "Standing":
+def _standing(agents: Sequence[Agent], waiting: Mapping[str, int], rejections: Mapping[str, int]) -> Standing:
     """`waiting`, `rejections`: how many tools of an agent wait, or were rejected."""
-    from waygraph.registry.model.changes import Standing
-
     of_status: Counter[str] = Counter(word_of(agent.status) for agent in agents)
     return Standing(
         **of_status,
@@ -174,7 +178,7 @@ def _standing(agents: "Sequence[Agent]", waiting: "Mapping[str, int]", rejection
     )
 
 
-def seen_state(index: "SearchIndex", principal: "Principal | None") -> "IndexState":
+def seen_state(index: SearchIndex, principal: Principal | None) -> IndexState:
     """The state of the index, its numbers those of what the principal may see."""
     if principal is None:
         return index.state
@@ -226,7 +230,7 @@ def _in_utc(since: str) -> str:
     return in_utc.isoformat(timespec="microseconds")
 
 
-def seen_changes(session: "GraphSession", query: ChangesQuery, principal: "Principal | None") -> "Page[Change]":
+def seen_changes(session: GraphSession, query: ChangesQuery, principal: Principal | None) -> Page[Change]:
     """The newest first: of the agents that the principal may see now, since they were last made known."""
     state, some = read_state(session), None if principal is None else _Visibility.by(session, principal)
     changes = _read(session, query, some)
@@ -239,11 +243,11 @@ def seen_changes(session: "GraphSession", query: ChangesQuery, principal: "Princ
 class _Visibility:
     """What of the log a principal may see: the agents, each since when, and the names of sources."""
 
-    since: "Mapping[str, str]"
+    since: Mapping[str, str]
     sources: Collection[str]
 
     @staticmethod
-    def by(session: "GraphSession", principal: "Principal") -> "_Visibility":
+    def by(session: GraphSession, principal: Principal) -> "_Visibility":
         """An agent of the same id that was there before it, and is gone, is another one, which others saw."""
         settings = read_settings(session)
         agents = (overlaid(row.agent, settings) for row in read_agents(session).values())
@@ -254,18 +258,16 @@ class _Visibility:
             since[claim.agent_id] = min(claim.since, since.get(claim.agent_id, claim.since))
         return _Visibility(since, {claim.source for claim in claims})
 
-    def may_show(self, change: "Change") -> bool:
+    def may_show(self, change: Change) -> bool:
         return change.at >= self.since[change.agent_id]
 
-    def show_change(self, change: "Change") -> "Change":
+    def show_change(self, change: Change) -> Change:
         """Without the name of a source that has nothing any more which the principal may see."""
         source = change.source if change.source in self.sources else ""
         return replace(change, source=source, flags=seen_flags(change.flags, self.since.__contains__))
 
 
-def seen_waiting(
-    session: "GraphSession", principal: "Principal | None", after: str, limit: int | None
-) -> "Page[Waiting]":
+def seen_waiting(session: GraphSession, principal: Principal | None, after: str, limit: int | None) -> Page[Waiting]:
     """What waits, was rejected, or is flagged and not approved, by id, as far as the principal may see it."""
     graph, state = read_graph_view(session), read_state(session)
     shows, some = graph.view_for(principal), None if principal is None else _Visibility.by(session, principal)
@@ -287,7 +289,7 @@ def seen_waiting(
     return Page(items=tuple(texts), revision=state.revision if state else 0, following=following)
 
 
-def _newest_changes(session: "GraphSession", agent_id: str, some: _Visibility | None) -> "Mapping[str, list[Change]]":
+def _newest_changes(session: GraphSession, agent_id: str, some: _Visibility | None) -> Mapping[str, list[Change]]:
     """By tool (empty: the agent itself), what changed what it says, of the agent's newest ones, the newest first. None
     from before it came: it was another one then.
     """
@@ -302,7 +304,7 @@ def _newest_changes(session: "GraphSession", agent_id: str, some: _Visibility | 
     return by_tool
 
 
-def _since_approval(changes: "Sequence[Change]", approved_hash: str) -> "Change | None":
+def _since_approval(changes: Sequence[Change], approved_hash: str) -> Change | None:
     """The last change, with those before it since the text that was approved, or since it came. The newest come first.
 
     Without texts from before where the log does not reach back so far.
@@ -332,9 +334,7 @@ def _since_approval(changes: "Sequence[Change]", approved_hash: str) -> "Change 
     )
 
 
-def _waiting_text(entity: "Agent | Tool", log: "Mapping[str, list[Change]]", sources: Collection[str]) -> "Waiting":
-    from waygraph.registry.model.changes import Waiting
-
+def _waiting_text(entity: Agent | Tool, log: Mapping[str, list[Change]], sources: Collection[str]) -> Waiting:
     tool = entity.name if isinstance(entity, Tool) else ""
     change = _since_approval(log.get(tool, ()), entity.approved_hash)
     arrival = next((each for each in log.get("", ()) if each.is_arrival), None)
@@ -353,7 +353,7 @@ def _waiting_text(entity: "Agent | Tool", log: "Mapping[str, list[Change]]", sou
     )
 
 
-def _read(session: "GraphSession", query: ChangesQuery, some: _Visibility | None) -> "Iterator[Change]":
+def _read(session: GraphSession, query: ChangesQuery, some: _Visibility | None) -> Iterator[Change]:
     agents = [query.agent_id] if query.agent_id else None
     if some:
         agents = [agent_id for agent_id in some.since if query.agent_id in ("", agent_id)]
@@ -366,7 +366,7 @@ def _read(session: "GraphSession", query: ChangesQuery, some: _Visibility | None
         before = part[-1].id
 
 
-def with_members(index: "SearchIndex", filters: Filters, principal: Principal | None) -> Filters:
+def with_members(index: SearchIndex, filters: Filters, principal: Principal | None) -> Filters:
     """The filters with the ids of what is `within` and in the `toolset`. Raises UnknownName as `browse_index`."""
     if filters.toolset:
         toolset = seen_toolset(index, filters.toolset, principal)

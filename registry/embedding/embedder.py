@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Matrix = NDArray[np.float32]
-    Vector = NDArray[np.float32]
-
-
+type Matrix = NDArray[np.float32]
+type Vector = NDArray[np.float32]
 Role = Literal["query", "document"]
 Progress = Callable[[int, int], None]
 """Called with (texts done, texts in all)."""
@@ -44,7 +42,7 @@ class Embedder(Protocol):
     @property
     def dimension(self) -> int: ...
 
-    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text).
 
         Raises EmbedderUnavailable (retryable) if an endpoint does not answer within its timeout,
@@ -147,8 +145,8 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def embed_in_batches(
-    texts: Sequence[str], most: int, embed: "Callable[[Sequence[str]], Iterable[Vector]]", progress: Progress | None
-) -> "dict[str, Vector]":
+    texts: Sequence[str], most: int, embed: Callable[[Sequence[str]], Iterable[Vector]], progress: Progress | None
+) -> dict[str, Vector]:
     """Of each text worth embedding its vector, float32 of shape (dim,); `most` of them at a time."""
     distinct_texts, vectors = distinct(texts), dict[str, "Vector"]()
     for some in batched(distinct_texts, most):
@@ -158,7 +156,7 @@ def embed_in_batches(
     return vectors
 
 
-def in_order(texts: Sequence[str], vectors: Mapping[str, "NDArray[np.float32]"], dimension: int) -> "Matrix":
+def in_order(texts: Sequence[str], vectors: Mapping[str, "NDArray[np.float32]"], dimension: int) -> Matrix:
     """float32 of shape (len(texts), dimension): each text's vector, zeros for one that has none."""
     import numpy as np
 
@@ -170,7 +168,7 @@ def in_order(texts: Sequence[str], vectors: Mapping[str, "NDArray[np.float32]"],
     return matrix
 
 
-def unit_rows(matrix: "Matrix") -> "Matrix":
+def unit_rows(matrix: Matrix) -> Matrix:
     """Scales every row to length 1; a row of zeros stays. float32 of shape (rows, dimension), as `matrix`."""
     import numpy as np
 

@@ -12,6 +12,7 @@ from waygraph.registry.embedding.embedder import (
     ConnectedEmbedder,
     Embedder,
     EmbedderSpec,
+    Matrix,
     Progress,
     Role,
     full_spec,
@@ -25,7 +26,6 @@ from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
-    from waygraph.registry.embedding.embedder import Matrix
 
 
 type Opens = Callable[[EmbedderSpec, Settings, Mapping[str, str]], Embedder]
@@ -58,7 +58,7 @@ class _AtArmsLength:
         self._inner, self._plugin_name = inner, plugin_name
         self.fingerprint, self.dimension = inner.fingerprint, inner.dimension
 
-    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:
         import numpy as np
 
         with blaming(self._plugin_name, EmbedderRefused):

@@ -5,17 +5,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import httpx2
 import numpy as np
 
-from waygraph.registry.embedding.embedder import Progress, Role, embed_in_batches, in_order, unit_rows
+from waygraph.registry.embedding.embedder import Matrix, Progress, Role, embed_in_batches, in_order, unit_rows
 from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
-
-if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Matrix
 
 __all__ = ["DEFAULT_BASE_URL", "OpenAIEmbedder"]
 
@@ -61,7 +57,7 @@ class OpenAIEmbedder:
             self._known_dimension = self._request(["dimension"]).shape[1]
         return self._known_dimension
 
-    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text). For a query somebody
         waits; other than that such models know no roles.
 
@@ -75,7 +71,7 @@ class OpenAIEmbedder:
     def close(self) -> None:
         self._endpoint.close()
 
-    def _request(self, texts: Sequence[str], *, is_urgent: bool = False) -> "Matrix":
+    def _request(self, texts: Sequence[str], *, is_urgent: bool = False) -> Matrix:
         """One vector a text, of length 1."""
         body: dict[str, object] = {
             "model": self._model,
@@ -87,7 +83,7 @@ class OpenAIEmbedder:
         ends_at = self._endpoint.ends_at() if is_urgent else math.inf
         return unit_rows(self._matrix(self._endpoint.post(body, ends_at=ends_at), len(texts)))
 
-    def _matrix(self, response: httpx2.Response, rows: int) -> "Matrix":
+    def _matrix(self, response: httpx2.Response, rows: int) -> Matrix:
         """(rows, dimension) in the order of `index`, as given."""
         try:
             items = sorted(response.json()["data"], key=lambda item: int(item["index"]))
@@ -100,7 +96,7 @@ class OpenAIEmbedder:
             raise self._endpoint.refusal(f"was asked for {rows} vectors and gave {len(items)}, not all sound")
         return self._of_known_dimension(matrix.astype(np.float32))
 
-    def _of_known_dimension(self, matrix: "Matrix") -> "Matrix":
+    def _of_known_dimension(self, matrix: Matrix) -> Matrix:
         if self._known_dimension is None:
             self._known_dimension = matrix.shape[1]
         if matrix.shape[1] != self._known_dimension:

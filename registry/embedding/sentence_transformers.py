@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from waygraph.registry.embedding.embedder import Progress, Role, embed_in_batches, in_order
+from waygraph.registry.embedding.embedder import Matrix, Progress, Role, embed_in_batches, in_order
 from waygraph.registry.embedding.weights import PROMPT_NAMES
 from waygraph.registry.model.errors import ModelNotFound
-
-if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Matrix
 
 TEXTS_A_ROUND = 64
 
@@ -29,12 +26,12 @@ class SentenceTransformersEmbedder:
         self.dimension = int(self._model.get_embedding_dimension())
         self.fingerprint = f"sentence-transformers:{model}{_revision(self._model)}"
 
-    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
         vectors = embed_in_batches(texts, TEXTS_A_ROUND, partial(self._encode, role=role), progress)
         return in_order(texts, vectors, self.dimension)
 
-    def _encode(self, texts: Sequence[str], role: Role) -> "Matrix":
+    def _encode(self, texts: Sequence[str], role: Role) -> Matrix:
         prompts = self._model.prompts or {}
         prompt = next((prompts[name] for name in PROMPT_NAMES[role] if prompts.get(name)), None)
         with self._lock:

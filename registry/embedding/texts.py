@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched, islice
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING
 
-from waygraph.registry.embedding.embedder import Embedder, Progress, shift_progress, unit_rows
+from waygraph.registry.embedding.embedder import Embedder, Matrix, Progress, Vector, shift_progress, unit_rows
 from waygraph.registry.graph.write import NewVectors
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import StorageFailed
@@ -22,10 +21,6 @@ from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surr
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
 from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.text_forms import weights_of
-
-if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Matrix, Vector
-
 
 TOOL_NAMES_SHOWN = 25
 """More names than these would fill what a model reads of an agent's text."""
@@ -113,7 +108,7 @@ def parameter_text(schema: JsonText) -> str:
     return ", ".join(islice(_parameters(schema), MAX_PARAMETERS))
 
 
-def unit_mean(matrix: "Matrix", lengths: Sequence[int], weights: Sequence[float] | None = None) -> "Matrix":
+def unit_mean(matrix: Matrix, lengths: Sequence[int], weights: Sequence[float] | None = None) -> Matrix:
     """The mean of each group of neighbouring rows, scaled to length 1; with a weight a row, ScaleMCP's Equation 1.
 
     `matrix` is of shape (sum of lengths, dimension), the result of shape (len(lengths), dimension), both float32. An
@@ -280,7 +275,7 @@ class SpooledVectors(Mapping[str, "Vector"]):
         self._file = SpooledTemporaryFile(VECTOR_BYTES_HELD)  # noqa: SIM115 - it lasts as long as this
         weakref.finalize(self, self._file.close)
 
-    def append(self, entities: Sequence[str], matrix: "Matrix") -> None:
+    def append(self, entities: Sequence[str], matrix: Matrix) -> None:
         """`matrix`: float32 of shape (len(entities), dimension). Before any is read."""
         self._row_bytes = 4 * matrix.shape[1]
         self._rows.update(zip(entities, range(len(self), len(self) + len(entities)), strict=True))
@@ -290,7 +285,7 @@ class SpooledVectors(Mapping[str, "Vector"]):
         except OSError as exc:
             raise StorageFailed(f"vectors cannot be kept in a temporary file: {exc.strerror}") from exc
 
-    def __getitem__(self, entity: str) -> "Vector":
+    def __getitem__(self, entity: str) -> Vector:
         import numpy as np
 
         row = self._rows[entity]

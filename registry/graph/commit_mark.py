@@ -8,7 +8,6 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from waygraph.cypher import Statement, load
@@ -73,9 +72,7 @@ class CommitMark:
             with suppress(RegistryError):  # the commit itself will say what is wrong with the server
                 self._run(_NEO4J_COMMIT_KEEP_MARK, {"token": self._token})
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._thread is None:
             return
         self._ended.set()

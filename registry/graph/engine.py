@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import Condition
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from waygraph.cypher import TYPES, BadStatement, Statement
@@ -140,9 +139,7 @@ class Gate:
             self._inside += 1
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._inside -= 1
             self._changed.notify_all()

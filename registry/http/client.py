@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache, reduce
 from threading import Lock, Timer
-from types import TracebackType
 from typing import Any, Self
 
 import httpx2
@@ -277,9 +276,7 @@ class CutOff:
         self._timer.start()
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._timer.cancel()
 
     def note_event(self, event: str, info: Mapping[str, Any]) -> None:

@@ -13,22 +13,18 @@ from collections.abc import (
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from cachetools import LRUCache
 
+from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.index.analyser import fold, fold_path, terms
-from waygraph.registry.model.changes import IndexState
+from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.identity import call_prefix
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool
-
-if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Vector
-    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
-    from waygraph.registry.model.tool_settings import ToolSetting
-
+from waygraph.registry.model.tool_settings import ToolSetting
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
 """One ranked list. A capability is a tool, or an agent that has none: so that such agents are as findable."""
@@ -120,7 +116,7 @@ class SearchIndex(Records, Protocol):
     def search(
         self,
         legs: Iterable[Leg],
-        vector: "Vector | None",
+        vector: Vector | None,
         text: str,
         depth: int,
         scope: Scope,
@@ -144,7 +140,7 @@ class SearchIndex(Records, Protocol):
         """The same of each of these agents, asked for at once."""
         ...
 
-    def vectors_of(self, ids: Sequence[str]) -> "Mapping[str, Vector]":
+    def vectors_of(self, ids: Sequence[str]) -> Mapping[str, Vector]:
         """Of agents and tools, by id: float32 of shape (dimension,) and length 1. Those without any are left out."""
         ...
 
@@ -156,13 +152,13 @@ class SearchIndex(Records, Protocol):
         """The ids of the agents of which one may own a tool of this call name."""
         ...
 
-    def sources(self) -> "Sequence[SourceSummary]": ...
+    def sources(self) -> Sequence[SourceSummary]: ...
 
-    def settings(self) -> "Mapping[str, OperatorSettings]":
+    def settings(self) -> Mapping[str, OperatorSettings]:
         """What operators say, by agent id: also of agents that are not there."""
         ...
 
-    def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
+    def stated_tool(self, tool_id: str) -> tuple[Tool, ToolSetting] | None:
         """A tool as its source states it, and what operators say of it; None: they say nothing."""
         ...
 

@@ -28,7 +28,6 @@
     │   ├── LanguageModelUnavailable  the endpoint does not answer (retryable)
     │   └── LanguageModelRefused      wrong key, unknown model, an answer of another protocol
     │       └── UnfitAnswer           one answer that is not what was asked for: the next may be
-    ├── NotReranked             a reranker gave no order where its order is what is measured
     ├── SourceError             a source that cannot be read at all
     ├── UpstreamError
     │   ├── UpstreamUnreachable a server that cannot be started or reached, or went away (retryable)
@@ -298,14 +297,6 @@ class LanguageModelRefused(LanguageModelError):
 
 class UnfitAnswer(LanguageModelRefused):
     pass
-
-
-class NotReranked(WaygraphError):
-    def __init__(self, query_id: str, recipe: str, reason: str) -> None:
-        self.query_id, self.recipe, self.reason = query_id, recipe, reason
-        super().__init__(
-            f"query {query_id!r}: a stage of {recipe!r} failed, so its order is not the recipe's: {reason}"
-        )
 
 
 class SourceError(WaygraphError):

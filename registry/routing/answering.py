@@ -41,11 +41,10 @@ from waygraph.registry.routing.rerank import (
 from waygraph.registry.routing.router import Ask, Router, join_notices, join_steps, parts_of, without_history
 from waygraph.registry.taxonomy.browse import findable_taxonomy, permitted_taxonomy
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import INDEX_CHANGED, Budget, Of
+from waygraph.registry.taxonomy.tree import INDEX_CHANGED, Budget, Of, Taxonomy
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
-    from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.walk import Read
 
 

@@ -11,24 +11,20 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import log1p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS
+from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import AgentMatch, TextForm, ToolMatch, Turn
 from waygraph.registry.model.numbers import read_number, read_whole
 from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.routing.recipes import HYBRID
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from waygraph.registry.model.changes import IndexState
-
-    Floats = NDArray[np.float64]
-
+type Floats = NDArray[np.float64]
 RankedLevel = Literal["agents", "tools"]
 Matches = Sequence[AgentMatch | ToolMatch]
 MAX_DEPTH, MAX_TREES, MAX_SCORE = 8, 1_000, 1e12
@@ -60,7 +56,7 @@ FREE = len(FEATURES) - 6
 """Before this place more of a feature never counts against a candidate."""
 
 
-def read_features(matches: Matches, tool_counts: Mapping[str, int], text: str, history: Sequence[Turn]) -> "Floats":
+def read_features(matches: Matches, tool_counts: Mapping[str, int], text: str, history: Sequence[Turn]) -> Floats:
     """Float64 of shape (len(matches), len(FEATURES)), all finite. `matches`: as fused, best first. `tool_counts`: how
     many tools each agent has.
     """
@@ -97,11 +93,11 @@ class Trees:
     """
 
     scale: float
-    features: "NDArray[np.int64]"
-    thresholds: "Floats"
-    leaves: "Floats"
+    features: NDArray[np.int64]
+    thresholds: Floats
+    leaves: Floats
 
-    def score(self, table: "Floats") -> "Floats":
+    def score(self, table: Floats) -> Floats:
         """Of each row of features, shape (rows,)."""
         trees, nodes = self.features.shape
         first = np.arange(trees) * nodes
@@ -185,20 +181,20 @@ class Ranker:
             document | {"levels": {level: trees.as_json() for level, trees in self.levels.items()}}
         ).encode()
 
-    def check(self, state: "IndexState") -> None:
+    def check(self, state: IndexState) -> None:
         """Raises InvalidSetting for a registry with another embedder or texts than it was learned with."""
         own, actual = (self.embedder, self.texts), (state.embedder, state.texts)
         if own != actual:
             needs, has = (f"{embedder or 'no embedder'} and {texts} texts" for embedder, texts in (own, actual))
             raise InvalidSetting(f"{self.version} was learned with {needs}; this registry has {has}: learn another")
 
-    def order(self, level: RankedLevel, table: "Floats") -> list[int]:
+    def order(self, level: RankedLevel, table: Floats) -> list[int]:
         """Every row once, best first; as they were where nothing was learned for the level."""
         trees = self.levels.get(level)
         return rank_rows(trees, table) if trees else list(range(len(table)))
 
 
-def rank_rows(trees: Trees, table: "Floats") -> list[int]:
+def rank_rows(trees: Trees, table: Floats) -> list[int]:
     """Every row once, best first, equal ones as they were."""
     order: list[int] = np.argsort(-trees.score(table), kind="stable").tolist()
     return order

@@ -26,7 +26,7 @@ from waygraph.registry.model.errors import (
     RegistryClosed,
 )
 from waygraph.registry.model.nouns import AgentMatch, Query, Route, ToolMatch, ToolRoute, Turn
-from waygraph.registry.model.plugins import blaming, find_plugin
+from waygraph.registry.model.plugins import blaming, find_plugin, names
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.ranker import Matches, RankedLevel, Ranker, read_features
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank
@@ -212,8 +212,6 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
         from waygraph.registry.language_model.endpoint import ChatModel
 
         return ListwiseReranker(ChatModel.open(model, settings, environ))
-    from waygraph.registry.model.plugins import names
-
     plugin_names = names(GROUP)
     if model and scheme in plugin_names:
         return open_contributed(scheme, model, settings, environ)

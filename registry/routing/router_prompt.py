@@ -55,11 +55,6 @@ def write_prompt(request: str, candidates: Sequence[Candidate], history: Sequenc
     return replace_surrogates(json.dumps(prompt, ensure_ascii=False))
 
 
-def write_answer(candidate_id: str) -> str:
-    """As a model is trained to give it."""
-    return json.dumps([candidate_id], ensure_ascii=False)
-
-
 def read_order(answer: str, candidates: Sequence[Candidate]) -> tuple[int, ...]:
     """Indices of candidates, each once: of a JSON array of ids or call names, or of one alone. Words may stand on the
     lines before it. Empty for anything else.

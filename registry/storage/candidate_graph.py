@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
-from waygraph.registry.graph.read import read_tools, read_vectors
+from waygraph.registry.graph.read import Vectors, read_tools, read_vectors
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from waygraph.registry.graph.read import Vectors
     from waygraph.registry.model.changes import Written
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.writer import WriteSession
@@ -141,7 +140,7 @@ def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> LinkSumm
         raise RegistryNotFound(registry.store.place)
     results: list[tuple[int, Pairs]] = []
 
-    def choose(vectors: "Vectors") -> list[dict[str, object]]:
+    def choose(vectors: Vectors) -> list[dict[str, object]]:
         ids = list(vectors)
         if nearness is None:
             pairs = Pairs(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))

@@ -4,12 +4,31 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.model.changes import Change, OperatorSettings, Page
+from waygraph.registry.model.changes import (
+    Approved,
+    Change,
+    CypherResult,
+    Forgotten,
+    KeySummary,
+    NewKey,
+    OperatorSettings,
+    Page,
+    Rejections,
+    Waiting,
+    Written,
+)
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.validation import check_query, setting_changes
-from waygraph.registry.operators.agent_settings import put_setting
-from waygraph.registry.operators.approval import approve, reject
+from waygraph.registry.operators.agent_settings import changed_setting, put_setting
+from waygraph.registry.operators.approval import (
+    approve,
+    checked_names,
+    checked_reason,
+    find_held_tool,
+    read_named,
+    reject,
+)
 from waygraph.registry.operators.rights import refuse_limited, refuse_non_operator
 from waygraph.registry.operators.sources import forget_source
 from waygraph.registry.operators.toolset import Toolset, remove_toolset, seen_toolset, set_toolset, stated_toolset
@@ -20,16 +39,6 @@ from waygraph.registry.taxonomy.taxonomies import use_taxonomy
 
 if TYPE_CHECKING:
     from waygraph.registry.access.api_keys import KeyFile
-    from waygraph.registry.model.changes import (
-        Approved,
-        CypherResult,
-        Forgotten,
-        KeySummary,
-        NewKey,
-        Rejections,
-        Waiting,
-        Written,
-    )
     from waygraph.registry.model.pictures import Map, Neighbourhood
     from waygraph.registry.model.usage import SearchGaps, Sort, ToolUsage, UsageBy, UsageOf, UsagePart
     from waygraph.registry.routing.placement import Placement
@@ -63,8 +72,6 @@ class LocalOperator:
         `removed=False` lets a removed agent's source bring it back. NotAllowed for what the principal may not set, see
         `access.operators`.
         """
-        from waygraph.registry.operators.agent_settings import changed_setting
-
         changes = setting_changes(
             tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
         )
@@ -89,7 +96,6 @@ class LocalOperator:
         NotAllowed for a principal that is no operator.
         """
         from waygraph.registry.model.tool_settings import merge_tool_setting
-        from waygraph.registry.operators.approval import find_held_tool, read_named
 
         refuse_non_operator("to set a tool", principal)
 
@@ -111,7 +117,7 @@ class LocalOperator:
 
     def approve(
         self, *names: str, hashes: Mapping[str, str] | None = None, principal: Principal | None = None
-    ) -> "Approved":
+    ) -> Approved:
         """What waits of an agent and its tools, of a tool, or of a source (`source:NAME`) is in routing from now on.
         Or, of `hashes` (id → content hash, as `waiting` tells it), each by itself, if it still says that.
 
@@ -120,8 +126,6 @@ class LocalOperator:
         that is no operator, and for a source that claims an agent which it may not see; TextDiffers where one of
         `hashes` is another now; InvalidSetting for no name.
         """
-        from waygraph.registry.operators.approval import checked_names
-
         unique_names = checked_names(names, hashes=hashes)
         return self._graph.change_existing(
             lambda session: approve(session, *unique_names, hashes=hashes, principal=principal)
@@ -134,14 +138,12 @@ class LocalOperator:
         by: str = "",
         hashes: Mapping[str, str] | None = None,
         principal: Principal | None = None,
-    ) -> "Rejections":
+    ) -> Rejections:
         """What waits of the same names stays out of routing as its text is now, with the reason, and waits no more.
 
         This includes flagged texts, which are in routing till then. Another text of it waits again, and `approve` of
         its name undoes it. `by`: who, for the record. Raises as `approve`, and InvalidSetting without a reason.
         """
-        from waygraph.registry.operators.approval import checked_names, checked_reason
-
         names, reason = checked_names(names, "reject", hashes), checked_reason(reason)
         return self._graph.change_existing(
             lambda session: reject(session, *names, reason=reason, by=by, hashes=hashes, principal=principal)
@@ -149,7 +151,7 @@ class LocalOperator:
 
     def waiting(
         self, *, after: str = "", limit: int | None = None, principal: Principal | None = None
-    ) -> "Page[Waiting]":
+    ) -> Page[Waiting]:
         """What waits for approval, what was rejected, and what is flagged and not approved, agents and tools by id.
 
         Raises InvalidQuery, RegistryNotFound.
@@ -158,7 +160,7 @@ class LocalOperator:
 
         return self._graph.read(lambda session: seen_waiting(session, principal, after, limit))
 
-    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
+    def forget(self, source: str, *, principal: Principal | None = None) -> Forgotten:
         """Removes a source and the agents that only it claimed, which the answer names, beside the sources that speak
         for another agent now and must be ingested again to be heard.
 
@@ -188,12 +190,12 @@ class LocalOperator:
         self._graph.change_existing(lambda session: set_toolset(session, new))
         return self._graph.store.look(lambda index: seen_toolset(index, name, None))
 
-    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
+    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> Written:
         """Its tools stay. Raises UnknownName; NotAllowed for a principal."""
         refuse_limited(principal, "toolsets are removed")
         return self._graph.change_existing(lambda session: remove_toolset(session, name))
 
-    def use_taxonomy(self, name: str, *, principal: Principal | None = None) -> "Written":
+    def use_taxonomy(self, name: str, *, principal: Principal | None = None) -> Written:
         """Makes it the current one: what is browsed, walked and searched `within`.
 
         A new revision, unless it was that. Raises UnknownName; NotAllowed for a principal.
@@ -311,7 +313,7 @@ class LocalOperator:
 
         return key_file(self._graph.settings)
 
-    def api_keys(self) -> "list[KeySummary]":
+    def api_keys(self) -> list[KeySummary]:
         """Who may call a service over this registry: every key, ended ones too, oldest first. Raises KeysUnusable."""
         file = self._key_file
         return list(map(file.summary, file.list()))
@@ -325,18 +327,18 @@ class LocalOperator:
         everything: bool = False,
         toolset: str = "",
         expires_in_days: float | None = None,
-    ) -> "NewKey":
+    ) -> NewKey:
         """A new key, with its text, which is kept nowhere. Raises as `KeyFile.create`."""
         file, lasts = self._key_file, None if expires_in_days is None else timedelta(days=expires_in_days)
         key, text = file.create(name, scopes, groups, everything=everything, toolset=toolset, expires_in=lasts)
         return file.new_key(key, text)
 
-    def revoke_key(self, key_id: str) -> "KeySummary":
+    def revoke_key(self, key_id: str) -> KeySummary:
         """Ends it now. Raises UnknownName."""
         file = self._key_file
         return file.summary(file.revoke(key_id))
 
-    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
+    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> CypherResult:
         """Runs a statement that only reads, with limits of time, rows and memory, and of how many are at work.
 
         Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.

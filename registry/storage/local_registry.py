@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.registry.catalog.queries import (
@@ -17,12 +16,12 @@ from waygraph.registry.catalog.queries import (
     tools_page,
     with_members,
 )
-from waygraph.registry.embedding.embedder import full_spec, parse_spec
+from waygraph.registry.embedding.embedder import Progress, full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import clock
-from waygraph.registry.model.changes import About, ListedAgent, Page, Status
+from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status, Written
 from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings, load_settings
@@ -51,9 +50,7 @@ from waygraph.registry.taxonomy.taxonomies import forget_taxonomy, set_taxonomy
 from waygraph.registry.taxonomy.tree import DEFAULT_NAME, CategoryView, Of, Taxonomy, check_taxonomy_name
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.language_model.endpoint import ChatModel
-    from waygraph.registry.model.changes import SourceSummary, Written
     from waygraph.registry.model.failures import SourceStatuses
     from waygraph.registry.routing.placement import Placement
     from waygraph.registry.taxonomy.vectors_build import Builder
@@ -100,9 +97,7 @@ class LocalRegistry(GraphAccess):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -203,7 +198,7 @@ class LocalRegistry(GraphAccess):
     def toolset(self, name: str, *, principal: Principal | None = None) -> Toolset:
         return self._store.look(lambda index: seen_toolset(index, name, principal))
 
-    def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
+    def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
         return self._store.look(lambda index: standing_sources(index, principal))
 
     def status(self, *, principal: Principal | None = None) -> Status:
@@ -229,7 +224,7 @@ class LocalRegistry(GraphAccess):
         statuses: Mapping[str, str],
         tried: "SourceStatuses | None" = None,
         pauses: Mapping[str, int] | None = None,
-    ) -> "Written":
+    ) -> Written:
         """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
 
         Unknown ids are left out; where nothing differs there is no new revision. `tried`: by source, the status of each
@@ -250,12 +245,12 @@ class LocalRegistry(GraphAccess):
             return ChosenEmbedder(embedder=None, spec=choice)
 
     def reindex(
-        self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
-    ) -> "Written":
+        self, *, texts: TextForm | None = None, embedder: str | None = None, progress: Progress | None = None
+    ) -> Written:
         """Embeds everything anew, with another embedder or text form if given. Raises InvalidSetting."""
         texts = checked_texts(texts)
 
-        def work(session: "WriteSession") -> "tuple[ChosenEmbedder, Written]":
+        def work(session: "WriteSession") -> tuple[ChosenEmbedder, Written]:
             state = session.state()
             has_own = state and (state.embedder or state.embedder_spec == "none")
             own = state.embedder_spec if state and has_own else ""
@@ -308,7 +303,7 @@ class LocalRegistry(GraphAccess):
         )
         return self.change_existing(lambda session: set_taxonomy(session, whole, keep_current=keep_current))
 
-    def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
+    def forget_taxonomy(self, name: str = DEFAULT_NAME) -> Written:
         """Removes it. Raises UnknownName."""
         return self.change_existing(lambda session: forget_taxonomy(session, name))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from waygraph.registry.http.addresses import is_loopback, names_user, split_url
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, needs_extra
-from waygraph.registry.model.files import as_written
+from waygraph.registry.model.files import as_written, lock_of, queue_of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.store import Store
 
@@ -69,7 +69,6 @@ def is_part_of(path: Path, location: object) -> bool:
     if is_server(location) or is_service(location) or location == MEMORY:
         return False
     from waygraph.registry.index.local.file import folder_of
-    from waygraph.registry.model.files import lock_of, queue_of
 
     home, file = as_written(str(location)).resolve(), as_written(path).resolve()
     index = folder_of(home)

@@ -23,7 +23,7 @@ READ_ENVIRONMENT = {
     "registry/graph/user_cypher/sandbox.py": "builds the worker's bare environment",
     "registry/graph/user_cypher/neo4j_runner.py": "tells its worker where the system keeps its certificates",
 }
-LIGHT = "import sys, waygraph.registry, waygraph.ingest; print(*{name.partition('.')[0] for name in sys.modules})"
+LIGHT = "import sys, waygraph, waygraph.ingest; print(*{name.partition('.')[0] for name in sys.modules})"
 HEAVY = {"numpy", "pydantic", "grafeo", "Stemmer", "onnxruntime", "tokenizers", "typer", "rich", "yaml", "mcp"}
 
 

@@ -23,7 +23,6 @@ from waygraph.ingest.execution.call import Request, Web
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.sources.fetch import FetchFailed, Fetching, fetch
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry import Registry
 from waygraph.registry.access.oidc import IssuerDocuments
 from waygraph.registry.http.addresses import Reach, reach_of
 from waygraph.registry.http.client import http_client
@@ -34,6 +33,7 @@ from waygraph.registry.model.errors import (
     UpstreamRefused,
     WaygraphError,
 )
+from waygraph.registry.registry import Registry
 
 NAMES = {
     "public.test": ["93.184.216.34"],

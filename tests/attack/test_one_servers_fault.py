@@ -15,8 +15,8 @@ from tests.service import served
 from waygraph.api.mcp import gateway as mcp_gateway
 from waygraph.api.mcp import offers
 from waygraph.ingest.execution.executor import Executor
-from waygraph.registry import Registry
 from waygraph.registry.model.nouns import Agent
+from waygraph.registry.registry import Registry
 
 pytestmark = pytest.mark.attack
 NUMBERS = ["9" * 400, "1e999", "-1e999", "NaN", "-1", "true", '"soon"', "null", "[60]", "9" * 4_000]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.upstream.launches import PROGRAMS
+from waygraph import Settings
 from waygraph.ingest.execution.executor import Launches
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.manifest import Manifest
@@ -17,7 +18,6 @@ from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sources.trust import vouch
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.storage.local_registry import LocalRegistry
 

@@ -15,11 +15,11 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.service import assert_good, served
 from tests.web_pages import web_pages
+from waygraph import Settings
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Launches, open_executor
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
-from waygraph.registry import Settings
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.storage.local_registry import LocalRegistry

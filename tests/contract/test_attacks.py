@@ -12,9 +12,9 @@ from tests.fingerprint import fingerprint
 from tests.neo4j_fixtures import SERVERS
 from tests.places import PLACES, Servers, new_place
 from tests.shelf import Shelf
+from waygraph import Settings
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.model.errors import CypherFailed, CypherRefused
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import is_server

@@ -9,7 +9,7 @@ import pytest
 from tests.gateway_catalog import BOARD, GROUPS, PUBLIC, SECRET, agent, by_hand, fill, put, tool
 from tests.shelf import Shelf
 from tests.tree_walk import reach_tools
-from waygraph.registry import Filters, Principal, Query
+from waygraph import Filters, Principal, Query
 from waygraph.registry.catalog.find_tools.find import ROWS, FindAsked, find
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
 from waygraph.registry.model.nouns import Turn

@@ -14,12 +14,13 @@ import pytest
 
 from tests.bombs import ENDLESS
 from tests.contract.test_lookup import entry
+from waygraph import Settings
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
 from waygraph.registry.graph.user_cypher import sandbox
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherBusy, CypherFailed, CypherLimit, CypherRefused, InvalidSetting
+from waygraph.registry.registry import Registry
 
 HASTY = Settings(cypher_workers=2, cypher_wait_s=0.0, cypher_timeout_s=120.0)
 PATIENT = Settings(cypher_workers=2, cypher_wait_s=120.0, cypher_timeout_s=120.0)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.shelf import Edition, Shelf, filled
+from waygraph import RECIPES, Filters, Principal, Query
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
 from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
@@ -19,6 +19,7 @@ from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Route, Tool, ToolRoute, Turn, TurnRole
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import check_query, read_history
+from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import LEXICAL, HistoryShares
 from waygraph.registry.storage.local_registry import LocalRegistry
 

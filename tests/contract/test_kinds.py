@@ -19,10 +19,10 @@ from waygraph.ingest.sources.kinds import BUILT_IN_KINDS, kind_of
 from waygraph.ingest.sources.parse import Lines, parse
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import sealed_agent
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 S = Settings()
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=str)

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.shelf import Edition, Shelf
+from waygraph import Agent, Principal, Tool
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Agent, Principal, Registry, Tool
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.identity import agent_id, call_name, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.registry import Registry
 
 WORDLESS = Edition(embedder="none")
 ODD: dict[str, tuple[str, ...]] = {

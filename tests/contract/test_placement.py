@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.shelf import Edition, Shelf, filled
+from waygraph import Filters, Principal, Query
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Filters, Principal, Query
 from waygraph.registry.access.visibility import fits
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import UnknownName

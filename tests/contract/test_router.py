@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.faults.fleet import manifest as fleet_manifest
 from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
+from waygraph import RECIPES, Filters, Principal, Query
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import RECIPES, Filters, Principal, Query
 from waygraph.registry.embedding.weights import PACKAGES
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.changes import AgentEntry

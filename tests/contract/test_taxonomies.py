@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tests.shelf import Edition, Shelf, filled
+from waygraph import Principal
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Principal
 from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.errors import InvalidSetting, NotAllowed, SourceError, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool

@@ -9,11 +9,11 @@ import pytest
 
 from tests.gateway_catalog import by_hand
 from tests.shelf import Shelf
+from waygraph import Principal
 from waygraph.cypher import load
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Principal
 from waygraph.registry.access.visibility import narrow
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.schema import SCHEMA_VERSION

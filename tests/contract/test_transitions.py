@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.shelf import Edition, Shelf, filled
+from waygraph import Principal, Query
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Principal, Query
 from waygraph.registry.graph.read import read_transitions
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool

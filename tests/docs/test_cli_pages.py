@@ -173,7 +173,7 @@ def shapes() -> dict[str, Any]:
     return cast("dict[str, Any]", close(json.loads(SHAPES.read_text(encoding="utf-8"))))
 
 
-def misfit(value: object, name: str, document: Mapping[str, Any] | None = None) -> str:
+def misfit(value: Any, name: str, document: Mapping[str, Any] | None = None) -> str:
     """Where the value differs from the shape of that name; empty if it fits."""
     schema = {**(document or shapes()), "$ref": f"#/$defs/{name}"}
     fault = best_match(Draft202012Validator(schema).iter_errors(value))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cypher_page import ANSWERS, DIFFERENCES, PAGE, documented, fill, labels_of, properties_of, questions
 from tests.docs.pages import rows
-from waygraph.registry import Settings
+from waygraph import Settings
 from waygraph.registry.graph.schema import GRAPH
 from waygraph.registry.model.errors import CypherError
 from waygraph.registry.storage.local_registry import LocalRegistry

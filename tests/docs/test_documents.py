@@ -14,10 +14,10 @@ import yaml
 from scripts.photograph_pages import PHOTOS
 from tests.architecture.tree import foreign_imports, modules, project
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name, prose, rows
+from waygraph import RECIPES, Settings
 from waygraph.ingest.sources.formats.catalogue import CatalogueAgent, CatalogueTool, json_schema
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry import RECIPES, Settings
 from waygraph.registry.embedding.embedder import OPTIONS
 
 IMPORT_NAMES = {

@@ -13,10 +13,10 @@ from waygraph.api.cli.app import main
 from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.access.policy import CallPolicy, Rule, parse_policy
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 PAGE, POLICY_PAGE, LOGINS_PAGE = DOCS / "gateway.md", DOCS / "calling.md", DOCS / "logins.md"
 DENIED = CallPolicy(rules=(Rule(match="kindred-hr", verdict="deny", reason="leave is asked for at the desk"),))

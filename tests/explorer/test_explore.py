@@ -18,7 +18,7 @@ from tests.service import PROGRAM, TIMEOUT_S, until
 from waygraph.api.cli.app import main
 from waygraph.api.cli.commands.explore import LEADING_PAGE
 from waygraph.ingest import ingest
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)(/explore#[\w-]{43})\s")
 

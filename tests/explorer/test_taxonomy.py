@@ -11,7 +11,7 @@ from tests.browser import Visit, visited
 from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.gateway_catalog import by_hand
 from tests.service import Served, agent, ingest, served
-from waygraph.registry import Settings
+from waygraph import Settings
 
 TREE = {"food": ("alpha", "beta"), "money": ("gamma",), "secrets": ("zanzibar",)}
 

@@ -15,10 +15,10 @@ from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
 from tests.service import agent, assert_good, assert_problem, ingest, manifest, served
 from tests.unit.test_embedding_cache import HashEmbedder
+from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.logins.oauth import token_file
 from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_file
-from waygraph.registry import Settings
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.embedding.cache import CachedEmbedder
 from waygraph.registry.model.errors import StorageFailed

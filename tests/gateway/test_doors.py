@@ -14,8 +14,8 @@ from tests.gateway.hosts import Place, error_of, ingest, names, on_stdio, over_h
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
 from tests.service import Served, assert_problem, served
 from waygraph.api.cli.app import main
-from waygraph.registry import Registry
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 PATIENCE_S = 60.0
 ACCEPT = {"Accept": "application/json, text/event-stream"}

@@ -11,11 +11,11 @@ from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, process, served
+from waygraph import Principal
 from waygraph.api.mcp import tool_list
 from waygraph.api.mcp.sessions import MAX_CALLS, Session
 from waygraph.api.mcp.tool_list import Listeners
 from waygraph.ingest.upstream.inflight import ANSWERED_S
-from waygraph.registry import Principal
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.graph.read import read_transitions
 from waygraph.registry.model.nouns import Tool

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.hosts import ERAS, Era, error_of, over_http, toolbox_place
 from tests.service import served
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.fake_openai import FakeOpenAI, fake_openai, in_order
+from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.errors import InvalidQuery

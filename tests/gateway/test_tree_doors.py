@@ -14,13 +14,14 @@ from mcp import Client
 from tests.gateway.hosts import over_http, told
 from tests.service import Served, assert_good, served
 from tests.tree_walk import check_types, reach_tools
+from waygraph import Principal
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Principal, Registry
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.catalog.find_tools.resolve import reading_tool
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.registry import Registry
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors

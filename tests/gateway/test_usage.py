@@ -14,11 +14,12 @@ import pytest
 
 from tests.gateway.hosts import Place, toolbox_place
 from tests.service import TIMEOUT_S, agent, assert_good, assert_problem, ingest, manifest, process, served, until
+from waygraph import Principal, Settings
 from waygraph.api.cli.app import main
 from waygraph.api.mcp.calls import CallRecord
-from waygraph.registry import Principal, Registry, Settings
 from waygraph.registry.model.errors import InvalidQuery, NotAllowed, UnknownName
 from waygraph.registry.model.usage import ToolUsage, bucket_of
+from waygraph.registry.registry import Registry
 from waygraph.registry.storage import usage_file
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.usage_file import MOST_UNWRITTEN, UsageCounter, open_usage

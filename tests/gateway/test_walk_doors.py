@@ -15,9 +15,9 @@ from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.gateway.hosts import Place, error_of, on_stdio, over_http, told, toolbox_place
 from tests.gateway_catalog import GROUP, GROUPS, PUBLIC, SECRET, agent, by_hand, fill, put, tool
 from tests.service import PROGRAM, Served, assert_good, assert_problem, process, served
+from waygraph import Settings
 from waygraph.api.mcp import Surface
 from waygraph.api.mcp.meta_tools import UNUSABLE
-from waygraph.registry import Settings
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.catalog.find_tools.find import FindAsked, find

@@ -11,7 +11,7 @@ import pytest
 from tests.hosts.configs import CONFIGS, SECRETS
 from waygraph.api.cli.app import main
 from waygraph.ingest.hosts.hosts import HOSTS, Places
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 
 @dataclass(frozen=True)

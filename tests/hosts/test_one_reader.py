@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.conftest import Home
+from waygraph import Settings
 from waygraph.ingest.hosts.backup import shelf_of
 from waygraph.ingest.hosts.config import HostConfig, read_config
 from waygraph.ingest.hosts.hosts import HOSTS, Gateway
@@ -16,7 +17,6 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import Intake, Launch
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.parse import parse_file
-from waygraph.registry import Settings
 
 AROUND = Surroundings(environ={"TIDE_KEY": "k0"}, cwd="/work/here")
 MOST: dict[str, dict[str, Any]] = {

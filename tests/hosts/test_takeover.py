@@ -12,12 +12,12 @@ import pytest
 
 from tests.hosts.configs import CONFIGS, SECRETS
 from tests.hosts.conftest import Home
+from waygraph import Settings
 from waygraph.ingest.hosts.config import read_config
 from waygraph.ingest.hosts.hosts import HOSTS
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.sources.formats.mcp_config import config_entry
-from waygraph.registry import Settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -25,11 +25,12 @@ from benchmarks.published import REFERENCE, TABLE_1, TABLE_3
 from benchmarks.record import as_record
 from benchmarks.tables import BEGIN, END, Pages, detail_tables, figures, render_pages
 from benchmarks.world import World
+from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import load_settings
+from waygraph.registry.registry import Registry
 from waygraph_lab.evaluation.compare import Table
 from waygraph_lab.evaluation.run import by_recipe, vary_recipe
 

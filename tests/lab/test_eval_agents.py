@@ -17,8 +17,8 @@ from tests.upstream.served import running
 from waygraph.api.cli.app import main
 from waygraph.api.mcp.meta_tools import instructions
 from waygraph.ingest.pipeline import ingest
-from waygraph.registry import Registry
 from waygraph.registry.model.identity import call_name
+from waygraph.registry.registry import Registry
 from waygraph_lab.datasets.folder import write_server_config
 from waygraph_lab.evaluation.agents import score_in
 from waygraph_lab.evaluation.run import MOST_FAILURES

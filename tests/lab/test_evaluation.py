@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from waygraph.registry.catalog.searchable import Searchable
-from waygraph.registry.model.errors import NotReranked
 from waygraph.registry.model.nouns import Query, Route, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS, Recipe
@@ -18,7 +17,7 @@ from waygraph_lab.evaluation.compare import differences
 from waygraph_lab.evaluation.dataset import Dataset, Need, Question
 from waygraph_lab.evaluation.metrics import measure_query
 from waygraph_lab.evaluation.record import Record, read_record, record_of, summary_of, write_record
-from waygraph_lab.evaluation.run import Grid, Outcome, Trial, by_recipe
+from waygraph_lab.evaluation.run import Grid, NotReranked, Outcome, Trial, by_recipe
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 

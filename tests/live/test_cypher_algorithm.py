@@ -11,13 +11,14 @@ from tests.cypher_page import PAGE, algorithm
 from tests.docs.pages import ROOT, blocks
 from tests.neo4j_server import DATABASE, Target
 from tests.places import on_server
+from waygraph import RECIPES, Query, Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import RECIPES, Query, Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.registry import Registry
 
 REQUESTS = [
     json.loads(line)["text"]

@@ -23,10 +23,10 @@ from tests.contract.test_cypher_sandbox import READS as PLAIN_READS
 from tests.docs.pages import ROOT
 from tests.neo4j_fixtures import neo4j_needed, selected_releases
 from tests.neo4j_server import DATABASE, Neo4jServer, start_server
+from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.user_cypher import neo4j_runner, sandbox
@@ -43,6 +43,7 @@ from waygraph.registry.model.errors import (
     ServerRefused,
     ServerUnavailable,
 )
+from waygraph.registry.registry import Registry
 
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of a server that lives as long as these tests
 SETTINGS = Settings(neo4j_password=PASSWORD, cypher_timeout_s=20.0, cypher_memory_mib=256)

@@ -8,7 +8,7 @@ from neo4j import Driver, GraphDatabase
 from tests.cypher_page import ANSWERS, DIFFERENCES, documented, fill, labels_of, properties_of, questions
 from tests.neo4j_server import DATABASE, Target
 from tests.places import on_server
-from waygraph.registry import Settings
+from waygraph import Settings
 from waygraph.registry.model.errors import CypherError
 from waygraph.registry.storage.local_registry import LocalRegistry
 

@@ -10,8 +10,8 @@ from neo4j import Driver, GraphDatabase
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from tests.sync_graph import entry, manifest
+from waygraph import Settings
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.writer import WriteSession

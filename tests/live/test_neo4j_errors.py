@@ -19,10 +19,10 @@ from neo4j.exceptions import TransientError
 
 from tests.neo4j_fixtures import TARGETS, neo4j_needed
 from tests.neo4j_server import Neo4jServer, Release
+from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.graph import neo4j
 from waygraph.registry.index.neo4j.neo4j_upkeep import keep_index
 from waygraph.registry.model.errors import (

@@ -8,9 +8,9 @@ from neo4j import GraphDatabase
 from tests.neo4j_fixtures import empty
 from tests.neo4j_server import Target
 from tests.sync_graph import entry, manifest
+from waygraph import Settings
 from waygraph.cypher import Statement
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.index.neo4j.neo4j_upkeep import keep_index

@@ -16,10 +16,10 @@ from neo4j import Driver, GraphDatabase
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
+from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS

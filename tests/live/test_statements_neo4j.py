@@ -16,12 +16,12 @@ from tests.neo4j_fixtures import SERVERS, wipe
 from tests.places import Servers, new_place
 from tests.sync_graph import entry
 from tests.sync_graph import manifest as manifest_of
+from waygraph import Filters, Query, Settings
 from waygraph.cypher import Statement, load, names
 from waygraph.cypher.loader import TYPES
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Filters, Query, Settings
 from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool

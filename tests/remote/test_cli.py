@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from tests.service import Served, served
+from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry.registry import Registry
 
 AGENT = {"id": "gale", "description": "wind at sea", "tools": [{"name": "wind_at", "description": "the wind"}]}
 OTHER = {"id": "squall", "description": "gusts at sea", "tools": [{"name": "gust_at", "description": "the gust"}]}

@@ -10,9 +10,9 @@ import pytest
 
 from tests.remote.flaky import flaky
 from tests.service import served
+from waygraph import Filters, Principal, Query, Settings
 from waygraph.api import library
 from waygraph.api.library import AsyncOperator, AsyncRegistry
-from waygraph.registry import Filters, Principal, Query, Registry, Settings
 from waygraph.registry.model.changes import Document, Standing
 from waygraph.registry.model.errors import (
     InvalidQuery,
@@ -26,6 +26,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.nouns import unreachable
 from waygraph.registry.model.validation import cursor
+from waygraph.registry.registry import Registry
 from waygraph.registry.remote import calls
 from waygraph.registry.remote.calls import Reply
 from waygraph.registry.remote.remote_registry import RemoteOperator, RemoteRegistry

@@ -8,7 +8,7 @@ import pytest
 from tests.remote.lives import Awaited, Life, Step, outcome
 from tests.service import Served, served
 from waygraph.api.library import RemoteRegistry
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 NO_MODEL, DEFAULT_MODEL = "none", ""
 FIRST = (

@@ -7,12 +7,13 @@ import pytest
 
 from tests.gateway_catalog import GROUPS, by_hand, fill
 from tests.service import served
-from waygraph.registry import Filters, Query, Registry
+from waygraph import Filters, Query
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.catalog.find_tools.find import FindAsked, agents_of_namespace, capabilities, find
 from waygraph.registry.catalog.find_tools.resolve import tool_meant
 from waygraph.registry.catalog.find_tools.views import open_view
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
+from waygraph.registry.registry import Registry
 
 POLICY = CallPolicy(rules=(Rule(match="github/list_*", verdict="deny"), Rule(source="odd", verdict="ask")))
 

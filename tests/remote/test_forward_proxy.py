@@ -15,13 +15,14 @@ from tests.forward_proxy import ForwardProxy, forward_proxy
 from tests.mcp_stubs import http_servers
 from tests.service import served
 from tests.web_pages import Answer, web_pages
+from waygraph import Settings
 from waygraph.ingest import ingest
 from waygraph.ingest.execution.call import Request, Web
-from waygraph.registry import Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import pull
 from waygraph.registry.http.client import UnusableProxy
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
+from waygraph.registry.registry import Registry
 
 WORDS = Settings(embedder="none")
 WAYS: dict[str, Callable[[ForwardProxy], str]] = {"http": lambda proxy: proxy.http, "socks": lambda proxy: proxy.socks}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.remote.flaky import Behaviour, Flaky, drop, flaky, half, raw, reply, silence, trouble
-from waygraph.registry import Settings
+from waygraph import Settings
 from waygraph.registry.model.errors import (
     EmbedderUnavailable,
     InvalidQuery,

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.service import Served, served
+from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry.registry import Registry
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tests.fake_issuer import AUDIENCE, fake_issuer, signer
 from tests.service import Served, agent, assert_good, assert_problem, ingest, served
-from waygraph.registry import Registry
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.errors import InvalidSetting, NotAllowed, UnknownName
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 NEW = {"name": "bot", "scopes": ["read"]}
 

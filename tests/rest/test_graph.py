@@ -12,10 +12,10 @@ import pytest
 
 from tests.service import TIMEOUT_S, Served, agent, assert_good, assert_problem, ingest, served
 from waygraph.api.rest.service import MOST_SLOW
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, ServiceBusy, UnknownName
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
+from waygraph.registry.registry import Registry
 from waygraph.registry.storage.export import map as export_map
 
 

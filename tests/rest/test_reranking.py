@@ -11,10 +11,11 @@ import pytest
 from tests.fake_openai import FakeOpenAI, fake_openai, in_order
 from tests.gateway.hosts import over_http, told
 from tests.service import Served, assert_good, assert_problem, served
+from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
+from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

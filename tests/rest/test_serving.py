@@ -15,9 +15,9 @@ import pytest
 from tests.fake_openai import KEY, fake_openai
 from tests.processes_left import children_of, command_of
 from tests.service import TIMEOUT_S, agent, arguments, assert_good, assert_problem, ingest, manifest, process, until
-from waygraph.registry import Registry
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.errors import NotAuthenticated
+from waygraph.registry.registry import Registry
 
 SLOW = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(a + b)"
 

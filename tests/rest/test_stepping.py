@@ -13,12 +13,13 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.gateway.hosts import Place, ingest, on_stdio, over_http, told
 from tests.gateway_catalog import by_hand
 from tests.service import Served, assert_good, assert_problem, served
+from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import Filters, Query, Turn
+from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.taxonomy.tree import Of
 

@@ -11,9 +11,9 @@ import pytest
 from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.gateway.hosts import over_http, told
 from tests.service import Served, assert_good, served
+from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Settings
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import OPERATORS_FAILED

@@ -12,8 +12,8 @@ import pytest
 from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
 from waygraph.api.cli.app import main
-from waygraph.registry import Registry
 from waygraph.registry.model.changes import Document
+from waygraph.registry.registry import Registry
 from waygraph.registry.remote.calls import IngestReports
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 

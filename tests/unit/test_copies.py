@@ -5,15 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from waygraph import Principal
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs
-from waygraph.registry import Principal, Registry
 from waygraph.registry.access.visibility import MAX_FLAGS, NEAR_COPY
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, is_doubtful
+from waygraph.registry.registry import Registry
 
 TEXT = "Send an outbound email to one or more recipients via SMTP."
 OFFICE = Principal(groups=("office",))

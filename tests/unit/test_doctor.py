@@ -13,7 +13,6 @@ from tests.fake_openai import fake_openai
 from waygraph.cypher.loader import parse
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.index.local.file import (
     IndexFile,
@@ -25,6 +24,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.integrity.findings import Finding
 

@@ -10,8 +10,8 @@ import pytest
 
 from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 S = Settings()
 

@@ -10,8 +10,8 @@ import pytest
 from waygraph.api.cli.app import main
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.files import write_named
+from waygraph.registry.registry import Registry
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
@@ -43,7 +43,7 @@ def test_a_registry_in_memory_is_its_own_process_s(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from waygraph.ingest.sync.apply import sync\n"
-        "from waygraph.registry import Registry\n"
+        "from waygraph.registry.registry import Registry\n"
         "from waygraph.ingest.manifest.manifest import Manifest\n"
         "registry = Registry.open(':memory:', embedder='none')\n"
         "sync(registry, Manifest(source='s'))\n"

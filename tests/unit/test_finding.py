@@ -20,7 +20,7 @@ from tests.gateway_catalog import (
     put,
     tool,
 )
-from waygraph.registry import Principal
+from waygraph import Principal
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.catalog.find_tools.find import FindAsked, agents_of_namespace, find
 from waygraph.registry.catalog.find_tools.resolve import bare, tool_meant

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from waygraph import Settings
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.watch.run import FollowedSource, followed_sources
-from waygraph.registry import Settings
 from waygraph.registry.model.errors import SourceError
 
 

@@ -176,11 +176,10 @@ def test_servers_start_where_only_the_volume_can_be_written(
 ) -> None:
     """By another user's number, with the variables of the image, its volume new and empty."""
     launch = package(tmp_path)
-    found: str | None = None
-    for program in ("bwrap", launch[0]):
-        if not (found := shutil.which(program, path=PATH)):
-            pytest.skip(f"{program} is not installed")
-    programs = Path(found).parent
+    places = {program: shutil.which(program, path=PATH) for program in ("bwrap", launch[0])}
+    if lacking := [program for program, place in places.items() if not place]:
+        pytest.skip(f"{lacking[0]} is not installed")
+    programs = Path(str(places[launch[0]])).parent
     data = tmp_path / "data"
     data.mkdir()
     image = {name: value.replace("/data", str(data)) for name, value in environment.items() if name != "PATH"}

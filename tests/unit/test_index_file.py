@@ -249,7 +249,7 @@ import os, sys
 from pathlib import Path
 from tests.faults.programs import opened
 from tests.faults import fleet
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 with Registry.open(":memory:") as registry:  # loads what a process may not find any more as somebody else
     registry
 os.setgid(65534); os.setuid(65534)

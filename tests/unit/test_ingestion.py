@@ -11,10 +11,11 @@ import pytest
 from tests.live_http import free_port, listening_server
 from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
+from waygraph import Settings
 from waygraph.ingest import ingest
-from waygraph.registry import Registry, Settings
 from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.errors import MassRemoval, SourceError
+from waygraph.registry.registry import Registry
 
 WORDS = Settings(embedder="none")
 

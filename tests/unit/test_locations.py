@@ -8,9 +8,9 @@ import pytest
 
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 
 def agents(location: str | Path) -> list[str]:

@@ -15,8 +15,8 @@ from tests.observed_service import KEY, observed_service
 from waygraph.api.telemetry.traces import Traces, open_traces
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 SERVER, ERROR = 2, 2
 """A span's kind and status, as OTLP numbers them."""

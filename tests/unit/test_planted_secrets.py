@@ -24,8 +24,8 @@ from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 FORMS = ("json", "graphml", "html")
 PROGRAM = [sys.executable, "-m", "waygraph.api.cli.app"]

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
+from waygraph import RECIPES, RecipeLeg
 from waygraph.api.cli import options
-from waygraph.registry import RECIPES, RecipeLeg
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.routing.recipes import MINILM, Calibration

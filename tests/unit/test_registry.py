@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from waygraph import Agent, Filters, Principal, Query
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Agent, Filters, Principal, Query
 from waygraph.registry.index.local.file import current_path, folder_of
 from waygraph.registry.model.errors import (
     InvalidSetting,

@@ -12,9 +12,9 @@ from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.sources import registry_source
 from waygraph.ingest.sources.registry_source import OFFICIAL_URL, World, open_registry
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
 
 TEN = [entry(f"a.example/s{number}") for number in range(10)]
 

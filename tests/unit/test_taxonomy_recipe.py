@@ -18,7 +18,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model import shapes
-from waygraph.registry.model.errors import InvalidSetting, NotReranked
+from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import Filters, Mode, Principal, Query, Route, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.answering import (
@@ -34,7 +34,7 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
 from waygraph_lab.evaluation.dataset import Asked
-from waygraph_lab.evaluation.run import Trial, run
+from waygraph_lab.evaluation.run import NotReranked, Trial, run
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"

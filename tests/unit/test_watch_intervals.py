@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.sync_graph import entry, manifest
+from waygraph import Settings
 from waygraph.ingest.manifest.records import AgentRecord, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.queue import FREE_REVISIONS, MOST_PAUSE_S, RECOVER_S, Inbox, Offer, Writer
-from waygraph.registry import Settings
 from waygraph.registry.model.nouns import failing
 from waygraph.registry.storage.local_registry import LocalRegistry
 

@@ -18,7 +18,7 @@ from tests.processes_left import end_all, left_of, needs_proc, new_mark, none_le
 from tests.service import process
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]
 STOP_S = 30.0

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.sync_graph import entry, manifest
+from waygraph import Settings
 from waygraph.ingest.manifest.records import AgentRecord, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import SourceFailed, WatchEvent
 from waygraph.ingest.watch.queue import Batch, Offer, Writer
-from waygraph.registry import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.live_http import free_port
 from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_at_once, write_config
+from waygraph import Filters, Query, Settings
 from waygraph.ingest.upstream.clock import SystemClock
 from waygraph.ingest.watch.events import (
     NotWritten,
@@ -23,7 +24,6 @@ from waygraph.ingest.watch.events import (
 )
 from waygraph.ingest.watch.queue import Writer
 from waygraph.ingest.watch.run import FollowedSource
-from waygraph.registry import Filters, Query, Settings
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.storage.local_registry import LocalRegistry
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -14,10 +14,8 @@ from typer import Argument, Option
 from waygraph.api.cli.options import AsJson, Texts, invocation, json_or_text
 from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note, show
 from waygraph.registry.model import shapes
+from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherFailed, WaygraphError
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.changes import CypherResult
 
 _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
 """As Grafeo says it, and as Neo4j does."""
@@ -57,7 +55,7 @@ def cypher(
         raise typer.Exit(1)
 
 
-def _view_rows(result: "CypherResult") -> Iterator[Block]:
+def _view_rows(result: CypherResult) -> Iterator[Block]:
     yield Table(columns=result.columns, rows=[[_cell(value) for value in row] for row in result.rows])
     yield Aside(f"{len(result.rows)} row{'s' * (len(result.rows) != 1)} in {result.elapsed_ms:.1f} ms")
 

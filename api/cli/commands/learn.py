@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -13,10 +13,8 @@ from waygraph.api.cli.options import LAB, AsJson, LazyCommand, LazyGroup, invoca
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, print_raw, show
 from waygraph.registry.model import shapes
+from waygraph.registry.model.transitions import LearningReport
 from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.transitions import LearningReport
 
 
 class _Learn(LazyGroup):
@@ -67,7 +65,7 @@ def transitions(
     show(result, shapes.shape, _view_learned, as_json)
 
 
-def _view_learned(result: "LearningReport") -> Iterator[Block]:
+def _view_learned(result: LearningReport) -> Iterator[Block]:
     yield Fields.of(result, "transitions, revision")
     if result.unknown:
         yield Aside(f"{len(result.unknown)} agents and tools are not in this registry, such as {result.unknown[0]}")

@@ -12,6 +12,7 @@ from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields, show
 from waygraph.registry.model import shapes
+from waygraph.registry.model.errors import StorageFailed, WaygraphError
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.candidate_graph import Nearness
@@ -34,7 +35,6 @@ def export(
 
     JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
     """
-    from waygraph.registry.model.errors import StorageFailed
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of
 
@@ -115,7 +115,6 @@ def _findings(options: Invocation, deep: bool) -> "list[Finding]":
     import os
 
     from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
-    from waygraph.registry.model.errors import WaygraphError
     from waygraph.registry.storage.integrity.examine import examine_at
     from waygraph.registry.storage.integrity.findings import Finding
 

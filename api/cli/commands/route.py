@@ -16,11 +16,10 @@ from waygraph.api.cli.options import RECIPES, AsJson, Full, Groups, Texts, invoc
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import note, show
 from waygraph.registry.model import shapes
-from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Tool, Turn
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Route, Tool, ToolRoute, Turn
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.nouns import Route, ToolRoute
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.routing.recipes import Recipe
 
@@ -246,7 +245,7 @@ def find(
     _remark(answer, as_json)
 
 
-def _remark(answer: "Route | ToolRoute", as_json: bool) -> None:
+def _remark(answer: Route | ToolRoute, as_json: bool) -> None:
     """What limits the answer, why it is empty, and what came nearest; JSON holds it already."""
     if not as_json:
         note(answer.notice)

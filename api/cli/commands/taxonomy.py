@@ -16,6 +16,7 @@ from waygraph.api.cli.options import AsJson, CommandGroup, Texts, invocation, pr
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw, show
 from waygraph.registry.model import shapes
+from waygraph.registry.model.errors import InvalidSetting, UnknownName
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
@@ -86,7 +87,6 @@ def build(
     It is made of what everyone may see; the rest goes to the nearest leaf. A build by a model that was stopped goes on
     when it is started again. A tree of a new name becomes the current one. Of several, `taxonomy use` chooses.
     """
-    from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.taxonomy import vectors_build
     from waygraph.registry.taxonomy.structure import Structure
     from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
@@ -181,8 +181,6 @@ def show_category(
     as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
-    from waygraph.registry.model.errors import UnknownName
-
     with invocation(context).open_own() as registry:
         tree = _find_taxonomy(registry, name, group)
     category = tree.at(path)
@@ -254,9 +252,8 @@ def remove(
     show(result, shapes.shape, views.write, as_json)
 
 
-def _find_taxonomy(registry: "LocalRegistry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
+def _find_taxonomy(registry: "LocalRegistry", name: str, groups: Sequence[str] | None = None) -> "Taxonomy":
     """Raises UnknownName, also for one of which nothing may be seen."""
-    from waygraph.registry.model.errors import UnknownName
     from waygraph.registry.taxonomy.browse import BUILD_FIRST
 
     tree = registry.taxonomy(name or None, principal=principal(groups))
@@ -273,7 +270,6 @@ def _note_current(registry: "LocalRegistry") -> None:
 
 def find_or_read(registry: "LocalRegistry", side: str) -> "Taxonomy":
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
-    from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
 
     if not side.endswith(".json"):

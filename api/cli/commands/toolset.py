@@ -13,6 +13,7 @@ from waygraph.api.cli.options import AsJson, Groups, Texts, invocation, principa
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Block, Fields, Table, show
 from waygraph.registry.model import shapes
+from waygraph.registry.model.errors import InvalidSetting, SourceError
 
 if TYPE_CHECKING:
     from waygraph.registry.operators.toolset import Toolset
@@ -51,8 +52,6 @@ def create(context: typer.Context, name: Name, *, options: RuleOptions, as_json:
 
     waygraph toolset create money --agent bureau-fx --tag finance
     """
-    from waygraph.registry.model.errors import InvalidSetting
-
     with invocation(context).open() as registry:
         if any(each.name == name for each in registry.toolsets()):
             raise InvalidSetting(f"there is a toolset {name!r}; `waygraph toolset update` changes it")
@@ -144,7 +143,6 @@ def _read(file: Path) -> "list[Toolset]":
     import tomllib
 
     from waygraph.ingest.sources.parse import parse_yaml
-    from waygraph.registry.model.errors import InvalidSetting, SourceError
     from waygraph.registry.operators.toolset import stated_toolset
 
     try:

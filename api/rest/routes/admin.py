@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Header, Path, Query, Request
 from fastapi.responses import Response
@@ -27,6 +27,7 @@ from waygraph.api.rest.requests import (
 from waygraph.api.rest.routes.catalog import AgentId, ToolName, ToolsetPath
 from waygraph.api.rest.service import Lanes
 from waygraph.ingest.logins.store import login_file
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
@@ -38,10 +39,6 @@ from waygraph.registry.model.usage import Sort
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
 from waygraph.registry.registry import require_local
 from waygraph.registry.remote import operations
-
-if TYPE_CHECKING:
-    from waygraph.ingest.manifest.manifest import Manifest
-
 
 SourceName = Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)]
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
@@ -134,7 +131,7 @@ def _take(exchange: Exchange, body: ManifestRequest) -> Shape:
     return {"reports": reports, "problem": None}
 
 
-def _manifests(exchange: Exchange, request: ManifestRequest) -> "list[Manifest]":
+def _manifests(exchange: Exchange, request: ManifestRequest) -> list[Manifest]:
     """Raises SourceError."""
     documents = [Document(each.name, each.text, each.unreadable) for each in request.documents or ()]
     if request.manifest is not None:

@@ -24,7 +24,7 @@ from waygraph.registry.index.names import find_all_named
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
-from waygraph.registry.model.nouns import AgentKind, Filters
+from waygraph.registry.model.nouns import AgentKind, Filters, Tool
 from waygraph.registry.model.pictures import EDGE_KINDS, MAX_CENTRES, MAX_NODES, EdgeKind
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import (
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from waygraph.api.rest.mcp_mount import OfferedGateway
     from waygraph.registry.model.changes import Page
-    from waygraph.registry.model.nouns import Tool
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]

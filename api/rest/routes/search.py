@@ -11,7 +11,7 @@ from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest, WhyRequest
 from waygraph.api.telemetry.logs import without_secrets
-from waygraph.registry.catalog.tool_formats import definitions
+from waygraph.registry.catalog.tool_formats import ToolFormat, definitions
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.shapes import Shape
@@ -22,7 +22,6 @@ from waygraph.registry.routing.recipes import RECIPES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from waygraph.registry.catalog.tool_formats import ToolFormat
     from waygraph.registry.model.nouns import Tool
 
 
@@ -92,5 +91,5 @@ def recipes(exchange: Exchange) -> Shape:  # noqa: ARG001 - it has to be one who
     return {"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]}
 
 
-def define_tools(tools: "Sequence[Tool]", tool_format: "ToolFormat | None") -> Shape:
+def define_tools(tools: "Sequence[Tool]", tool_format: ToolFormat | None) -> Shape:
     return {"definitions": definitions(tools, tool_format)} if tool_format else {}

@@ -35,8 +35,10 @@ from waygraph.registry.model.nouns import (
     Filters,
     Principal,
     Query,
+    Route,
     Tool,
     ToolMatch,
+    ToolRoute,
     Turn,
     is_doubtful,
     public_status,
@@ -44,13 +46,11 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
-from waygraph.registry.taxonomy.tree import HERE, SEPARATOR, Of
+from waygraph.registry.taxonomy.tree import HERE, SEPARATOR, CategoryView, Of
 
 if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
     from waygraph.registry.model.changes import ListedAgent, SourceSummary
-    from waygraph.registry.model.nouns import Route, ToolRoute
-    from waygraph.registry.taxonomy.tree import CategoryView
 
 
 def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:
@@ -100,7 +100,7 @@ def refusals(judges: Judging, why_not: WhyNot) -> Callable[[ToolMatch], str]:
     return refusal
 
 
-def rank_tools(tools: Iterable[RankedTool], route: "ToolRoute") -> RankedTools:
+def rank_tools(tools: Iterable[RankedTool], route: ToolRoute) -> RankedTools:
     """The matches of a route: one that can run comes before those that fit hardly better and cannot."""
     return RankedTools(tuple(runnable_first(list(tools), lambda tool: tool.cannot_run)), route)
 
@@ -342,19 +342,19 @@ def _asks_model(recipe: str | Recipe) -> bool:
 STAGES = ("not_split", "not_walked", "not_reranked")
 
 
-def failed_stages(route: "Route | ToolRoute") -> dict[str, str]:
+def failed_stages(route: Route | ToolRoute) -> dict[str, str]:
     """Which stages of the recipe gave nothing, and why."""
     return {name: text for name in STAGES if (text := getattr(route, name))}
 
 
-def _stages(request: FindAsked, route: "ToolRoute") -> dict[str, Any]:
+def _stages(request: FindAsked, route: ToolRoute) -> dict[str, Any]:
     """The same; of a walk on request all that it selected too."""
     facts = failed_stages(route)
     selection = route.walked.selected if request.tells_selection and route.walked else ()
     return facts | ({"selected": list(selection)} if selection else {})
 
 
-def _tools_by_step(route: "ToolRoute", tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
+def _tools_by_step(route: ToolRoute, tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
     """Which of the tools are among the `limit` best of which step of the request, in the steps' order."""
     names = {str(tool["name"]) for tool in tools}
     steps = route.steps[: len(route.query.steps)]
@@ -373,7 +373,7 @@ def confidence_field(confidence: float | None) -> dict[str, Any]:
     return {} if confidence is None else {"confidence": round(confidence, 2)}
 
 
-def exclusions_field(route: "Route | ToolRoute") -> dict[str, Any]:
+def exclusions_field(route: Route | ToolRoute) -> dict[str, Any]:
     """Ids of the agents that the request's words leave out; nothing where there are none."""
     return {"exclusions": list(route.exclusions)} if route.exclusions else {}
 
@@ -397,7 +397,7 @@ def _check(request: FindAsked) -> None:
 
 def _route_tools(
     registry: "Searchable", request: FindAsked, principal: Principal | None, limit: int, *, strict: bool
-) -> "ToolRoute":
+) -> ToolRoute:
     most = max(limit, BORNE_BY) if is_name_like(request.query) else limit
     return registry.find_tools(
         Query(
@@ -533,7 +533,7 @@ def _next(request: FindAsked, most: int, total: int) -> dict[str, Any]:
     return {"next_offset": end} if end < total else {}
 
 
-def _category_rows(view: "CategoryView") -> Iterator[tuple[str, str]]:
+def _category_rows(view: CategoryView) -> Iterator[tuple[str, str]]:
     """Path → such as `12: skyscan, aviato. Fares and seats`; the last one is what stands in no other."""
     for child in view.children:
         yield child.path, _row(f"{child.count}: {_examples(child.examples)}", child.description)
@@ -543,7 +543,7 @@ def _category_rows(view: "CategoryView") -> Iterator[tuple[str, str]]:
 
 
 def _member_rows(
-    registry: "Searchable", view: "CategoryView", agent_ids: Sequence[str], principal: Principal | None
+    registry: "Searchable", view: CategoryView, agent_ids: Sequence[str], principal: Principal | None
 ) -> Iterator[tuple[str, str]]:
     """Of agents whose text is in doubt the path alone: a model reads it."""
     for each in _list_by_id(registry, agent_ids, principal):
@@ -560,7 +560,7 @@ def _list_by_id(
 
 
 def _tools_of_few(
-    registry: "Searchable", request: FindAsked, view: "CategoryView", principal: Principal | None
+    registry: "Searchable", request: FindAsked, view: CategoryView, principal: Principal | None
 ) -> list[Tool] | None:
     """All of one agent, or of several if one answer tells them all."""
     if len(view.members) > request.limit:
@@ -609,7 +609,7 @@ def _nothing(
     registry: "Searchable",
     request: FindAsked,
     principal: Principal | None,
-    route: "ToolRoute",
+    route: ToolRoute,
     agents: Mapping[str, str],
 ) -> ToolsAnswer:
     near = nearest(registry, request.query, principal, request.agent_ids, steps=request.steps, within=request.within)

@@ -21,15 +21,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, StorageFailed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORMAT = 2
 """Of the file, in SQLite's `user_version`. A file of another format is built anew."""
@@ -137,7 +135,7 @@ class Columns(NamedTuple):
     """A block of rows. `numbers`: of `row_type`, of shape (rows,)."""
 
     ids: list[str]
-    numbers: "NDArray[np.void]"
+    numbers: NDArray[np.void]
 
     def extend(self, block: "Columns") -> "Columns":
         return Columns(self.ids + block.ids, np.concatenate([self.numbers, block.numbers]))
@@ -151,7 +149,7 @@ class Columns(NamedTuple):
         return cls(decode(body[4 + rows * kind.itemsize :]), np.frombuffer(body, kind, rows, 4))
 
 
-def unpack_postings(key: int, body: bytes) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
+def unpack_postings(key: int, body: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows of a block that hold a term, and how often each does: int64 of shape (postings,)."""
     numbers = np.frombuffer(body, "<u4").astype(np.int64)
     return (numbers & 0xFFF) + (key & 0xFFFFFF) * POSTING_ROWS, numbers >> 12

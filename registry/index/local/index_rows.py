@@ -5,11 +5,13 @@ A row never changes, so one `Rows` serves the indexes of all revisions of a file
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from cachetools import LRUCache
+from numpy.typing import NDArray
 
+from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.index.analyser import kept_lengths
 from waygraph.registry.index.local.file import (
     BARE,
@@ -24,18 +26,11 @@ from waygraph.registry.index.local.file import (
     decode,
     unpack_postings,
 )
-from waygraph.registry.index.local.scoring import Codes, aligned_rows, has_codes
+from waygraph.registry.index.local.scoring import Codes, Places, aligned_rows, has_codes
 from waygraph.registry.index.search_index import Leg, of_record
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from waygraph.registry.embedding.embedder import Vector
-
-    Places = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
+type Mask = NDArray[np.bool_]
 FLOAT_ROWS = 32_768
 """Of more rows the codes are held, and the float32 numbers are read of those few that may be among the best."""
 _WORDS_KEPT, _TOOLS_KEPT = 4_096, 20_000
@@ -48,8 +43,8 @@ class Postings(NamedTuple):
     (postings,).
     """
 
-    rows: "Places"
-    counts: "Places"
+    rows: Places
+    counts: Places
     row_count: int = 0
 
 
@@ -104,7 +99,7 @@ class Rows:
         self.kept_lengths = np.concatenate([self.kept_lengths[:size], kept_lengths(new["length"])])
         self.size = header.rows
 
-    def _take_codes(self, numbers: "NDArray[np.void]", first: int, dimension: int) -> None:
+    def _take_codes(self, numbers: NDArray[np.void], first: int, dimension: int) -> None:
         """Of the rows from `first` on. Who asks meanwhile finds them, or the floats that they take the place of."""
         size = first + len(numbers)
         codes = self.embeddings if isinstance(self.embeddings, Codes) else Codes.empty(0, dimension)
@@ -114,7 +109,7 @@ class Rows:
         codes.scales[first:size], codes.errors[first:size] = numbers["scale"], numbers["error"]
         self.embeddings = codes
 
-    def _take_floats(self, file: IndexFile, flags: "NDArray[np.int32]", dimension: int) -> None:
+    def _take_floats(self, file: IndexFile, flags: NDArray[np.int32], dimension: int) -> None:
         """Of the rows from the last look on. A vector may be of zeros: then its flag says that it has no direction."""
         size, floats = self.size + len(flags), self.embeddings
         if not isinstance(floats, np.ndarray) or size > len(floats):
@@ -132,7 +127,7 @@ class Rows:
         self._room = max(size + 64, int(self._room * _ROOM))
         return self._room
 
-    def ranks(self, size: int) -> "Places":
+    def ranks(self, size: int) -> Places:
         """Of the first rows the order of agents with tools, those without, and tools, each by id; equal scores take it.
 
         int64 of shape (size,).
@@ -144,7 +139,7 @@ class Rows:
         ranks[self._by_id[np.argsort(kinds, kind="stable")]] = np.arange(size)
         return ranks
 
-    def vectors(self, file: IndexFile, rows: "Places") -> "Vector":
+    def vectors(self, file: IndexFile, rows: Places) -> Vector:
         """Of these rows, each with a vector: float32 of shape (rows, dimension)."""
         if isinstance(self.embeddings, np.ndarray):
             return self.embeddings[rows]
@@ -195,7 +190,7 @@ def _read_new[T](file: IndexFile, rows: Sequence[int], records: dict[int, T], pa
         records.update({row: parse(decode(body)) for row, body in file.read_rows("record", new).items()})
 
 
-def _with_new(by_id: "Places", ids: "NDArray[np.object_]") -> "Places":
+def _with_new(by_id: Places, ids: NDArray[np.object_]) -> Places:
     """Rows in order of their ids, with those that were not among them."""
     if len(by_id) > len(ids):  # an index of an earlier revision
         return by_id[by_id < len(ids)]
@@ -230,12 +225,12 @@ class Living:
         }
 
     @cached_property
-    def tools_by_id(self) -> "Places":
+    def tools_by_id(self) -> Places:
         """Rows of tools in order of id: int64 of shape (tools,)."""
         tools = np.flatnonzero(self.tools)
         return tools[np.argsort(self.ranks[tools])]
 
-    def texts(self, leg: Leg) -> "Mask":
+    def texts(self, leg: Leg) -> Mask:
         """The rows of a ranked list: bool of shape (rows,)."""
         if leg in ("agent_text", "agent_vector"):
             return self.profiles

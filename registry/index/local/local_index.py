@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.registry.access.visibility import routable, tools_within
+from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import refuse_newer
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
@@ -29,8 +31,8 @@ from waygraph.registry.index.local.file import (
     open_to_read,
     unusable,
 )
-from waygraph.registry.index.local.index_rows import AgentRecord, Living, Postings, Rows
-from waygraph.registry.index.local.scoring import Codes, best, candidates
+from waygraph.registry.index.local.index_rows import AgentRecord, Living, Mask, Postings, Rows
+from waygraph.registry.index.local.scoring import Codes, Places, best, candidates
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
@@ -52,14 +54,7 @@ from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import Transition, is_tool
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from waygraph.registry.embedding.embedder import Vector
-
-    Mask = NDArray[np.bool_]
-    Places = NDArray[np.int64]
-    Shares = tuple[NDArray[np.int64], NDArray[np.float64]]
+type Shares = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 _SCOPES_KEPT, _WORDS_KEPT, _COUNTS_KEPT = 64, 2_048, 8_192
 
@@ -144,7 +139,7 @@ class LocalIndex:
     def search(
         self,
         legs: Iterable[Leg],
-        vector: "Vector | None",
+        vector: Vector | None,
         text: str,
         depth: int,
         scope: Scope,
@@ -174,7 +169,7 @@ class LocalIndex:
             populations = self._populations(scope.principal)
         return Hits({leg: hits[leg] for leg in chosen_legs if leg in hits}, similarity, coverage, self, populations)
 
-    def _vector_hits(self, legs: Sequence[Leg], vector: "Vector", depth: int, scope: Scope) -> dict[Leg, LegHits]:
+    def _vector_hits(self, legs: Sequence[Leg], vector: Vector, depth: int, scope: Scope) -> dict[Leg, LegHits]:
         rows = {leg: self._rows_of(leg, scope) for leg in legs}
         embeddings = self._rows.embeddings  # once: a later revision may change from floats to codes
         if embeddings is None or not vector.any():
@@ -187,7 +182,7 @@ class LocalIndex:
         exact_scores = np.empty(self.header.rows, np.float32)
         read = np.zeros(self.header.rows, np.bool_)
 
-        def exact(places: "Places") -> "Vector":
+        def exact(places: Places) -> Vector:
             missing = np.unique(places[~read[places]])
             if len(missing):
                 exact_scores[missing], read[missing] = np.vecdot(self._rows.vectors(self._file, missing), vector), True
@@ -199,7 +194,7 @@ class LocalIndex:
             hits[leg] = self._best(near, exact(near), depth)
         return hits
 
-    def _rows_of(self, leg: Leg, scope: Scope) -> "Places":
+    def _rows_of(self, leg: Leg, scope: Scope) -> Places:
         """The rows of a vector leg that may be found, and have a direction."""
         living = self._living
         return self._leg_rows.get(
@@ -208,7 +203,7 @@ class LocalIndex:
         )
 
     def _text_hits(
-        self, leg: Leg, words: Sequence[str], depth: int, mask: "Mask", principal: Principal | None
+        self, leg: Leg, words: Sequence[str], depth: int, mask: Mask, principal: Principal | None
     ) -> tuple[LegHits, float]:
         """And how much of the words, by their rarity, the best text holds. Words are counted in what one may see."""
         total = self._populations(principal)["agent" if leg == "agent_text" else "tool"]
@@ -229,7 +224,7 @@ class LocalIndex:
         hits = self._best(rows, sums[rows].astype(np.float32), depth)
         return hits, hits.scores[0] / best_possible if hits.scores else 0.0
 
-    def _word_shares(self, leg: Leg, word: str) -> "Shares":
+    def _word_shares(self, leg: Leg, word: str) -> Shares:
         """The rows whose text holds the word, and what it adds to the score of each as a share of its rarity."""
         living, postings = self._living, self._postings(word)
         keep = living.texts(leg)[postings.rows]
@@ -246,7 +241,7 @@ class LocalIndex:
     def _postings(self, word: str) -> Postings:
         return self._rows.postings(self._file, word, self.header)
 
-    def _count_visible(self, key: object, rows: "Places | Mask", principal: Principal | None) -> int:
+    def _count_visible(self, key: object, rows: Places | Mask, principal: Principal | None) -> int:
         """How many of these rows the principal may find at all, whatever it filters."""
         if principal is None:
             return len(rows)
@@ -260,27 +255,27 @@ class LocalIndex:
         agents = self._count_visible("agent", living.profiles, principal)
         return {"agent": agents, "tool": self._count_visible("tool", living.capabilities, principal)}
 
-    def _name_hits(self, text: str, mask: "Mask") -> LegHits:
+    def _name_hits(self, text: str, mask: Mask) -> LegHits:
         ranks = self._living.ranks
         names = [self._postings(NAME + name).rows for name in names_in(text)]
         sequence = [row for rows in names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
         rows = np.asarray(list(dict.fromkeys(sequence)), np.int64)
         return self._hits(rows, np.ones(len(rows), np.float32))
 
-    def _best(self, rows: "Places", scores: "Vector", depth: int) -> LegHits:
+    def _best(self, rows: Places, scores: Vector, depth: int) -> LegHits:
         living = self._living
         places = best(scores, living.ranks[rows], depth)
         return self._hits(rows[places], scores[places])
 
-    def _hits(self, rows: "Places", scores: "Vector") -> LegHits:
+    def _hits(self, rows: Places, scores: Vector) -> LegHits:
         living = self._living
         return LegHits(living.ids[rows].tolist(), living.owners[rows].tolist(), scores.tolist())
 
-    def _mask(self, scope: Scope) -> "Mask":
+    def _mask(self, scope: Scope) -> Mask:
         """Which rows may be found: bool of shape (rows,)."""
         return self._masks.get(scope, lambda: self._new_mask(scope))
 
-    def _new_mask(self, scope: Scope) -> "Mask":
+    def _new_mask(self, scope: Scope) -> Mask:
         living = self._living
         rows = np.flatnonzero(living.profiles)
         if scope == Scope():  # the flags say all
@@ -334,7 +329,7 @@ class LocalIndex:
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
 
-    def vectors_of(self, ids: Sequence[str]) -> "Mapping[str, Vector]":
+    def vectors_of(self, ids: Sequence[str]) -> Mapping[str, Vector]:
         rows: dict[int, str] = {}
         for each in ids:
             with suppress(KeyError):
@@ -345,7 +340,7 @@ class LocalIndex:
         return {rows[row]: vector for row, vector in zip(places.tolist(), vectors, strict=True)}
 
     @cached_property
-    def _tool_ids(self) -> "NDArray[np.object_]":
+    def _tool_ids(self) -> NDArray[np.object_]:
         return self._living.ids[self._living.tools_by_id]
 
     @cached_property
@@ -366,11 +361,11 @@ class LocalIndex:
         return CallNames(self._agent_rows)
 
     @property
-    def transitions(self) -> "Transitions | None":
+    def transitions(self) -> Transitions | None:
         return self._transitions
 
     @cached_property
-    def _transitions(self) -> "Transitions | None":
+    def _transitions(self) -> Transitions | None:
         """Read by the first question that has a history."""
         living = self._living
         rows = [Transition(**row) for row in self._part("transitions")]

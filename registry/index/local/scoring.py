@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from waygraph.registry.embedding.embedder import Vector
 
-    from waygraph.registry.embedding.embedder import Vector
-
-    Places = NDArray[np.int64]
-
+type Places = NDArray[np.int64]
 _LINE = 64
 """Bytes of a processor's cache line."""
 _GROUPS = 4
@@ -24,7 +21,7 @@ def has_codes() -> bool:
     return find_spec("simsimd") is not None
 
 
-def aligned_rows(rows: int, dimension: int) -> "Vector":
+def aligned_rows(rows: int, dimension: int) -> Vector:
     """Zeros that begin at a cache line: float32 of shape (rows, dimension)."""
     room = np.zeros(rows * dimension * 4 + _LINE, dtype=np.uint8)
     address: int = room.__array_interface__["data"][0]
@@ -33,7 +30,7 @@ def aligned_rows(rows: int, dimension: int) -> "Vector":
     return zeros
 
 
-def best(scores: "Vector", ranks: "Places", depth: int) -> "Places":
+def best(scores: Vector, ranks: Places, depth: int) -> Places:
     """Positions of the `depth` highest scores, best first, equal ones by rank: int64 of shape (≤ depth,).
 
     `scores` is float32, `ranks` int64 of shape (rows,).
@@ -44,7 +41,7 @@ def best(scores: "Vector", ranks: "Places", depth: int) -> "Places":
     return positions[np.lexsort((ranks[positions], -scores[positions]))[:depth]]
 
 
-def floor(scores: "Vector", depth: int) -> float:
+def floor(scores: Vector, depth: int) -> float:
     """A little below the `depth`-th highest score, or that itself; never above it.
 
     `scores`: float32 of shape (rows,), more than `depth` of them.
@@ -63,9 +60,9 @@ class Codes(NamedTuple):
     `errors`: of each row at least the length of what that leaves out. Both float32 of shape (rows,).
     """
 
-    codes: "NDArray[np.int8]"
-    scales: "Vector"
-    errors: "Vector"
+    codes: NDArray[np.int8]
+    scales: Vector
+    errors: Vector
 
     @classmethod
     def empty(cls, rows: int, dimension: int) -> "Codes":
@@ -78,7 +75,7 @@ class Codes(NamedTuple):
         wide.codes[:size], wide.scales[:size], wide.errors[:size] = self
         return wide
 
-    def bounds(self, vector: "Vector", rows: int) -> "tuple[Vector, Vector]":
+    def bounds(self, vector: Vector, rows: int) -> tuple[Vector, Vector]:
         """Of the first `rows`: a score near the exact one, and the most that they differ by, float32 of shape (rows,).
 
         |q·x - q'·x'| ≤ |x - x'| |q| + |q - q'| |x'|, where q and x are of length 1 and q', x' are what their codes say.
@@ -91,16 +88,14 @@ class Codes(NamedTuple):
         return about, self.errors[:rows] + np.float32(error * 1.01 + 2e-6)
 
 
-def encode_vector(vector: "Vector") -> "tuple[NDArray[np.int8], float, float]":
+def encode_vector(vector: Vector) -> tuple[NDArray[np.int8], float, float]:
     """Codes, int8 of shape (dimension,), their scale, and at least the length of what they leave out."""
     scale = float(np.abs(vector).max(initial=0)) / 127 or 1.0
     codes = np.rint(vector / scale).astype(np.int8)
     return codes, scale, float(np.linalg.norm(vector - codes * np.float32(scale))) * 1.0001 + 1e-7
 
 
-def candidates(
-    about: "Vector", slack: "Vector", rows: "Places", depth: int, exact: "Callable[[Places], Vector]"
-) -> "Places":
+def candidates(about: Vector, slack: Vector, rows: Places, depth: int, exact: Callable[[Places], Vector]) -> Places:
     """Of `rows` all that may be among the `depth` best: the others have surely less. `exact` gives rows' scores.
 
     `about` and `slack`: float32 of shape (rows of the index,). `rows` and the result: int64 of one dimension.

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import batched
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from waygraph.cypher import load
+from waygraph.cypher import Statement, load
+from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
-from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
+from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.read import (
     read_claims,
     read_settings,
@@ -48,17 +49,11 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
     vector_index,
 )
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
-from waygraph.registry.model.changes import IndexState
+from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.transitions import is_tool, owner_of
-
-if TYPE_CHECKING:
-    from waygraph.cypher import Statement
-    from waygraph.registry.embedding.embedder import Vector
-    from waygraph.registry.graph.neo4j import Neo4jEngine
-    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
 
 _NEO4J_CHECK_INDEXES = load("neo4j/check/indexes")
 _NEO4J_CHECK_UNIQUE_IDS = load("neo4j/check/unique_ids")
@@ -87,7 +82,7 @@ _ATTEMPTS = 5
 class Neo4jIndex:
     """Implements SearchIndex. Holds no data of the registry but its agents and their claims, kept for a revision."""
 
-    def __init__(self, engine: "Neo4jEngine") -> None:
+    def __init__(self, engine: Neo4jEngine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[str | None, object]] = {}
@@ -115,7 +110,7 @@ class Neo4jIndex:
     # -- search ------------------------------------------------------------------------------------
 
     @property
-    def transitions(self) -> "Transitions | None":
+    def transitions(self) -> Transitions | None:
         return self._recall("transitions", self._read_transitions)
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
@@ -136,7 +131,7 @@ class Neo4jIndex:
     def search(
         self,
         legs: Iterable[Leg],
-        vector: "Vector | None",
+        vector: Vector | None,
         text: str,
         depth: int,
         scope: Scope,
@@ -161,7 +156,7 @@ class Neo4jIndex:
                 return merge_answers(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
-    def _count_words(self, ask: "Ask") -> "Ask":
+    def _count_words(self, ask: Ask) -> Ask:
         """The same; for a principal with the frequencies of its words among the texts that it may find."""
         if ask.scope.principal is None or not (ask.words and TEXT_LEGS.intersection(ask.legs)):
             return ask
@@ -170,12 +165,12 @@ class Neo4jIndex:
             raise RegistryNotFound(self._engine.place)
         return replace(ask, term_counts=TermCounts(row["commit"] or "", row["frequencies"], row["seen"]))
 
-    def _note(self, answer: "Answer") -> None:
+    def _note(self, answer: Answer) -> None:
         """What is read beside an answer, such as all agents, is not older than it."""
         if answer.revision > self.state.revision:
             self.state = replace(self.state, revision=answer.revision, commit=answer.commit)
 
-    def _first(self, ask: "Ask", reach: int) -> "tuple[Answer, list[Leg]]":
+    def _first(self, ask: Ask, reach: int) -> tuple[Answer, list[Leg]]:
         """What the indexes answer, and the legs that none did: of vectors, while their index is not as it should be.
 
         It is being made after a reindex, and lacks owners after an upgrade of the server.
@@ -189,14 +184,14 @@ class Neo4jIndex:
         others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
         return self._whole(_NEO4J_SEARCH_LEGS, others.params(reach)), missing_legs
 
-    def _vector_faults(self, ask: "Ask") -> dict[str, str]:
+    def _vector_faults(self, ask: Ask) -> dict[str, str]:
         return faults(self._engine, vector_indexes(len(ask.vector), by_owner=self._filters_in_index))
 
     @property
     def _filters_in_index(self) -> bool:
         return self._engine.version >= IN_INDEX_FILTERS
 
-    def _ask_indexes(self, ask: "Ask", reach: int) -> "Answer":
+    def _ask_indexes(self, ask: Ask, reach: int) -> Answer:
         """All legs, each at least to its depth if the index itself knows the scope or the scope leaves out few."""
         if not (ask.is_scoped and ask.vector and self._filters_in_index):
             return self._whole(_NEO4J_SEARCH_LEGS, ask.params(reach))
@@ -205,12 +200,12 @@ class Neo4jIndex:
         # An index cannot be named by a parameter here.
         return self._whole(_NEO4J_SEARCH_LEGS_WITHIN, params, {"DIMENSION": str(len(ask.vector))})
 
-    def _reach(self, ask: "Ask") -> int:
+    def _reach(self, ask: Ask) -> int:
         """How many hits of an index are read at once: the depth, and so many more as may not be shown."""
         depth = max(ask.depth, LEAST_REACH)
         return depth * SCOPED_REACH if ask.is_scoped else depth + min(self._apart, depth * SCOPED_REACH)
 
-    def _filling(self, ask: "Ask", answer: "Answer", short: Sequence[Leg]) -> "Iterator[Answer]":
+    def _filling(self, ask: Ask, answer: Answer, short: Sequence[Leg]) -> Iterator[Answer]:
         """Legs that came short, read to the end: vectors by an exact scan of what the scope allows."""
         if vectors := [leg for leg in short if leg in VECTOR_LEGS]:
             yield self._whole(_NEO4J_SEARCH_SCAN, ask.scan_params(vectors))
@@ -218,9 +213,7 @@ class Neo4jIndex:
             texts = max(1, *answer.frequencies[0])
             yield self._whole(_NEO4J_SEARCH_LEGS, replace(ask, legs=tuple(words)).params(texts))
 
-    def _whole(
-        self, statement: "Statement", params: dict[str, object], texts: Mapping[str, str] | None = None
-    ) -> "Answer":
+    def _whole(self, statement: Statement, params: dict[str, object], texts: Mapping[str, str] | None = None) -> Answer:
         """An answer of one revision; waits while a writer commits. `texts` goes into the statement's text."""
         for placeholder, text in (texts or {}).items():
             statement = replace(statement, neo4j_text=statement.neo4j_text.replace(placeholder, text))
@@ -236,7 +229,7 @@ class Neo4jIndex:
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.1)
 
-    def _row(self, statement: "Statement", params: dict[str, object]) -> dict[str, Any] | None:
+    def _row(self, statement: Statement, params: dict[str, object]) -> dict[str, Any] | None:
         try:
             # In one map: for each size of each list and text among the parameters the server makes another plan, which
             # takes longer than a hundred searches.
@@ -316,20 +309,20 @@ class Neo4jIndex:
                 ids[row["agent_id"]].append(row["id"])
         return ids
 
-    def vectors_of(self, ids: Sequence[str]) -> "Mapping[str, Vector]":
+    def vectors_of(self, ids: Sequence[str]) -> Mapping[str, Vector]:
         agents, tools = ([each for each in ids if is_tool(each) == of_tools] for of_tools in (False, True))
         return read_vectors(self._engine, agents=agents, tools=tools)
 
     def pending_tools(self) -> Sequence[str]:
         return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_PENDING_TOOLS)]
 
-    def sources(self) -> "Sequence[SourceSummary]":
+    def sources(self) -> Sequence[SourceSummary]:
         return read_sources(self._engine, self._recall("claims", read_claims))
 
-    def settings(self) -> "Mapping[str, OperatorSettings]":
+    def settings(self) -> Mapping[str, OperatorSettings]:
         return read_settings(self._engine)
 
-    def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
+    def stated_tool(self, tool_id: str) -> tuple[Tool, ToolSetting] | None:
         agent_id, _, name = tool_id.partition("/")
         setting = settings_of_tools(self.settings().get(agent_id)).get(name)
         stored_tools = (item.tool for item in read_tools(self._engine, [agent_id]) if item.tool.id == tool_id)

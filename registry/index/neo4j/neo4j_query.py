@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import truediv
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from waygraph.registry.access.visibility import tools_within
+from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.commit_mark import is_committing
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
@@ -23,10 +24,6 @@ from waygraph.registry.index.search_index import (
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Tool
-
-if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Vector
-
 
 MOST_WORDS = 1_000
 """Lucene takes 1,024 clauses; of a longer query the first words and the first names count."""
@@ -51,7 +48,7 @@ class Ask:
 
     @classmethod
     def of(
-        cls, legs: tuple[Leg, ...], vector: "Vector | None", texts: tuple[str, str, str], depth: int, scope: Scope
+        cls, legs: tuple[Leg, ...], vector: Vector | None, texts: tuple[str, str, str], depth: int, scope: Scope
     ) -> "Ask":
         """A search of `legs`. `texts`: the one to take words of, the one to take names of, and what was said before.
 

@@ -4,11 +4,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
+from waygraph.registry.embedding.embedder import Matrix, Vector, unit_rows
 from waygraph.registry.index.analyser import STOP_WORDS, terms
 from waygraph.registry.index.names import seen_tools, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
@@ -17,11 +18,7 @@ from waygraph.registry.model.pictures import Map, MapAgent, MapRegion, MapTool
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, lay_out, tool_places
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.float32]
-    Vectors = Mapping[str, NDArray[np.float32]]
+type Vectors = Mapping[str, Vector]
 
 TEXT_CHARS = 200
 """Of a description, as the map has it."""
@@ -29,7 +26,7 @@ TEXT_CHARS = 200
 
 def read_map(
     index: SearchIndex, principal: Principal | None
-) -> "tuple[list[Agent], dict[str, list[Tool]], Vectors, int]":
+) -> tuple[list[Agent], dict[str, list[Tool]], Vectors, int]:
     """What `lay_out_map` takes, of what the principal may see."""
     agents = visible_agents(index, principal)
     ids = [agent.id for agent in agents]
@@ -42,7 +39,7 @@ def read_map(
 
 
 def lay_out_map(
-    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], vectors: "Vectors", revision: int
+    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], vectors: Vectors, revision: int
 ) -> Map:
     """`vectors`: agent id → float32 of shape (dimension,); if empty, words decide. Nothing else moves anything."""
     layout = lay_out(features_of(agents, tools_by_agent, vectors), [len(tools_by_agent[agent.id]) for agent in agents])
@@ -87,8 +84,8 @@ _VAGUE = STOP_WORDS | frozenset(
 
 
 def features_of(
-    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], vectors: "Mapping[str, Matrix]"
-) -> "Matrix":
+    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], vectors: Mapping[str, Matrix]
+) -> Matrix:
     """The stored vectors, or in a registry without them hashed words: float32 of shape (agents, columns).
 
     Rows have length 1 or 0. `vectors`: agent id → float32 of shape (columns,).
@@ -100,7 +97,7 @@ def features_of(
     return np.asarray(rows, dtype=np.float32).reshape(-1, dimension)
 
 
-def hashed_words(documents: "Sequence[Sequence[str]]") -> "Matrix":
+def hashed_words(documents: Sequence[Sequence[str]]) -> Matrix:
     """float32 of shape (documents, HASHED_COLUMNS), rows of length 1 or 0.
 
     A column is a hashed term; rare terms weigh more.
@@ -110,8 +107,7 @@ def hashed_words(documents: "Sequence[Sequence[str]]") -> "Matrix":
     for row, words in enumerate(documents):
         for word in words:
             matrix[row, crc32(word.encode()) % HASHED_COLUMNS] += math.log(1 + len(documents) / bearing[word])
-    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-    return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
+    return unit_rows(matrix)
 
 
 def region_names(

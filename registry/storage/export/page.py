@@ -8,13 +8,11 @@ from dataclasses import asdict
 from hashlib import sha256
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from waygraph.registry.graph.contents import Contents
+from waygraph.registry.graph.read import Vectors
 from waygraph.registry.storage.export.map import lay_out_map
-
-if TYPE_CHECKING:
-    from waygraph.registry.graph.read import Vectors
 
 POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
@@ -23,7 +21,7 @@ _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028
 """What could end a script element or begin another, and how a JSON text says it otherwise."""
 
 
-def as_page(contents: Contents, vectors: "Vectors") -> str:
+def as_page(contents: Contents, vectors: Vectors) -> str:
     """The map as one HTML page. `vectors`: agent id → float32 of shape (dimension,); if empty, words decide."""
     style, script = _asset("page.css"), _asset("drawing.js") + _asset("page.js")
     return Template(_asset("page.html")).substitute(
@@ -42,7 +40,7 @@ def json_in_html(value: object) -> str:
     return text
 
 
-def _page_data(contents: Contents, vectors: "Vectors") -> dict[str, Any]:
+def _page_data(contents: Contents, vectors: Vectors) -> dict[str, Any]:
     """What page.js reads: the map, and all that is told of what stands on it."""
     agents, tools_by_agent = contents.overlaid_agents, contents.tools_by_agent()
     map_data = lay_out_map(list(agents.values()), tools_by_agent, vectors, contents.state.revision)

@@ -10,16 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.floating]
-
+type Matrix = NDArray[np.floating]
 type Likeness = nx.Graph[int]
 
 NEIGHBOURS = 4
@@ -53,7 +49,7 @@ class Layout:
     regions: tuple[Circle, ...]
 
 
-def lay_out(features: "Matrix", tool_counts: Sequence[int]) -> Layout:
+def lay_out(features: Matrix, tool_counts: Sequence[int]) -> Layout:
     """Circles of agents and of their regions.
 
     `features` is float32 of shape (agents, dimension), rows of length 1 or 0; `tool_counts` has a number an agent.
@@ -76,7 +72,7 @@ def lay_out(features: "Matrix", tool_counts: Sequence[int]) -> Layout:
     return _assemble_layout(regions, inner, outer, radii, sizes)
 
 
-def likeness_of(features: "Matrix") -> Likeness:
+def likeness_of(features: Matrix) -> Likeness:
     """A graph of each agent with its nearest neighbours; the weight of an edge is the cosine, above LEAST_COSINE.
 
     `features` is float32 of shape (agents, dimension), rows of length 1 or 0.
@@ -90,7 +86,7 @@ def likeness_of(features: "Matrix") -> Likeness:
     return graph
 
 
-def _nearest(cosines: "Matrix") -> "NDArray[np.intp]":
+def _nearest(cosines: Matrix) -> NDArray[np.intp]:
     """Columns of the highest in each row, the highest first: of one more than neighbours, for each is like itself."""
     number = min(NEIGHBOURS + 1, cosines.shape[1])
     some = np.sort(np.argpartition(-cosines, number - 1, axis=1)[:, :number], axis=1)
@@ -158,7 +154,7 @@ def _between(likeness: Likeness, regions: Sequence[Sequence[int]]) -> Likeness:
     return graph
 
 
-def _settle_circles(graph: Likeness, rows: Sequence[int], radii: Sequence[float], stretch: float = 1.0) -> "Matrix":
+def _settle_circles(graph: Likeness, rows: Sequence[int], radii: Sequence[float], stretch: float = 1.0) -> Matrix:
     """(rows, 2): centres of circles that do not overlap, near to where a spring layout of the graph has them."""
     if len(rows) > _SPRING_NODES:
         return _in_lines(radii)
@@ -167,7 +163,7 @@ def _settle_circles(graph: Likeness, rows: Sequence[int], radii: Sequence[float]
     return _pack_circles(_wish_places(graph, rows) * room * spread, radii, stretch)
 
 
-def _wish_places(graph: Likeness, rows: Sequence[int]) -> "Matrix":
+def _wish_places(graph: Likeness, rows: Sequence[int]) -> Matrix:
     """(rows, 2), within -1 and 1."""
     plain: Likeness = nx.Graph()  # a subgraph's own order of nodes is not ours
     plain.add_nodes_from(rows)
@@ -176,7 +172,7 @@ def _wish_places(graph: Likeness, rows: Sequence[int]) -> "Matrix":
     return np.asarray([places[row] for row in rows], dtype=np.float64).reshape(-1, 2)
 
 
-def _in_lines(radii: Sequence[float]) -> "Matrix":
+def _in_lines(radii: Sequence[float]) -> Matrix:
     """Line by line in a square, the largest first."""
     places = np.zeros((len(radii), 2))
     width = math.sqrt(sum((2 * radius) ** 2 for radius in radii))
@@ -190,7 +186,7 @@ def _in_lines(radii: Sequence[float]) -> "Matrix":
     return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
-def _pack_circles(wishes: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix":
+def _pack_circles(wishes: Matrix, radii: Sequence[float], stretch: float) -> Matrix:
     """Sets circles down one by one, from the middle outwards, each at the free point nearest to its wish."""
     sizes, measure = np.asarray(radii, dtype=np.float64), np.asarray([1 / stretch, 1.0])
     middle = wishes.mean(axis=0)
@@ -210,8 +206,8 @@ def _pack_circles(wishes: "Matrix", radii: Sequence[float], stretch: float) -> "
 
 
 def _free_point(
-    wish: "Matrix", radius: float, circles: "tuple[Matrix, Matrix]", stretch: float, inner_radius: float
-) -> "Matrix":
+    wish: Matrix, radius: float, circles: tuple[Matrix, Matrix], stretch: float, inner_radius: float
+) -> Matrix:
     """The nearest on rings around the wish, clear of `circles` (centres, radii). Rings within `inner_radius`
     of the wish are not looked at.
     """
@@ -232,15 +228,15 @@ def _free_point(
     raise AssertionError("unreachable")
 
 
-def _reach(places: "Matrix", radii: Sequence[float]) -> float:
+def _reach(places: Matrix, radii: Sequence[float]) -> float:
     """Radius of the circle around (0, 0) that holds all circles."""
     return float((np.hypot(*places.T) + np.asarray(radii)).max())
 
 
 def _assemble_layout(
     regions: Sequence[Sequence[int]],
-    inner: "Sequence[Matrix]",
-    outer: "Matrix",
+    inner: Sequence[Matrix],
+    outer: Matrix,
     radii: Sequence[float],
     sizes: Sequence[float],
 ) -> Layout:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, parse_spec
+from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, Matrix, parse_spec
 from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
 from waygraph.registry.embedding.weights import locate, unread_texts
 from waygraph.registry.graph.contents import Contents, GraphNoun
@@ -25,11 +25,6 @@ from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS, count_subjects
 from waygraph.registry.storage.store import Store
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.float32]
 
 _CHECK_ALIKE_AGENTS = load("check/alike_agents")
 _CHECK_ORPHANS = load("check/orphans")
@@ -379,5 +374,5 @@ class _KeyEmbedder:
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
 
-    def embed(self, texts: object, role: object, *, progress: object = None) -> "Matrix":  # noqa: ARG002
+    def embed(self, texts: object, role: object, *, progress: object = None) -> Matrix:  # noqa: ARG002
         return np.zeros((len(list(texts)), 1), dtype=np.float32)  # type: ignore[call-overload]

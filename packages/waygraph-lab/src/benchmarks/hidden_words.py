@@ -13,9 +13,9 @@ from benchmarks.timing import CallTime, time_call
 from benchmarks.world import World, scratch_folder
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, Principal, Tool
+from waygraph.registry.registry import Registry
 
 NAME = "hidden_words"
 TOOLS, QUICK_TOOLS, PAIRS, QUICK_PAIRS, HOLDERS = 20_000, 1_000, 2_000, 100, 400

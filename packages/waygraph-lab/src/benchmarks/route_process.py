@@ -1,7 +1,7 @@
 """A Python process that routes: `python -m benchmarks.route_process REGISTRY`.
 
 Each line of standard input is a JSON list of texts. It is answered by a line with the milliseconds of each route and
-the memory of the process in MiB. It uses only `waygraph.registry.Registry`, so that it runs on any release.
+the memory of the process in MiB. It uses only `waygraph.registry.registry.Registry`, so that it runs on any release.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 
 def main(location: str) -> None:

@@ -26,7 +26,6 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.world import EXAMPLES, World
 from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel, configured_model
-from waygraph.registry.model.errors import NotReranked
 from waygraph.registry.model.nouns import Mode, Walked
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, TAXONOMY
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -39,6 +38,7 @@ from waygraph.registry.taxonomy.walk import numbers_in, walk
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Asked, Dataset
 from waygraph_lab.evaluation.estimate import perfect_walks
+from waygraph_lab.evaluation.run import NotReranked
 from waygraph_lab.evaluation.sets import COSTS, SET_METRICS, SetAnswer, judge_sets
 
 type Vector = NDArray[np.float32]

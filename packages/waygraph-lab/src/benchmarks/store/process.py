@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.route_process import memory_mib
 from waygraph.ingest import ingest
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 SOURCE = "change"
 

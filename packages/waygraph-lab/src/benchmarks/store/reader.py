@@ -8,8 +8,8 @@ import json
 import sys
 
 from benchmarks.store.fleet import read_all
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.registry import Registry
 
 
 def main() -> None:

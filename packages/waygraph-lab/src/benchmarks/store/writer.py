@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.store.fleet import FLEET, fleet
 from waygraph.ingest import ingest
-from waygraph.registry import Registry
+from waygraph.registry.registry import Registry
 
 CALLS = {
     "posix": {"fsync", "fdatasync", "link", "mkdir", "rename", "replace", "rmdir", "truncate", "unlink"},

@@ -65,20 +65,27 @@ def scalemcp(
         _serve(folder, listed, layout, port)
 
 
+HOST = "127.0.0.1"
+
+
 def _serve(folder: Path, companies: "Sequence[Company]", layout: "Layout", port: int) -> None:
     """Raises InvalidSetting for a port that cannot be had, InvalidDataset if mcp.json cannot be written."""
-    from waygraph.api.rest.bootstrap import serve_on_loopback
+    import uvicorn
+
+    from waygraph.api.rest.bootstrap import Alone, listen, stops_in_order
     from waygraph_lab.datasets.folder import write_server_config
     from waygraph_lab.scalemcp.company_servers import CompanyServers
 
     servers = CompanyServers(companies, layout)
-
-    def announce(base: str) -> None:
+    with stops_in_order() as stops, listen(HOST, port) as listening:
+        base = f"http://{HOST}:{listening.getsockname()[1]}"
         path = write_server_config(folder, servers.urls(base))
         note(f"{len(servers.names)} MCP servers at {base}, as {path} says; Ctrl-C ends them")
         flush()
-
-    serve_on_loopback(servers, port, announce)
+        config = uvicorn.Config(
+            servers, log_config=None, access_log=False, ws="none", lifespan="on", timeout_graceful_shutdown=1
+        )
+        Alone(config, stops).run(sockets=[listening])
 
 
 Source = Annotated[

@@ -76,7 +76,8 @@ def refuse_files(*files: Path | None) -> None:
 
 def until_failure[T](outcomes: "Iterator[T]") -> "tuple[list[T], WaygraphError | None]":
     """What was measured is shown, though a model fails in a later trial. Raises it if there is nothing to show."""
-    from waygraph.registry.model.errors import LanguageModelError, NotReranked
+    from waygraph.registry.model.errors import LanguageModelError
+    from waygraph_lab.evaluation.run import NotReranked
 
     done: list[T] = []
     try:

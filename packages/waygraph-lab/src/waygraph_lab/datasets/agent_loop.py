@@ -20,13 +20,13 @@ from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.catalog.tool_formats import definition
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, NotReranked, UpstreamError
+from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, UpstreamError
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import CallOutcome, Query, Tool, ToolRoute, Turn
 from waygraph.registry.registry import Registry
 from waygraph_lab.evaluation.agents import AgentCall, AgentTrial, Attempt, Ending, Surface
 from waygraph_lab.evaluation.dataset import Asked
-from waygraph_lab.evaluation.run import require_stages
+from waygraph_lab.evaluation.run import NotReranked, require_stages
 
 if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations import TRAJECTORY_FILES, CatalogueNames, checksum
+from waygraph.ingest.conversations import AGENTS, TRAJECTORIES, CatalogueNames, checksum
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats.listings import service_record
@@ -113,7 +113,7 @@ def _livemcpbench_need(text: str, annotated: Iterable[Mapping[str, Any]], known:
 
 FORMATS: Sequence[tuple[Sequence[str], Callable[[Path, Settings], Dataset]]] = (
     (FILES, read_folder),
-    (TRAJECTORY_FILES, read_decisions),
+    ((AGENTS, TRAJECTORIES), read_decisions),
     (LIVEMCPBENCH_FILES, read_livemcpbench),
     (A2X_FILES, read_a2x),
 )

@@ -9,7 +9,7 @@ from statistics import quantiles
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, NotReranked
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, WaygraphError
 from waygraph.registry.model.nouns import Filters, Query, Route, TextForm, ToolRoute, Vote, Walked
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import TAXONOMY, Recipe
@@ -35,6 +35,15 @@ With a reranker or a walk they are not, as its model is paid for each: their fir
 """
 MOST_FAILURES = 5
 """In a row: then the stage itself fails, and not one query."""
+
+
+class NotReranked(WaygraphError):
+    def __init__(self, query_id: str, recipe: str, reason: str) -> None:
+        self.query_id, self.recipe, self.reason = query_id, recipe, reason
+        super().__init__(
+            f"query {query_id!r}: a stage of {recipe!r} failed, so its order is not the recipe's: {reason}"
+        )
+
 
 Progress = Callable[[int, int], None]
 Routing = Callable[["Searchable", Query, Recipe], Route]

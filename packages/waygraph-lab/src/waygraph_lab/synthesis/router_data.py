@@ -5,6 +5,7 @@ result; the history is all before that. What the assistant says between the two 
 A chat sample says so in the form in which a router is asked (`router_prompt`).
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,6 @@ from waygraph.registry.routing.router_prompt import (
     Candidate,
     agent_candidate,
     tool_candidate,
-    write_answer,
     write_prompt,
 )
 from waygraph_lab.datasets.output_folder import write_lines
@@ -134,7 +134,7 @@ def write_router_data(
 def _chat(decision: Decision, label: str, chosen: Sequence[str], candidates: Candidates) -> dict[str, Any]:
     """As trl and LLaMA-Factory read it: `messages` of system, user and assistant."""
     shown = [candidates.by_id[each] for each in chosen]
-    contents = (SYSTEM, write_prompt(decision.request, shown, decision.turns), write_answer(label))
+    contents = (SYSTEM, write_prompt(decision.request, shown, decision.turns), json.dumps([label], ensure_ascii=False))
     roles = ("system", "user", "assistant")
     messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
     return {"id": decision.id, "messages": messages, **decision.origin}
