@@ -227,7 +227,7 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     show(
         list_models(invocation(context).settings()),
         lambda models: {"models": [{**asdict(each), "path": str(each.path)} for each in models]},
-        lambda models: [Table.of(models, columns, folder=lambda each: str(each.path))],
+        lambda models: [Table.of(models, columns, spare=("sha256", "folder"), folder=lambda each: str(each.path))],
         as_json,
     )
 

@@ -226,9 +226,7 @@ def usage(
         usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
     if in_graph is not None:
         _put_usage(options, is_shown=in_graph)
-    counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
-    columns = f"tool=tool_id, {counts}, p50 ms, p95 ms, last at"
-    show(usages, shapes.usage, lambda each: [Table.of(each, columns)], as_json)
+    show(usages, shapes.usage, views.usage, as_json)
     if not usages and not as_json:
         note("no call was counted")
 
@@ -335,7 +333,8 @@ def _view_forget(result: "Forgotten") -> Iterator[Block]:
 def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
     """A line for each, then the texts of each before and after; of what came, its numbers in the line."""
     columns = "time=at, revision, agent=agent_id, tool, change=what, fields, source"
-    yield Table.of(records, columns, fields=lambda each: _numbers(each) or each.fields)
+    spare = ("revision", "source")
+    yield Table.of(records, columns, spare=spare, fields=lambda each: _numbers(each) or each.fields)
     for each in records:
         if _numbers(each):
             continue

@@ -408,12 +408,7 @@ def _label(taxonomy: "Taxonomy | Drift") -> str:
 
 def _view_drift(drifts: "Sequence[Drift]") -> Iterator[Block]:
     columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
-    yield Table.of(
-        drifts,
-        columns,
-        taxonomy=_label,
-        built_at=lambda each: each.built_at[:19],
-    )
+    yield Table.of(drifts, columns, spare=("built by", "of"), taxonomy=_label)
     for each in drifts:
         if each.rebuild:
             yield Aside(f"build {each.name} anew: {each.rebuild}")

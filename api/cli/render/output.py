@@ -8,9 +8,11 @@ to stderr.
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -44,6 +46,23 @@ class Bar(NamedTuple):
     share: float
 
 
+class Time(str):
+    """A time in ISO 8601: whole in a pipe, to the minute in UTC on a terminal."""
+
+    __slots__ = ()
+
+    @property
+    def to_minute(self) -> str:
+        """`2026-11-27 06:08Z`; as it stands where it is no time with an offset."""
+        try:
+            time = datetime.fromisoformat(self)
+        except ValueError:
+            return self
+        return self if time.tzinfo is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+
+
+TIME_FIELDS = ("at", "since")
+"""The last word of the name of a field that holds a time."""
 type Cell = str | int | float | bool | Sequence[str] | Bar | None
 
 
@@ -55,7 +74,12 @@ def read_fields(noun: object, columns: str, **functions: Callable[[Any], Cell]) 
     for column in columns.split(", "):
         title, _, path = column.partition("=")
         path = path or title.replace(" ", "_")
-        yield title, functions[path](noun) if path in functions else attrgetter(path)(noun)
+        if path in functions:
+            yield title, functions[path](noun)
+            continue
+        value = attrgetter(path)(noun)
+        is_time = isinstance(value, str) and re.split("[._]", path)[-1] in TIME_FIELDS
+        yield title, Time(value) if is_time else value
 
 
 PIPED_CHARS = 200
@@ -64,20 +88,30 @@ PIPED_CHARS = 200
 
 class Table(NamedTuple):
     """Rows under columns. On a terminal the columns in `brief` are cut to the line, in a pipe to PIPED_CHARS unless
-    they are wanted whole.
+    they are wanted whole. A terminal that is too narrow for all columns lacks those that say nothing in any row, then
+    those in `spare`, the first one first.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
     brief: Sequence[str] = ()
+    spare: Sequence[str] = ()
 
     @classmethod
-    def of(cls, nouns: Iterable[object], columns: str, title: str = "", **functions: Callable[[Any], Cell]) -> "Table":
+    def of(
+        cls,
+        nouns: Iterable[object],
+        columns: str,
+        title: str = "",
+        *,
+        spare: Sequence[str] = (),
+        **functions: Callable[[Any], Cell],
+    ) -> "Table":
         """A row for each noun, by `read_fields`; a description is brief."""
         titles = [column.partition("=")[0] for column in columns.split(", ")]
         rows = [[value for _, value in read_fields(noun, columns, **functions)] for noun in nouns]
-        return cls(titles, rows, title, brief=("description",))
+        return cls(titles, rows, title, ("description",), spare)
 
 
 class Fields(NamedTuple):
@@ -162,55 +196,137 @@ def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
 
 
 BAR_CELLS = 10
-GAP_CELLS = 3
-"""Between two columns."""
+GAP_CELLS = 2
+"""Of each column: the space to the next one, or to the edges."""
 LEAST_BRIEF_CELLS = 20
+LEAST_WORD_CELLS, LEAST_NAME_CELLS = 24, 32
+"""A word is folded only beyond so many cells; in the first column, which names the row, beyond the second number."""
 
 
-def _draw(blocks: Iterable[Block]) -> None:
+def draw(blocks: Iterable[Block]) -> None:
     """On a terminal, by rich. Nothing is markup: every text is drawn as it is."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(markup=False, highlight=False, emoji=False)
-    for block in blocks:
+    for number, block in enumerate(blocks):
         match block:
             case Table():
-                console.print(_draw_table(block, console.width))
+                if block.title:
+                    console.print(Text(one_line(block.title), style="bold"))
+                shown = _fit_columns(block, console.width)
+                console.print(_draw_table(shown, console.width))
+                if left_out := [name for name in block.columns if name not in shown.columns]:
+                    hint = f"no room for {', '.join(left_out)}: a wider terminal or a pipe has all columns"
+                    console.print(Text(one_line(hint), style="dim"))
             case Fields():
                 console.print(_draw_fields(block))
             case Lines():
-                title = f"\n{one_line(block.title)}" if block.title else ""
-                console.print(*([Text(title, style="bold")] if title else []))
+                if number:
+                    console.print()
+                if block.title:
+                    console.print(Text(one_line(block.title), style="bold"))
                 console.print(Text(many_lines(block.text), style=block.style), overflow="fold")
             case Aside():
                 console.print(Text(one_line(block.text), style="dim"))
 
 
-def _draw_table(block: Table, width: int) -> "RichTable":
-    """Numbers stand to the right, a brief column takes the room that is left, any other one is folded, never cut."""
-    from rich import box
+class _Column(NamedTuple):
+    """Widths in cells: of its longest text, and the least at which it can be read."""
+
+    name: str
+    longest: int
+    least: int
+    is_words: bool
+    """Whether its longest text has several words, at which it may be folded."""
+
+
+def _measure_columns(block: Table) -> list[_Column]:
+    return [_measure(block, number) for number in range(len(block.columns))]
+
+
+def _measure(block: Table, number: int) -> _Column:
+    name = block.columns[number]
+    texts = [one_line(name), *(_draw_cell(row[number]).plain for row in block.rows)]
+    longest = _longest(texts)
+    if name in block.brief:
+        return _Column(name, longest, min(longest, LEAST_BRIEF_CELLS), is_words=True)
+    is_time = any(isinstance(row[number], Time) for row in block.rows)
+    word = longest if is_time else _longest(word for text in texts for word in text.split())
+    least = min(word, LEAST_WORD_CELLS if number else LEAST_NAME_CELLS)
+    return _Column(name, longest, least, is_words=word < longest)
+
+
+def _longest(texts: Iterable[str]) -> int:
     from rich.cells import cell_len
+
+    return max(map(cell_len, texts), default=0)
+
+
+def _fit_columns(block: Table, width: int) -> Table:
+    """The table without the columns for which a terminal of `width` cells has no room, as `Table` says."""
+    least = {each.name: each.least + GAP_CELLS for each in _measure_columns(block)}
+    if len(least) < len(block.columns):  # two of one name, of a query
+        return block
+    silent = [
+        name for number, name in enumerate(block.columns) if number and not any(row[number] for row in block.rows)
+    ]
+    candidates = [name for name in dict.fromkeys([*silent[::-1], *block.spare]) if block.rows and name in least]
+    for name in candidates:
+        if sum(least.values()) > width:
+            del least[name]
+    kept = [number for number, name in enumerate(block.columns) if name in least]
+    return block._replace(
+        columns=[block.columns[number] for number in kept],
+        rows=[[row[number] for number in kept] for row in block.rows],
+    )
+
+
+def _widths(block: Table, width: int) -> list[int | None]:
+    """Of each column. What is above the least goes to names first, then to texts, to brief ones last."""
+    columns = _measure_columns(block)
+    room = width - GAP_CELLS * len(columns) - sum(each.least for each in columns)
+    if room < 0:  # more names than fit: the library shrinks what is widest
+        return [None] * len(columns)
+    widths = [each.least for each in columns]
+
+    def share(numbers: Sequence[int], each_takes: int) -> int:
+        taken = 0
+        for number in numbers:
+            more = min(columns[number].longest - widths[number], each_takes, room - taken)
+            widths[number] += more
+            taken += more
+        return taken
+
+    numbers = range(len(columns))
+    room -= share([number for number in numbers if not columns[number].is_words], room)
+    for is_brief in (False, True):
+        texts = [n for n in numbers if columns[n].is_words and (columns[n].name in block.brief) == is_brief]
+        while lacking := [number for number in texts if room and widths[number] < columns[number].longest]:
+            room -= share(lacking, max(1, room // len(lacking)))
+    return list(widths)
+
+
+def _draw_table(block: Table, width: int) -> "RichTable":
+    """Numbers stand to the right; a brief column takes the room that is left and is cut to it, any other one is folded,
+    between words where that is possible.
+    """
+    from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    title = Text(one_line(block.title), style="bold") if block.title else None
-    table = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    cells = [[_draw_cell(cell) for cell in row] for row in block.rows]
-    others = [(number, name) for number, name in enumerate(block.columns) if name not in block.brief]
-    total = sum(max(cell_len(name), *(row[number].cell_len for row in cells), 0) for number, name in others)
-    room = max(LEAST_BRIEF_CELLS, width - total - GAP_CELLS * len(block.columns))
-    for number, name in enumerate(block.columns):
-        brief, kind = name in block.brief, type(block.rows[0][number]) if block.rows else str
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for number, (name, cells) in enumerate(zip(block.columns, _widths(block, width), strict=True)):
+        is_number = any(type(row[number]) in (int, float) for row in block.rows)
         table.add_column(
             Text(one_line(name)),
-            justify="right" if kind in (int, float) else "left",
-            no_wrap=brief or kind in (int, float, Bar),
-            overflow="ellipsis" if brief else "fold",
-            max_width=room if brief else None,
+            justify="right" if is_number else "left",
+            no_wrap=name in block.brief,
+            overflow="ellipsis" if name in block.brief else "fold",
+            width=cells,
         )
-    for row in cells:
-        table.add_row(*row)
+    for row in block.rows:
+        table.add_row(*map(_draw_cell, row))
     return table
 
 
@@ -231,7 +347,7 @@ def _draw_cell(cell: Cell) -> "Text":
 
     if isinstance(cell, Bar):
         return Text("█" * max(1, round(cell.share * BAR_CELLS)), style="cyan")
-    return Text(one_line(cell_text(cell)))
+    return Text(one_line(cell.to_minute if isinstance(cell, Time) else cell_text(cell)))
 
 
 BROKEN_PIPE = 141
@@ -253,7 +369,7 @@ def show[T](
     if as_json:
         _out(escape_unsafe(json.dumps(shape(thing), ensure_ascii=False, indent=2 if is_terminal else None)))
     elif is_terminal:
-        _draw(view(thing))
+        draw(view(thing))
     else:
         for text in plain_texts(view(thing), brief=brief):
             _out(text)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table
+from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table, Time
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import KNOWN, NOTICE, is_doubtful, suspicions
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
     from waygraph.registry.model.failures import Failure
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolMatch, ToolRoute, Walked
+    from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.routing.placement import Placement
 
 
@@ -176,6 +177,12 @@ def status(summary: "Status") -> Iterator[Block]:
     yield from _failures(summary.failures)
 
 
+def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
+    counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
+    spare = ("ok", "cancelled", "refused", "p50 ms", "timed out", "upstream failed", "tool error")
+    yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at", spare=spare)
+
+
 def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
     summaries = list(summaries)
     yield Table(
@@ -189,10 +196,11 @@ def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
                 each.policy,
                 each.standing.pending + each.standing.pending_tools if each.standing else 0,
                 each.standing.unreachable + each.standing.failing if each.standing else 0,
-                each.seen_at or "never read",
+                Time(each.seen_at or "never read"),
             )
             for each in summaries
         ],
+        spare=("kind", "policy", "namespace", "waiting", "not answering"),
     )
     yield from _failures(failure for each in summaries for failure in each.failures)
     for each in summaries:
