@@ -19,6 +19,8 @@ _OTHERS = re.compile(
     "|(.*_)?(SERVICE_HOST|PORT)(_.*)?)"  # as Kubernetes and Docker tell of a service whose name begins like ours
 )
 _PREFIX = "WAYGRAPH_"
+INTERRUPTED = 130
+"""128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
 LEAST_LIKENESS = 0.88
 """What is less like any setting may be somebody's own, such as one that a configuration refers to."""
 
@@ -110,6 +112,15 @@ class _Program(LazyGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         self.no_args_is_help = not _is_watched()
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.Abort as ending:  # of a question; the library would say "Aborted!" and end with 1
+            if not isinstance(ending.__context__, KeyboardInterrupt):
+                raise
+            typer.echo(err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if word := _OTHER_WORDS.get(args[0]):

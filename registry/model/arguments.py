@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.model.parameters import at, follow_reference
+from waygraph.registry.model.parameters import at, follow_reference, parameters_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -274,6 +274,7 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
         case "required":
             kind = at(properties, [facts["property"], "type"])
             yield f"{place}/{_escape(facts['property'])}", "is required" + (f" ({_kinds(kind)})" if kind else "")
+            yield from _names_beside(place, holder, facts["property"], error.instance, check)
         case "additionalProperties" | "unevaluatedProperties":
             for name in facts["unexpected"]:
                 by_pattern = not properties and "patternProperties" in (holder or ())
@@ -289,6 +290,20 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
             yield from ((f"{place}/{_escape(name)}", _unknown(name, properties, error, check)) for name in names)
         case keyword:
             yield place, _expectation(keyword, next(iter(facts.values()), None), error.instance)
+
+
+def _names_beside(place: str, holder: Any, missing: str, instance: Any, check: _Check) -> Iterator[tuple[str, str]]:
+    """Names that the schema does not have, though it lets them pass: one may have been meant for what is missing."""
+    closed = {"patternProperties", "additionalProperties", "unevaluatedProperties"}
+    if not isinstance(holder, dict) or any(holder.get(key) not in (None, True) for key in closed):
+        return  # such names are meant, or are told anyway
+    properties = parameters_of(holder, check.schema).properties
+    unknown = [name for name in instance if name not in properties] if properties else []
+    for name in unknown:
+        text = unknown_name(name, properties)
+        if len(unknown) == 1 and "did you mean" not in text:
+            text += f"; did you mean {_short(missing)}?"
+        yield f"{place}/{_escape(name)}", text
 
 
 def _unknown(name: str, properties: Mapping[str, Any], error: "ValidationError", check: _Check) -> str:

@@ -2,15 +2,18 @@
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.test_cli_pages import misfit
+from tests.terminal import terminal
+from waygraph.api.cli.commands.call import read_arguments
+from waygraph.registry.model.nouns import Tool
 
 CALCULATOR = Path(__file__).parents[1] / "servers" / "calculator.py"
 WAYGRAPH = Path(sys.executable).with_name("waygraph")
@@ -68,7 +71,16 @@ def call(environ: dict[str, str]) -> Call:
         ((EVALUATE, "--arguments", "{"), 2, "", "it is not JSON"),
         (("calculator/evalute",), 1, "", "Did you mean 'calculator/evaluate'"),
         (("calculator/wait",), 1, "", "nobody has a minute"),
-        (("calculator/erase",), 1, "", "--yes agrees beforehand"),
+        (("calculator/erase",), 1, "", "the memory goes; without a terminal nobody can be asked, --yes agrees"),
+        (("evaluate", "expression=2*3"), 0, "6.0", ""),
+        (("evalute", "expression=2*3"), 1, "", "Did you mean 'calculator/evaluate'"),
+        (("erase", "--yes"), 1, "", "run `waygraph call calculator/erase`"),
+        ((EVALUATE, "expr=2*3"), 1, "", '/expr: is not known; known: "expression"; did you mean "expression"?'),
+        ((EVALUATE, "expression=2*3", "expression=2*4"), 2, "", "'expression' is given twice"),
+        (("calculator/total", "numbers=[1, 2]"), 0, "3", ""),
+        (("calculator/total", "numbers=1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
+        (("calculator/total", "numbers=[1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
+        (("calculator/picture",), 0, "(image, image/png)\n(`--json` has the data)", ""),
         (("calculator/erase", "--yes"), 0, "erased", ""),
     ],
 )
@@ -89,23 +101,57 @@ def test_a_result_in_json_is_as_mcp_has_it(call: Call) -> None:
     assert misfit(told, "call") == ""
 
 
-@pytest.mark.parametrize(("answer", "runs"), [("y", True), ("n", False)])
-def test_a_person_at_a_terminal_is_asked(call: Call, environ: dict[str, str], answer: str, runs: bool) -> None:
-    """What is asked of `call` by the fixture is that the registry is there."""
-    assert call(EVALUATE, "expression=1*1").returncode == 0
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [WAYGRAPH, "call", "calculator/erase"], env=environ, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
-        os.close(theirs)
-        os.write(ours, f"{answer}\n".encode())
-        said = ""
-        try:
-            while block := os.read(ours, 4096):
-                said += block.decode()
-        except OSError:  # the other side is closed
-            pass
-        assert process.wait() == (0 if runs else 1), said
-    os.close(ours)
-    assert "runs only if a person agrees. Run it?" in said
-    assert ("erased" in said) == runs
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1), ("\x03", 130)])
+def test_a_person_at_a_terminal_is_asked(call: Call, environ: dict[str, str], answer: str, status: int) -> None:
+    """With the policy's reason, and that the tool destroys. Ctrl-C ends the program without a word."""
+    assert call(EVALUATE, "expression=1*1").returncode == 0  # the registry is there
+    with terminal("call", "calculator/erase", program=[str(WAYGRAPH)], around=environ, status=status) as screen:
+        screen.until("Run it?")
+        screen.type(answer)
+        shown = screen.rest()
+    assert "runs only if a person agrees: the memory goes. It may change or delete things. Run it?" in shown
+    assert ("erased" in shown) == (status == 0)
+    assert ("'calculator/erase' cannot be called: you did not agree" in shown) == (status == 1)
+    assert "Aborted" not in shown
+    assert "host" not in shown
+
+
+NULL, TEXT = {"type": "null"}, {"type": "string"}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "text": TEXT,
+    "optional": {"anyOf": [TEXT, NULL]},
+    "listed": {"type": ["string", "null"]},
+    "referred": {"$ref": "#/$defs/digit"},
+    "composed": {"allOf": [TEXT, {"minLength": 1}]},
+    "number": {"anyOf": [{"type": "integer"}, NULL]},
+    "choice": {"enum": [1, 2]},
+    "list": {"type": "array"},
+    "anything": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("text", "5", "5"),
+        ("optional", "5", "5"),
+        ("optional", "null", "null"),
+        ("listed", "true", "true"),
+        ("referred", "1", "1"),
+        ("composed", "[1]", "[1]"),
+        ("number", "5", 5),
+        ("number", "null", None),
+        ("choice", "2", 2),
+        ("list", '["a"]', ["a"]),
+        ("list", "a", "a"),  # fits nothing, and is refused as it was typed
+        ("anything", "5", 5),
+        ("anything", "five", "five"),
+        ("other", "5", 5),
+    ],
+)
+@pytest.mark.parametrize("required", [[], ["text"] + [f"missing{number}" for number in range(20)]])
+def test_a_value_is_what_the_schema_takes(name: str, text: str, value: object, required: list[str]) -> None:
+    """Text where text fits, else JSON; whatever else is missing."""
+    schema = {"properties": SCHEMAS, "required": required, "$defs": {"digit": {"type": "string", "enum": ["1", "2"]}}}
+    tool = Tool(id="a/b", agent_id="a", name="b", call_name="a__b", description="", input_schema=json.dumps(schema))
+    assert read_arguments(tool, [f"{name}={text}"], "") == {name: value}

@@ -1,24 +1,31 @@
 """`call`: runs one tool, by the rules that hold for hosts."""
 
 import json
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import AsJson, Groups, invocation, json_or_text, principal
-from waygraph.api.cli.render.output import Lines, note, one_line, show
+from waygraph.api.cli.render.output import Lines, one_line, show
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.nouns import Tool
+    from waygraph.api.library import Registry
+    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent
+    from waygraph.registry.model.nouns import Agent, Principal, Tool
     from waygraph.registry.model.tool_calls import ToolResult
 
 
 def call(
     context: typer.Context,
-    name: Annotated[str, Argument(metavar="TOOL", help="A tool's id or call name.", show_default=False)],
+    name: Annotated[
+        str, Argument(metavar="TOOL", help="A tool's id or call name, or a name that one tool has.", show_default=False)
+    ],
     values: Annotated[
         list[str] | None,
         Argument(metavar="[NAME=VALUE]...", help="Its arguments; values are text or JSON.", show_default=False),
@@ -37,27 +44,65 @@ def call(
     By the policy, the checks of arguments and the audit that hold for hosts.
     """
     from waygraph.api.library import Registry
-    from waygraph.registry.model.errors import NeedsConsent
+    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent
 
     options = invocation(context)
     settings = options.settings()
     who = principal(group)
     with Registry.open(options.place(settings), embedder=options.embedder or None, settings=settings) as registry:
-        tool = registry.tool(name, principal=who)
+        tool = find_meant(registry, name, who)
         by_name = read_arguments(tool, values or (), arguments)
+
+        def run(consent: str = "") -> "ToolResult":
+            with _told_for_terminals(tool):
+                return registry.call(name, by_name, timeout_s=timeout, consent=consent, principal=who)
+
         try:
-            result = registry.call(tool, by_name, timeout_s=timeout, principal=who)
-        except NeedsConsent:
-            if not yes and not _agrees(tool, by_name):
-                raise
-            result = registry.call(tool, by_name, timeout_s=timeout, consent=tool.content_hash, principal=who)
+            result = run()
+        except NeedsConsent as error:
+            if not yes:
+                _require_consent(registry.agent(tool.agent_id, principal=who), tool, by_name, error)
+            result = run(tool.content_hash)
+        except InvalidArguments as error:
+            raise _with_json_forms(error, tool, values or ()) from error
     show(result, _shape, lambda each: [Lines(_text(each))], as_json)
     if result.is_error:
         raise typer.Exit(1)
 
 
+def find_meant(registry: "Registry", name: str, who: "Principal | None") -> "Tool":
+    """The tool of that name, by the rule of the gateway. Raises UnknownName and AmbiguousTool, with ids."""
+    from waygraph.registry.catalog.find_tools.resolve import tool_meant
+    from waygraph.registry.model.errors import AmbiguousTool, UnknownName
+
+    def ids(call_names: Iterable[str]) -> list[str]:
+        return [registry.tool(each, principal=who).id for each in call_names]
+
+    try:
+        return tool_meant(registry, name=name, principal=who)
+    except AmbiguousTool as error:
+        raise AmbiguousTool(error.query, ids(error.candidates)) from error
+    except UnknownName as error:
+        near = ids(error.nearest)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise UnknownName("tool", name, (), hint=hint) from error
+
+
+@contextmanager
+def _told_for_terminals(tool: "Tool") -> Iterator[None]:
+    """A tool that runs by its exact name only is refused with the command that runs it."""
+    from waygraph.registry.model.errors import NotCallable
+
+    try:
+        yield
+    except NotCallable as error:
+        if not error.how:
+            raise
+        raise NotCallable(tool.id, error.reason, how=f"run `waygraph call {shlex.quote(tool.id)}`") from error
+
+
 def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[str, Any]:
-    """NAME=VALUE pairs over the object of `document`. A parameter that is a string by its schema is taken as it stands.
+    """NAME=VALUE pairs over the object of `document`. Each value is text or JSON, as the schema of its parameter takes.
 
     Raises BadParameter.
     """
@@ -67,24 +112,88 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint="'--arguments'") from error
     if not isinstance(by_name, dict):
         raise typer.BadParameter('one JSON object is wanted, such as {"limit": 5}', param_hint="'--arguments'")
-    properties = tool.parameters.get("properties")
+    texts: dict[str, str] = {}
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"{value!r} is not NAME=VALUE", param_hint="'[NAME=VALUE]...'")
-        schema = properties.get(name) if isinstance(properties, Mapping) else None
-        is_text = isinstance(schema, Mapping) and schema.get("type") == "string"
-        by_name[name] = text if is_text else json_or_text(text)
-    return by_name
+        if name in texts:
+            message = f"{name!r} is given twice; several values are one list: '{name}=[1, 2]'"
+            raise typer.BadParameter(message, param_hint="'[NAME=VALUE]...'")
+        texts[name] = text
+    return by_name | {name: _read_value(tool, name, text) for name, text in texts.items()}
 
 
-def _agrees(tool: "Tool", arguments: Mapping[str, Any]) -> bool:
-    """Asks a person at a terminal; without a terminal, nobody agrees."""
+def _read_value(tool: "Tool", name: str, text: str) -> Any:
+    """As text where that fits, else as JSON where it is JSON; as JSON first for a parameter that takes anything."""
+    takes, value = _taker(tool, name), json_or_text(text)
+    takes_anything = all(map(takes, ("", 0, 0.5, True, None, [], {})))
+    return text if takes(text) and not takes_anything else value
+
+
+def _taker(tool: "Tool", name: str) -> Callable[[Any], bool]:
+    """Whether a value fits the parameter of that name. Anything does if the schema does not have it."""
+    from waygraph.registry.model.arguments import check_arguments
+    from waygraph.registry.model.errors import InvalidArguments
+    from waygraph.registry.model.parameters import parameters_of
+
+    schema = tool.parameters
+    properties = dict(parameters_of(schema).properties)
+    # Without what else the schema demands of all arguments together; with the places to which references lead.
+    parts = {key: schema[key] for key in ("$schema", "$id", "id", "$defs", "definitions") if key in schema}
+    alone = replace(tool, input_schema=json.dumps({**parts, "type": "object", "properties": properties}))
+
+    def takes(value: Any) -> bool:
+        try:
+            check_arguments(alone, {name: value})
+        except InvalidArguments:
+            return False
+        return True
+
+    return takes
+
+
+def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[str]) -> "InvalidArguments":
+    """The same, with the JSON that was probably meant where a value that is no JSON does not fit."""
+    from waygraph.registry.model.errors import InvalidArguments
+
+    texts = {f"/{name}": text for name, _, text in (value.partition("=") for value in values)}
+
+    def advise(place: str, expectation: str) -> str:
+        text, name = texts.get(place), place[1:]
+        if text is None or json_or_text(text) != text:
+            return expectation
+        form = next(filter(_taker(tool, name), _json_forms(text)), None)
+        if form is None:
+            return expectation
+        return f"{expectation}; write it as JSON: {shlex.quote(f'{name}={json.dumps(form, ensure_ascii=False)}')}"
+
+    return InvalidArguments(error.tool, [(place, advise(place, text)) for place, text in error.faults])
+
+
+def _json_forms(text: str) -> Iterator[Any]:
+    """What a text that is no JSON may mean: brackets that were forgotten, or values between commas."""
+    closed = text + ("]" if text.startswith("[") else "}" if text.startswith("{") else "")
+    for candidate in (closed, f"[{text}]"):
+        value = json_or_text(candidate)
+        if value != candidate:
+            yield value
+    yield [part.strip() for part in text.strip("[]").split(",")]
+
+
+def _require_consent(agent: "Agent", tool: "Tool", arguments: Mapping[str, Any], error: "NeedsConsent") -> None:
+    """Asks a person at a terminal. Raises NeedsConsent without a terminal, NotCallable for a no."""
+    from waygraph.registry.access.policy import danger_of
+    from waygraph.registry.model.errors import NeedsConsent, NotCallable
+
+    reason = error.reason.partition("; this host cannot ask")[0]  # what follows is for hosts
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        note("nobody can be asked without a terminal; --yes agrees beforehand")
-        return False
+        raise NeedsConsent(tool.id, f"{reason}; without a terminal nobody can be asked, --yes agrees beforehand")
     text = json.dumps(arguments)  # as ASCII: no character of it hides or turns around what a person reads
-    return typer.confirm(f"{one_line(tool.id)} {text} runs only if a person agrees. Run it?", default=False, err=True)
+    danger = " It may change or delete things." if danger_of(agent, tool) == "destructive" else ""
+    question = f"{one_line(tool.id)} {text} runs only if a person agrees: {one_line(reason)}.{danger} Run it?"
+    if not typer.confirm(question, default=False, err=True):
+        raise NotCallable(tool.id, "you did not agree")
 
 
 def _shape(result: "ToolResult") -> dict[str, Any]:
@@ -97,9 +206,11 @@ def _shape(result: "ToolResult") -> dict[str, Any]:
 
 
 def _text(result: "ToolResult") -> str:
-    """Its texts, else what is structured; of images and the like a line that says so."""
+    """Its texts, else what is structured; of images and the like a line that says so, and where the data is."""
     blocks = [each for each in result.content if each.get("type") != "text"]
     others = [f"({each.get('type')}, {each.get('mimeType') or each.get('uri') or 'no type'})" for each in blocks]
+    if any("data" in each or "resource" in each for each in blocks):
+        others.append("(`--json` has the data)")
     if result.text or not result.structured_content:
         return "\n".join([result.text, *others]).strip("\n")
     return json.dumps(result.structured_content, ensure_ascii=False, indent=2)
