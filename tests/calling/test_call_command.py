@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,7 +74,6 @@ def call(environ: dict[str, str]) -> Call:
         (("calculator/wait",), 1, "", "nobody has a minute"),
         (("calculator/erase",), 1, "", "the memory goes; without a terminal nobody can be asked, --yes agrees"),
         (("evaluate", "expression=2*3"), 0, "6.0", ""),
-        (("evalute", "expression=2*3"), 1, "", "Did you mean 'calculator/evaluate'"),
         (("erase", "--yes"), 1, "", "run `waygraph call calculator/erase`"),
         ((EVALUATE, "expr=2*3"), 1, "", '/expr: is not known; known: "expression"; did you mean "expression"?'),
         ((EVALUATE, "expression=2*3", "expression=2*4"), 2, "", "'expression' is given twice"),
@@ -101,12 +101,14 @@ def test_a_result_in_json_is_as_mcp_has_it(call: Call) -> None:
     assert misfit(told, "call") == ""
 
 
-@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1), ("\x03", 130)])
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1), ("", 130)])
 def test_a_person_at_a_terminal_is_asked(call: Call, environ: dict[str, str], answer: str, status: int) -> None:
     """With the policy's reason, and that the tool destroys. Ctrl-C ends the program without a word."""
     assert call(EVALUATE, "expression=1*1").returncode == 0  # the registry is there
     with terminal("call", "calculator/erase", program=[str(WAYGRAPH)], around=environ, status=status) as screen:
         screen.until("Run it?")
+        if status == 130:
+            os.kill(screen.pid, signal.SIGINT)
         screen.type(answer)
         shown = screen.rest()
     assert "runs only if a person agrees: the memory goes. It may change or delete things. Run it?" in shown
