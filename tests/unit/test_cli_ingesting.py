@@ -63,6 +63,30 @@ def test_what_stands_after_dashes_is_started_and_asked(run: Run, program: Path) 
     assert run("find", "high water", "--json").status == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["front-desk.py"], "python front-desk.py"),
+        (["python", "front-desk.py"], "python front-desk.py"),
+        (["catalog.txt", "python", "a desk.py"], "python 'a desk.py'"),
+        (["desk.js"], "node desk.js"),
+        (["catalog.txt"], ""),
+    ],
+)
+def test_a_program_is_told_to_stand_after_dashes(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], command: str
+) -> None:
+    """Once, by the whole command."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    for name in ("front-desk.py", "a desk.py", "desk.js", "catalog.txt"):
+        Path(name).write_text("print('no JSON')")
+    answer = run("ingest", *words)
+    assert answer.status == 1
+    assert answer.err.count("waygraph ingest -- ") == bool(command)
+    assert f"`waygraph ingest -- {command}`" in answer.err or not command
+
+
 @pytest.mark.parametrize("verb", ["ingest", "watch"])
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -1,6 +1,8 @@
 """`ingest`: sources into the registry."""
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -196,11 +198,26 @@ def outcomes(
             for result in ingestion.ingest(registry, open_given(text, ingestion.opening), progress):
                 yield Outcome(name, report=result.report, without_questions=result.without_questions)
         except (SourceError, MassRemoval) as error:
-            yield Outcome(name, error=str(error))
+            advice = _advise_dashes(sources, text) if isinstance(text, str) else ""
+            yield Outcome(name, error=f"{error}{advice}")
             ingestion.note_unreadable(registry, text, error)
         except WaygraphError as error:
             yield Outcome(name, error=str(error))
             return
+
+
+_INTERPRETERS = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node"}
+
+
+def _advise_dashes(sources: Sequence[str], source: str) -> str:
+    """For the first source that is a program: how it is started and asked, with what was written behind it."""
+    programs = [each for each in sources if Path(each).suffix in _INTERPRETERS or shutil.which(each)]
+    if not programs or source != programs[0]:
+        return ""
+    words = list(sources[sources.index(source) :])
+    if not shutil.which(source):
+        words.insert(0, _INTERPRETERS[Path(source).suffix])
+    return f"; to start a server and ask it: `waygraph ingest -- {shlex.join(words)}`"
 
 
 def remark(outcomes: Sequence[Outcome]) -> None:
@@ -265,6 +282,9 @@ def _tally(changes: ChangeSet, nouns: str) -> str:
     return ", ".join(f"{count} {part}" for part, count in counts.items() if count) or "none"
 
 
+_DENIED = "calls are denied until `waygraph approve` accepts it"
+
+
 def _named_changes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
     if outcome.report is None:
         return
@@ -276,6 +296,6 @@ def _named_changes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
     yield from (("renamed", agent_id, f"{key} in the source") for key, agent_id in changes.renamed)
     yield from (("withheld", agent_id, "an operator removed it") for agent_id in changes.withheld)
     yield from (("waits", entity, "`waygraph approve` lets it into routing") for entity in changes.waiting)
-    yield from (("suspicious", each.id, "; ".join(each.flags)) for each in changes.flagged)
+    yield from (("suspicious", each.id, "; ".join((*each.flags, _DENIED))) for each in changes.flagged)
     yield from (("rejected", each.where, each.reason) for each in changes.rejected)
     yield from (("cut", each.where, each.reason) for each in changes.cut)
