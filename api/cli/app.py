@@ -19,7 +19,7 @@ _OTHERS = re.compile(
     "|(.*_)?(SERVICE_HOST|PORT)(_.*)?)"  # as Kubernetes and Docker tell of a service whose name begins like ours
 )
 _PREFIX = "WAYGRAPH_"
-INTERRUPTED = 130
+INTERRUPT_STATUS = 130
 """128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
 LEAST_LIKENESS = 0.88
 """What is less like any setting may be somebody's own, such as one that a configuration refers to."""
@@ -120,7 +120,7 @@ class _Program(LazyGroup):
             if not isinstance(ending.__context__, KeyboardInterrupt):
                 raise
             typer.echo(err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(INTERRUPT_STATUS) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if word := _OTHER_WORDS.get(args[0]):

@@ -294,8 +294,8 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
 
 def _names_beside(place: str, holder: Any, missing: str, instance: Any, check: _Check) -> Iterator[tuple[str, str]]:
     """Names that the schema does not have, though it lets them pass: one may have been meant for what is missing."""
-    closed = {"patternProperties", "additionalProperties", "unevaluatedProperties"}
-    if not isinstance(holder, dict) or any(holder.get(key) not in (None, True) for key in closed):
+    limits = {"patternProperties", "additionalProperties", "unevaluatedProperties"}
+    if not isinstance(holder, dict) or any(holder.get(key) not in (None, True) for key in limits):
         return  # such names are meant, or are told anyway
     properties = parameters_of(holder, check.schema).properties
     unknown = [name for name in instance if name not in properties] if properties else []

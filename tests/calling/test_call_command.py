@@ -16,7 +16,7 @@ from tests.terminal import terminal
 from waygraph.api.cli.commands.call import read_arguments
 from waygraph.registry.model.nouns import Tool
 
-CALCULATOR = Path(__file__).parents[1] / "servers" / "calculator.py"
+SERVERS = Path(__file__).parents[1] / "servers"
 WAYGRAPH = Path(sys.executable).with_name("waygraph")
 POLICY = """
 [[rules]]
@@ -49,9 +49,10 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def call(environ: dict[str, str]) -> Call:
-    """`waygraph call` with these words, over a calculator that runs here."""
+    """`waygraph call` with these words, over a calculator and an abacus that run here."""
     notes = Path(environ["HOME"]) / "notes"
-    subprocess.run([WAYGRAPH, "ingest", "--", sys.executable, CALCULATOR, notes], env=environ, check=True)
+    for server in ([SERVERS / "calculator.py", notes], [SERVERS / "abacus.py"]):
+        subprocess.run([WAYGRAPH, "ingest", "--", sys.executable, *server], env=environ, check=True)
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([WAYGRAPH, "call", *words], env=environ, capture_output=True, text=True, check=False)
@@ -77,10 +78,10 @@ def call(environ: dict[str, str]) -> Call:
         (("erase", "--yes"), 1, "", "run `waygraph call calculator/erase`"),
         ((EVALUATE, "expr=2*3"), 1, "", '/expr: is not known; known: "expression"; did you mean "expression"?'),
         ((EVALUATE, "expression=2*3", "expression=2*4"), 2, "", "'expression' is given twice"),
-        (("calculator/total", "numbers=[1, 2]"), 0, "3", ""),
-        (("calculator/total", "numbers=1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
-        (("calculator/total", "numbers=[1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
-        (("calculator/picture",), 0, "(image, image/png)\n(`--json` has the data)", ""),
+        (("abacus/total", "numbers=[1, 2]"), 0, "3", ""),
+        (("abacus/total", "numbers=1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
+        (("abacus/total", "numbers=[1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
+        (("abacus/picture",), 0, "(image, image/png)\n(`--json` has the data)", ""),
         (("calculator/erase", "--yes"), 0, "erased", ""),
     ],
 )

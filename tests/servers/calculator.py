@@ -8,7 +8,6 @@ from pathlib import Path
 
 import anyio
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Image
 from mcp.types import ToolAnnotations
 
 NOTES = Path(sys.argv[1])
@@ -27,18 +26,6 @@ def evaluate(expression: str) -> float:
     note("evaluate")
     left, right = expression.split("*")
     return float(left) * float(right)
-
-
-@server.tool(annotations=READS)
-def total(numbers: list[int]) -> int:
-    """Add up numbers."""
-    return sum(numbers)
-
-
-@server.tool(annotations=READS)
-def picture() -> Image:
-    """Draw the calculator."""
-    return Image(data=b"\x89PNG", format="png")
 
 
 @server.tool(annotations=DESTROYS)

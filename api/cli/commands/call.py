@@ -173,8 +173,8 @@ def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[s
 
 def _json_forms(text: str) -> Iterator[Any]:
     """What a text that is no JSON may mean: brackets that were forgotten, or values between commas."""
-    closed = text + ("]" if text.startswith("[") else "}" if text.startswith("{") else "")
-    for candidate in (closed, f"[{text}]"):
+    completion = text + ("]" if text.startswith("[") else "}" if text.startswith("{") else "")
+    for candidate in (completion, f"[{text}]"):
         value = json_or_text(candidate)
         if value != candidate:
             yield value

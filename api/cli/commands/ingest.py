@@ -38,6 +38,7 @@ from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphError
+from waygraph.registry.model.nouns import suspicions
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
@@ -282,7 +283,7 @@ def _tally(changes: ChangeSet, nouns: str) -> str:
     return ", ".join(f"{count} {part}" for part, count in counts.items() if count) or "none"
 
 
-_DENIED = "calls are denied until `waygraph approve` accepts it"
+_CONSEQUENCE = "calls are denied until `waygraph approve` accepts it"
 
 
 def _named_changes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
@@ -296,6 +297,9 @@ def _named_changes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
     yield from (("renamed", agent_id, f"{key} in the source") for key, agent_id in changes.renamed)
     yield from (("withheld", agent_id, "an operator removed it") for agent_id in changes.withheld)
     yield from (("waits", entity, "`waygraph approve` lets it into routing") for entity in changes.waiting)
-    yield from (("suspicious", each.id, "; ".join((*each.flags, _DENIED))) for each in changes.flagged)
+    yield from (
+        ("suspicious", each.id, "; ".join((*each.flags, *([_CONSEQUENCE] if suspicions(each.flags) else []))))
+        for each in changes.flagged
+    )
     yield from (("rejected", each.where, each.reason) for each in changes.rejected)
     yield from (("cut", each.where, each.reason) for each in changes.cut)

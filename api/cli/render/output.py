@@ -214,10 +214,10 @@ def draw(blocks: Iterable[Block]) -> None:
             case Table():
                 if block.title:
                     console.print(Text(one_line(block.title), style="bold"))
-                shown = _fit_columns(block, console.width)
-                console.print(_draw_table(shown, console.width))
-                if left_out := [name for name in block.columns if name not in shown.columns]:
-                    hint = f"no room for {', '.join(left_out)}: a wider terminal or a pipe has all columns"
+                table = _fit_columns(block, console.width)
+                console.print(_draw_table(table, console.width))
+                if absent := [name for name in block.columns if name not in table.columns]:
+                    hint = f"no room for {', '.join(absent)}: a wider terminal or a pipe has all columns"
                     console.print(Text(one_line(hint), style="dim"))
             case Fields():
                 console.print(_draw_fields(block))
@@ -275,10 +275,10 @@ def _fit_columns(block: Table, width: int) -> Table:
     for name in candidates:
         if sum(least.values()) > width:
             del least[name]
-    kept = [number for number, name in enumerate(block.columns) if name in least]
+    numbers = [number for number, name in enumerate(block.columns) if name in least]
     return block._replace(
-        columns=[block.columns[number] for number in kept],
-        rows=[[row[number] for number in kept] for row in block.rows],
+        columns=[block.columns[number] for number in numbers],
+        rows=[[row[number] for number in numbers] for row in block.rows],
     )
 
 
@@ -291,12 +291,12 @@ def _widths(block: Table, width: int) -> list[int | None]:
     widths = [each.least for each in columns]
 
     def share(numbers: Sequence[int], each_takes: int) -> int:
-        taken = 0
+        total = 0
         for number in numbers:
-            more = min(columns[number].longest - widths[number], each_takes, room - taken)
+            more = min(columns[number].longest - widths[number], each_takes, room - total)
             widths[number] += more
-            taken += more
-        return taken
+            total += more
+        return total
 
     numbers = range(len(columns))
     room -= share([number for number in numbers if not columns[number].is_words], room)
