@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,9 @@ def test_a_person_at_a_terminal_is_asked(call: Call, environ: dict[str, str], an
     """With the policy's reason, and that the tool destroys. Ctrl-C ends the program without a word."""
     assert call(EVALUATE, "expression=1*1").returncode == 0  # the registry is there
     with terminal("call", "calculator/erase", program=[str(WAYGRAPH)], around=environ, status=status) as screen:
-        screen.until("Run it?")
+        screen.until("[y/N]: ")
         if status == 130:
+            time.sleep(0.5)  # a signal between the prompt and the read that waits would be seen after the answer only
             os.kill(screen.pid, signal.SIGINT)
         screen.type(answer)
         shown = screen.rest()
