@@ -378,10 +378,11 @@ def _placing_agents(graph: GraphView, manifest: Manifest) -> Iterator[str]:
 
 
 def refuse_mass_removal(graph: GraphView, changes: ChangeSet) -> None:
-    """Raises MassRemoval if the source would release more than half of what it claims."""
+    """Raises MassRemoval if more than half of what the source claims would go; what others claim, too, stays."""
     number = sum(claim.source == changes.source for claim in graph.claims)
-    if len(changes.released) > number * MASS_REMOVAL_SHARE:
-        raise MassRemoval(changes.source, removed=len(changes.released), held=number)
+    lost = set(changes.released) & set(changes.removed_agents)
+    if len(lost) > number * MASS_REMOVAL_SHARE:
+        raise MassRemoval(changes.source, removed=len(lost), held=number)
 
 
 def counts(changes: ChangeSet) -> Counter[str]:

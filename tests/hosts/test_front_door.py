@@ -282,3 +282,31 @@ def test_a_host_is_known_by_its_name_in_the_protocol(host: str) -> None:
     names |= {"gemini-cli": "gemini-cli-mcp-client", "windsurf": "windsurf-client"}
     assert host_of_client(names.get(host, host)) == HOSTS[host]
     assert host_of_client("mcp") is None
+
+
+def test_a_server_that_a_host_gets_later_is_taken_in_by_the_next_start(house: House) -> None:
+    """Though the first one emptied the host's file: what it names no more is behind the gateway, and not lost."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    servers = json.loads(house.cursor.read_text())["mcpServers"]
+    later = {"command": sys.executable, "args": [str(CALCULATOR), str(house.notes), "later"]}
+    house.put(house.cursor, {**servers, "later": later})
+    for words in (("ingest", str(house.cursor)), ("start", "--yes")):
+        done = house.run(*words)
+        assert done.returncode == 0, done.stderr
+    assert set(json.loads(house.cursor.read_text())["mcpServers"]) == {"gone", "waygraph"}
+    tools = json.loads(house.run("tools", "--json").stdout)["tools"]
+    assert {tool["agent_id"] for tool in tools} == {"calculator", "later"}
+    for agent in ("calculator", "later"):
+        answer = house.call("cursor-vscode", f"{agent}__evaluate", {"expression": "6*7"})
+        assert answer.structured_content == {"result": 42.0}
+
+
+def test_what_start_took_in_can_be_called_after_a_restore(house: House) -> None:
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    house.run("ingest", str(house.cursor))  # as a watch does: it sees what is left
+    assert house.run("connect", "cursor", "--restore").returncode == 0
+    assert house.run("connect", "cursor", "--write").returncode == 0
+    answer = house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7"})
+    assert answer.structured_content == {"result": 42.0}

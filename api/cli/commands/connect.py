@@ -33,7 +33,7 @@ from waygraph.ingest.hosts.takeover import Target, gateway_for, offer_of, plan_t
 from waygraph.ingest.pipeline import Ingestion
 from waygraph.ingest.sources.opening import open_sources
 from waygraph.ingest.sources.read import with_answers
-from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
+from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName, WaygraphError
 from waygraph.registry.model.files import as_written
 from waygraph.registry.storage.location import is_service
 
@@ -152,6 +152,8 @@ class ConnectOutcome:
     kept: tuple[str, ...] = ()
     whole: bool = False
     lacking: tuple[str, ...] = ()
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Servers that came back and could not be taken in again, each with its reason."""
 
 
 def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
@@ -263,8 +265,14 @@ def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutco
     if dry_run:
         return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
     with options.open_own() as registry:
-        backup = write_back(target.config, back, target.shelf, partial(_forget, registry))
-    return replace(outcome, backup=str(backup or ""))
+        silent = dict[str, str]()
+
+        def move(source: str) -> None:  # in this order the agents stay what they are
+            silent.update(_ask_again(registry, options.settings(), target.config.path))
+            _forget(registry, source)
+
+        backup = write_back(target.config, back, target.shelf, move)
+    return replace(outcome, backup=str(backup or ""), silent=silent)
 
 
 def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcome:
@@ -290,6 +298,17 @@ def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mappi
             Ingestion(opening=how).take(registry, source, parts, manifest, progress)
     keys = {entry.key for entry in manifest.entries}
     return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *keys}}
+
+
+def _ask_again(registry: "LocalRegistry", settings: "Settings", path: Path) -> Mapping[str, str]:
+    """The host's own file, if it is a source: it has the servers of ours again, which is forgotten. As `_ask`."""
+    source = str(path.absolute())
+    if not registry.store.exists or source not in {each.name for each in registry.sources()}:
+        return {}
+    try:
+        return _ask(registry, settings, path)
+    except WaygraphError as error:  # the host has its servers back, whatever becomes of the registry
+        return {source: str(error)}
 
 
 def _forget(registry: "LocalRegistry", source: str) -> None:
@@ -326,6 +345,8 @@ def remark(outcome: ConnectOutcome) -> None:
     if outcome.lacking:
         names = ", ".join(outcome.lacking)
         note(f"{outcome.host} hands on no variables of its environment: {names} must be set where it starts programs")
+    for name, reason in outcome.silent.items():
+        note(f"{name} is not in the registry now: {reason}")
     if outcome.kept:
         note(f"the file has other servers of these names now, which stay: {', '.join(outcome.kept)}")
 
