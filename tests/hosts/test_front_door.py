@@ -223,13 +223,86 @@ def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
     house.call("cursor-vscode", "calculator__evaluate", {"expression": 6})
     refused = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert refused.returncode == 1
-    assert "cursor-vscode called calculator/evaluate, and the gateway refused it (InvalidArguments)" in refused.stderr
+    assert (
+        "cursor-vscode called calculator/evaluate, and the gateway refused it: its arguments do not fit"
+        in refused.stderr
+    )
     house.call("cursor-vscode", "calculator__evaluate", {"expression": "none"})
     reported = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert "reported an error" in reported.stderr
     house.call("claude-code", "calculator__evaluate", {"expression": "2*2"})
     assert house.run("connect", "--check", "cursor", "--timeout", "0.1").returncode == 1
-    assert house.run("connect", "--check", "claude-code", "--timeout", "0.1").returncode == 0
+    earlier = house.run("connect", "--check", "claude-code", "--timeout", "0.1")
+    assert earlier.returncode == 0
+    assert re.search(r"connected: by an earlier call, at \d\d:\d\d:\d\d: Claude Code", earlier.stdout)
+
+
+def test_a_call_before_the_check_tells_nothing_of_an_entry_of_another_registry(house: House) -> None:
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7"})
+    entry = house.cursor.read_text()
+    house.cursor.write_text(entry.replace(str(house.registry), str(house.folder / "other.grafeo")))
+    check = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert "of another registry" in check.stderr
+    assert (check.returncode, check.stdout) == (1, "")
+    house.cursor.write_text(entry)
+    assert house.run("connect", "--check", "cursor", "--timeout", "0.1").returncode == 0
+
+
+def test_a_gateway_of_another_host_is_none_of_the_host_that_is_checked(house: House) -> None:
+    """Neither one that started before the check, nor one that went on to speak as another host."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+
+    async def visit() -> None:
+        async with house.host("claude-code") as host:
+            await host.list_tools()
+
+    anyio.run(visit)
+    old = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert "a host started a gateway" not in old.stderr
+    assert "no host started a gateway" in old.stderr
+    with house.screen("connect", "--check", "cursor", "--timeout", "12", status=1) as screen:
+        screen.until("ask Cursor for something")
+        anyio.run(visit)
+        shown = screen.rest()
+    assert "did not speak to it" not in shown
+    assert "claude-code" not in shown
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("use_tool", {"name": "calculator__evaluate", "arguments": {"expression": "6*7s3cr3t"}}),
+        ("use_tool", {"name": "calculator__evaluate", "params": '{"expression": "6*7s3cr3t"}'}),
+        ("find_tools", {"s3cr3t": "multiply numbers"}),
+    ],
+)
+def test_a_refusal_before_a_tool_is_known_is_seen(house: House, tool: str, arguments: dict[str, Any]) -> None:
+    """With what it was, and without a word of the request."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+
+    async def visit() -> None:
+        async with house.host("cursor-vscode") as host:
+            await host.list_tools()
+            assert (await host.call_tool(tool, arguments)).is_error
+
+    anyio.run(visit)
+    check = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert check.returncode == 1
+    assert f"cursor-vscode called {tool}, and the gateway refused it: its arguments do not fit" in check.stderr
+    assert "does not look for tools" not in check.stderr
+    assert all(b"s3cr3t" not in path.read_bytes() for path in house.registry.parent.glob("usage.sqlite*"))
+
+
+def test_where_nothing_is_the_check_does_not_wait(house: House) -> None:
+    done = house.run("connect", "--check")
+    assert done.returncode == 1
+    assert "there is no registry at" in done.stderr
+    assert "waygraph start" in done.stderr
+    assert not house.registry.parent.exists()
 
 
 def test_a_gateway_that_runs_already_is_seen(house: House) -> None:
