@@ -38,7 +38,7 @@ class House:
 
     def put(self, path: Path, servers: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"mcpServers": servers}))
+        path.write_text(json.dumps({"mcpServers": servers}, indent=2))
 
     def put_calculator(self, path: Path | None = None) -> None:
         """With a server that cannot be started beside it."""
@@ -160,7 +160,10 @@ def test_start_asks_before_it_starts_and_before_it_writes(house: House) -> None:
         screen.until("Start them and ingest what they offer? [y/N]")
         screen.type("y\n")
         screen.until("A backup is kept. [y/N]")
-        assert '+  "waygraph": {' in screen.seen, "it shows what would change"
+        shown = STYLE.sub("", screen.seen)
+        assert re.search(r'\+ +"waygraph": \{', shown), "it shows what would change"
+        assert re.search(r'- +"calculator": \{', shown)
+        assert not re.search(r'- +"gone": \{', shown), "what did not answer stays"
         screen.type("n\n")
         assert "later: waygraph connect cursor --import" in screen.rest()
     assert house.registry.exists()

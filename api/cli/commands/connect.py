@@ -342,6 +342,9 @@ def remark(outcome: ConnectOutcome) -> None:
         note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")
     if outcome.changed and not outcome.dry_run and outcome.restart:
         note(outcome.restart)
+    if outcome.dry_run and outcome.taken:
+        names = ", ".join(outcome.taken)
+        note(f"each of these is asked first, and one that does not answer then stays with {outcome.host}: {names}")
     if outcome.lacking:
         names = ", ".join(outcome.lacking)
         note(f"{outcome.host} hands on no variables of its environment: {names} must be set where it starts programs")

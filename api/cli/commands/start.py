@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,7 +156,7 @@ def start(
     answering, requests = _take_in(options, settings, choice)
     if not answering:
         raise typer.Exit(1)
-    hosts = [config.host for config in answering if _connect(options, config, yes=yes)]
+    hosts = [config.host for config, silent in answering if _connect(options, config, silent, yes=yes)]
     if hosts:
         harmless = [each.text for each in requests if _only_reads(each.tool)]
         wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
@@ -200,8 +200,10 @@ class TriedRequest:
 
 def _take_in(
     options: Invocation, settings: "Settings", configs: Sequence[KnownConfig]
-) -> tuple[list[KnownConfig], list[TriedRequest]]:
-    """Asks the servers, and then the registry; the configs of which something was taken in, and the requests."""
+) -> tuple[list[tuple[KnownConfig, Mapping[str, str]]], list[TriedRequest]]:
+    """Asks the servers, and then the registry; the configs of which something was taken in, each with its servers that
+    did not answer and why, and the requests.
+    """
     from waygraph.api.cli.commands.ingest import outcomes
     from waygraph.api.cli.options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
@@ -217,11 +219,16 @@ def _take_in(
             _report(config, result)
         notices = {result.report.notice for result in results if result.report}
         note(" ".join(sorted(notices)))
-        answering = [config for config, result in pairs if not result.is_failure]
+        answering = [(config, _silent_servers(result)) for config, result in pairs if not result.is_failure]
         requests = try_requests(registry) if answering else []
     if requests:
         _print(*_view_requests(requests))
     return answering, requests
+
+
+def _silent_servers(outcome: "Outcome") -> dict[str, str]:
+    faults = outcome.report.changes.rejected if outcome.report else ()
+    return {fault.key: fault.reason for fault in faults if fault.key}
 
 
 def _report(config: KnownConfig, outcome: "Outcome") -> None:
@@ -271,15 +278,17 @@ def _view_requests(requests: Sequence[TriedRequest]) -> Iterator[Block]:
     yield Lines(f"{right} of {len(requests)} came first. Each request is the beginning of a tool's own description.")
 
 
-def _connect(options: Invocation, config: KnownConfig, *, yes: bool) -> bool:
-    """Whether the host starts the gateway now, with its servers behind it. It shows what would change, and asks."""
+def _connect(options: Invocation, config: KnownConfig, silent: Mapping[str, str], *, yes: bool) -> bool:
+    """Whether the host starts the gateway now, with its servers behind it but for the `silent` ones. It shows what
+    would change, and asks.
+    """
     from waygraph.api.cli.commands.connect import EntryOptions, change_host, remark, target_of, view_outcome
 
     if config.is_only_read:
         note(f"{here(config.path)} is only read: waygraph connect {config.host.id} --write")
         return False
     try:
-        target = target_of(options, config.host.id, EntryOptions(file=str(config.path)))
+        target = replace(target_of(options, config.host.id, EntryOptions(file=str(config.path))), silent=silent)
         if not yes:
             _print(*view_outcome(change_host(options, target, "--import", dry_run=True)))
             if not typer.confirm(f"Change {config.client}'s file so? A backup is kept.", default=False, err=True):
