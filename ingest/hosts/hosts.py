@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway
+from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway, registry_of
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.parse import parse_file
@@ -35,14 +35,15 @@ _SETTINGS = ("settings.json", "config.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConfig:
-    """A config that is there. `names`: of its servers, the disabled ones too, but for the `gateways`, which are
-    Waygraph's own entries. `is_only_read`: the host's entry belongs elsewhere. `fault`: why it cannot be read.
+    """A config that is there. `names`: of its servers, the disabled ones too, but for the gateways, which are
+    Waygraph's own entries. `registries`: those that the gateways name, empty where one names none. `is_only_read`: the
+    host's entry belongs elsewhere. `fault`: why it cannot be read.
     """
 
     host: "Host"
     path: Path
     names: tuple[str, ...] = ()
-    gateways: int = 0
+    registries: tuple[str, ...] = ()
     is_only_read: bool = False
     fault: str = ""
 
@@ -53,6 +54,14 @@ class KnownConfig:
     @property
     def servers(self) -> int:
         return len(self.names)
+
+    @property
+    def gateways(self) -> int:
+        return len(self.registries)
+
+    def reaches(self, place: str) -> bool:
+        """Whether a gateway of it is of this registry, as far as that tells. `place`: absolute, or a URL."""
+        return any(registry in ("", place) for registry in self.registries)
 
 
 def known_configs(
@@ -120,8 +129,8 @@ def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None
     records = list(mcp_config.read(document, str(path), intake))
     names = [str(record.key) for record in records if not is_gateway(record.transport)]
     names += [fault.key or fault.where for fault in intake.rejected]
-    gateways = sum(is_gateway(record.transport) for record in records)
-    return KnownConfig(host=host, path=path, names=tuple(names), gateways=gateways)
+    registries = tuple(registry_of(record.transport) for record in records if is_gateway(record.transport))
+    return KnownConfig(host=host, path=path, names=tuple(names), registries=registries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,6 +209,23 @@ def test_what_fails_is_not_connected(house: House) -> None:
     assert house.cursor.read_bytes() == before
 
 
+def test_an_entry_of_another_registry_is_named(house: House) -> None:
+    """It is not connected to this one; who replaces it reads what was there."""
+    house.put_calculator()
+    other = str(house.folder / "other.grafeo")
+    assert house.run("connect", "cursor", "--write", "--registry", other).returncode == 0
+    assert house.run("ingest", str(house.cursor)).returncode == 0
+    shown = house.seen()
+    assert re.search(r"connected +no host", shown)
+    assert re.search(r"elsewhere +Cursor \(to ~/other.grafeo\)", shown)
+    assert re.search(r"next +waygraph connect cursor", shown)
+    preview = house.run("connect", "cursor", "--write", "--dry-run")
+    assert f"this would replace the entry of {other}" in preview.stderr
+    assert f"this replaced the entry of {other}" in house.run("connect", "cursor", "--write").stderr
+    assert "replace" not in house.run("connect", "cursor", "--write").stderr
+    assert re.search(r"connected +Cursor", house.seen())
+
+
 def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
     """With status 1 at the end of its time, 130 by Ctrl-C. A failed call and one of another host do not count."""
     house.put_calculator()

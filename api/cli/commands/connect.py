@@ -30,11 +30,14 @@ from waygraph.ingest.hosts.hosts import (
     start_entry,
 )
 from waygraph.ingest.hosts.takeover import Target, gateway_for, offer_of, plan_takeover, put_back, take_over, write_back
+from waygraph.ingest.manifest.fields import fields_of
+from waygraph.ingest.manifest.own_gateway import registry_of
+from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.pipeline import Ingestion
 from waygraph.ingest.sources.opening import open_sources
 from waygraph.ingest.sources.read import with_answers
 from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName, WaygraphError
-from waygraph.registry.model.files import as_written
+from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
@@ -152,6 +155,8 @@ class ConnectOutcome:
     kept: tuple[str, ...] = ()
     whole: bool = False
     lacking: tuple[str, ...] = ()
+    replaced: str = ""
+    """The registry or address of the gateway's entry before, where that is another."""
     silent: Mapping[str, str] = field(default_factory=dict)
     """Servers that came back and could not be taken in again, each with its reason."""
 
@@ -183,7 +188,7 @@ def _gateway(options: Invocation, entry: EntryOptions) -> "Gateway":
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
     if entry.url:
         return service_entry(str(place), os.environ, namespace=entry.namespace)
-    location = place if "://" in str(place) else as_written(place).absolute()
+    location = absolute_place(place)
     program = program_of(sys.executable)
     return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry.namespace)
 
@@ -277,6 +282,7 @@ def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutco
 
 def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcome:
     host = target.config.host
+    before, now = (_place_in(config, target.name) for config in (target.config, after))
     return ConnectOutcome(
         host=host.name,
         file=str(target.config.path),
@@ -284,7 +290,18 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcom
         dry_run=dry_run,
         restart=host.restart,
         lacking=() if hands_on(host) or target.gateway.url else target.gateway.secret_names,
+        replaced=before if now and before != now else "",
     )
+
+
+def _place_in(config: HostConfig, name: str) -> str:
+    """The registry or address that the entry of this name has, without a login; empty: none."""
+    entry = fields_of(config.servers.get(name))
+    place = registry_of(entry) or entry.get(config.host.address_key)
+    try:
+        return str(references_only({"at": place})["at"]) if place else ""
+    except ValueError:
+        return "an address that cannot be read"
 
 
 def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mapping[str, str]:
@@ -340,6 +357,8 @@ def remark(outcome: ConnectOutcome) -> None:
     """What a person has to do, or should know."""
     if outcome.entry:
         note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")
+    if outcome.replaced:
+        note(f"{'this would replace' if outcome.dry_run else 'this replaced'} the entry of {outcome.replaced}")
     if outcome.changed and not outcome.dry_run and outcome.restart:
         note(outcome.restart)
     if outcome.dry_run and outcome.taken:

@@ -17,7 +17,7 @@ from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.hosts import Host, host_of_client, known_configs, reaches_gateway
 from waygraph.ingest.manifest.own_gateway import is_gateway, registry_of
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.files import as_written
+from waygraph.registry.model.files import absolute_place
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.usage import HostContact
 from waygraph.registry.storage.usage_file import read_contacts
@@ -139,7 +139,7 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
             "WAYGRAPH_USAGE is off: gateways note nothing of their hosts then, and no call can be seen. Switch it on, "
             "also in the hosts' entries: `waygraph connect HOST --write`"
         )
-    place = str(location) if "://" in str(location) else str(as_written(location).absolute())
+    place = absolute_place(location)
     if config is None:
         _refuse_nothing(options, settings, place)
     others = config is not None and _is_of_others(config, place)

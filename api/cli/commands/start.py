@@ -16,6 +16,7 @@ from waygraph.api.cli.options import Invocation, invocation
 from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, show
 from waygraph.ingest.hosts.hosts import HOSTS, KnownConfig, known_configs
 from waygraph.registry.model.errors import ModelNotFound, WaygraphError
+from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
@@ -48,25 +49,31 @@ def show_overview(options: Invocation) -> None:
     with options.open(settings) as registry:
         state = registry.status().state if is_away or registry.store.exists else None
     last_call = "" if is_away else _last_call(settings, place)
+    location = absolute_place(place)
+    connected = [config.client for config in configs if config.reaches(location)]
     free = [config for config in configs if config.names and not config.gateways]
+    elsewhere = [config for config in configs if config.gateways and not config.reaches(location)]
     pairs = [
         ("registry", here(place)),
         ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
         ("searched", _model(options, settings, state)),
-        ("connected", [config.client for config in configs if config.gateways] or "no host"),
+        ("connected", connected or "no host"),
+        ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
         ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
         ("last call", last_call),
-        ("next", _next_step(state, configs, last_call or not settings.usage, is_away=is_away)),
+        ("next", _next_step(state, configs, location, last_call or not settings.usage, is_away=is_away)),
     ]
     _print(Fields(pairs))
 
 
-def _next_step(state: "IndexState | None", configs: Sequence[KnownConfig], has_call: object, *, is_away: bool) -> str:
+def _next_step(
+    state: "IndexState | None", configs: Sequence[KnownConfig], place: str, has_call: object, *, is_away: bool
+) -> str:
     """`is_away`: a service keeps the registry, and sees the calls."""
     if state is None or not state.agents:
         start = "start (takes in what the hosts here have, and connects them)"
         return f"waygraph {'ingest SOURCE' if is_away else start}"
-    if not any(config.gateways for config in configs):
+    if not any(config.reaches(place) for config in configs):
         host = next((config.host.id for config in configs if config.names), "")
         return f"waygraph connect {host or 'HOST'} --{'import' if host and not is_away else 'write'}"
     if not (has_call or is_away):
@@ -226,7 +233,7 @@ def _take_in(
     return answering, requests
 
 
-def _silent_servers(outcome: "Outcome") -> dict[str, str]:
+def _silent_servers(outcome: "Outcome") -> Mapping[str, str]:
     faults = outcome.report.changes.rejected if outcome.report else ()
     return {fault.key: fault.reason for fault in faults if fault.key}
 
