@@ -56,12 +56,18 @@ class House:
         with self.screen(*words, status=status, **environ) as screen:
             return STYLE.sub("", screen.rest())
 
-    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
         """Without a terminal."""
         env = {**self.environ, **environ}
         command = [*PROGRAM, *words]
         return subprocess.run(
-            command, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command,
+            env=env,
+            cwd=cwd or self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def host(self, client: str) -> Client:
@@ -199,6 +205,48 @@ def test_start_where_nothing_is(house: House) -> None:
     assert house.registry.exists()
 
 
+def test_start_shows_what_it_would_start(house: House) -> None:
+    """Without secrets, and that what one host has is for all of them then."""
+    house.put_calculator()
+    servers = json.loads(house.cursor.read_text())["mcpServers"]
+    servers["gone"] |= {"args": ["--token", "s3cr3t"], "env": {"KEY": "s3cr3t"}}
+    house.put(house.cursor, {**servers, "off": {"command": "is-off", "disabled": True}})
+    with house.screen("start") as screen:
+        screen.until("[y/N]")
+        shown = screen.seen
+        screen.type("n\n")
+        screen.rest()
+    assert f"calculator: {sys.executable} {CALCULATOR}" in re.sub(r"\s+", " ", STYLE.sub("", shown))
+    assert "gone: never-there --token" in shown
+    assert "every host that is connected" in shown
+    assert "s3cr3t" not in shown
+    assert "is-off" not in shown
+
+
+def test_yes_starts_nothing_that_a_project_names(house: House) -> None:
+    """A folder may be of a stranger's archive; a person who is asked may start it."""
+    project = house.folder / "archive"
+    for name in (".mcp.json", ".vscode/mcp.json"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        table = "servers" if "vscode" in name else "mcpServers"
+        calculator = {"command": sys.executable, "args": [str(CALCULATOR), str(house.notes)]}
+        (project / name).write_text(json.dumps({table: {"theirs": calculator}}))
+    house.put_calculator()
+    done = house.run("start", "--yes", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("is of a project") == 2
+    agents = json.loads(house.run("agents", "--json").stdout)["agents"]
+    assert [each["id"] for each in agents] == ["calculator"]
+    assert "waygraph" not in (project / ".mcp.json").read_text()
+
+
+def test_a_host_without_servers_can_have_the_gateway_too(house: House) -> None:
+    house.put_calculator()
+    house.put(house.folder / ".gemini" / "settings.json", {})
+    done = house.run("start", "--yes")
+    assert "not connected: Gemini CLI. The gateway alone: waygraph connect gemini-cli --write" in done.stderr
+
+
 def test_what_fails_is_not_connected(house: House) -> None:
     """A host none of whose servers answers keeps its file, and `start` says so."""
     house.put(house.cursor, {"gone": {"command": "never-there"}})
@@ -206,6 +254,7 @@ def test_what_fails_is_not_connected(house: House) -> None:
     done = house.run("start", "--yes")
     assert done.returncode == 1
     assert "nothing of Cursor was taken in" in done.stderr
+    assert "waygraph connect cursor --write" in done.stderr.splitlines()[-1]
     assert house.cursor.read_bytes() == before
 
 

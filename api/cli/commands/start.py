@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +13,8 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, show
-from waygraph.ingest.hosts.hosts import HOSTS, KnownConfig, known_configs
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, one_lines, show
+from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.registry.model.errors import ModelNotFound, WaygraphError
 from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
@@ -135,7 +135,10 @@ def start(
     context: typer.Context,
     *,
     yes: Annotated[
-        bool, Option("--yes", help="Ask nothing: start all servers that are found, and connect their hosts.")
+        bool,
+        Option(
+            "--yes", help="Ask nothing: start the servers of your own files, not of projects, and connect their hosts."
+        ),
     ] = False,
 ) -> None:
     """Find the MCP servers of the hosts on this machine, take them in, try them, and connect the hosts.
@@ -146,7 +149,7 @@ def start(
     """
     options = invocation(context)
     settings = options.settings()
-    options.own_place(settings)  # a service would not find how to start them
+    location = absolute_place(options.own_place(settings))  # a service would not find how to start them
     if not (yes or sys.stdin.isatty()):
         raise typer.BadParameter("nobody can be asked here; --yes starts and connects all", param_hint="'--yes'")
     configs = _configs(settings)
@@ -154,26 +157,42 @@ def start(
         _print(_view_configs(configs))
     usable = [config for config in configs if config.names]
     if not usable:
-        _offer_example(configs)
-        raise typer.Exit(0 if any(config.gateways for config in configs) else 1)
-    choice = [config for config in usable if yes or _is_chosen(config)]
+        _offer_example(configs, location)
+        raise typer.Exit(0 if any(config.reaches(location) for config in configs) else 1)
+    note("What is taken in can be used by every host that is connected, whichever had it.")
+    choice = [config for config in usable if _is_chosen(config, yes=yes)]
     if not choice:
         note("nothing was started; `waygraph ingest FILE` takes in one of these files")
         return
     answering, requests = _take_in(options, settings, choice)
+    hosts = [config.host for config, silent in answering if _connect(options, config, silent, yes=yes)]
+    _offer_gateway(configs, location, hosts)
     if not answering:
         raise typer.Exit(1)
-    hosts = [config.host for config, silent in answering if _connect(options, config, silent, yes=yes)]
     if hosts:
         harmless = [each.text for each in requests if _only_reads(each.tool)]
         wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
         _print(Lines(f"Now ask {hosts[0].name} for {wish}\nThen see it arrive: {CHECK} {hosts[0].id}"))
 
 
-def _is_chosen(config: KnownConfig) -> bool:
+def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
+    """It shows what would be started; what a project's author wrote is never started unasked."""
     from waygraph.api.cli.commands.ingest import is_chosen
 
-    return is_chosen(config, all_of_them=False)
+    if yes and config.is_of_project:
+        note(f"{here(config.path)} is of a project: `waygraph start` without --yes asks whether to start what it names")
+        return False
+    if config.commands:
+        _print(Lines("\n".join(one_lines(config.commands))))
+    return yes or is_chosen(config, all_of_them=False)
+
+
+def _offer_gateway(configs: Sequence[KnownConfig], location: str, connected: Collection[Host]) -> None:
+    """Hosts that do not have the gateway: they can have it without its taking over anything."""
+    names = {config.host.name for config in configs if config.reaches(location)} | {host.name for host in connected}
+    ids = {each.client: each.host.id for each in configs if not each.fault and each.client not in names}
+    if ids:
+        note(f"not connected: {', '.join(ids)}. The gateway alone: waygraph connect {next(iter(ids.values()))} --write")
 
 
 def _view_configs(configs: Sequence[KnownConfig]) -> Table:
@@ -185,9 +204,10 @@ def _without_servers(config: KnownConfig) -> str:
     return "Waygraph's gateway alone" if config.gateways else "none"
 
 
-def _offer_example(configs: Sequence[KnownConfig]) -> None:
+def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
     """Where no server was found: what was looked for, and what can be done now."""
-    if hosts := [config.client for config in configs if config.gateways]:
+    _offer_gateway(configs, location, ())
+    if hosts := [config.client for config in configs if config.reaches(location)]:
         note(f"{', '.join(hosts)}: connected, and no server is left beside the gateway; next: {CHECK}")
         return
     note(f"no server was found in the files of {', '.join(host.name for host in HOSTS.values())}")
