@@ -380,9 +380,9 @@ def _placing_agents(graph: GraphView, manifest: Manifest) -> Iterator[str]:
 def refuse_mass_removal(graph: GraphView, changes: ChangeSet) -> None:
     """Raises MassRemoval if more than half of what the source claims would go; what others claim, too, stays."""
     number = sum(claim.source == changes.source for claim in graph.claims)
-    lost = set(changes.released) & set(changes.removed_agents)
-    if len(lost) > number * MASS_REMOVAL_SHARE:
-        raise MassRemoval(changes.source, removed=len(lost), held=number)
+    losses = set(changes.released) & set(changes.removed_agents)
+    if len(losses) > number * MASS_REMOVAL_SHARE:
+        raise MassRemoval(changes.source, removed=len(losses), held=number)
 
 
 def counts(changes: ChangeSet) -> Counter[str]:

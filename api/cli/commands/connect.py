@@ -155,7 +155,7 @@ class ConnectOutcome:
     kept: tuple[str, ...] = ()
     whole: bool = False
     lacking: tuple[str, ...] = ()
-    replaced: str = ""
+    former_place: str = ""
     """The registry or address of the gateway's entry before, where that is another."""
     silent: Mapping[str, str] = field(default_factory=dict)
     """Servers that came back and could not be taken in again, each with its reason."""
@@ -290,7 +290,7 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcom
         dry_run=dry_run,
         restart=host.restart,
         lacking=() if hands_on(host) or target.gateway.url else target.gateway.secret_names,
-        replaced=before if now and before != now else "",
+        former_place=before if now and before != now else "",
     )
 
 
@@ -357,8 +357,8 @@ def remark(outcome: ConnectOutcome) -> None:
     """What a person has to do, or should know."""
     if outcome.entry:
         note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")
-    if outcome.replaced:
-        note(f"{'this would replace' if outcome.dry_run else 'this replaced'} the entry of {outcome.replaced}")
+    if outcome.former_place:
+        note(f"{'this would replace' if outcome.dry_run else 'this replaced'} the entry of {outcome.former_place}")
     if outcome.changed and not outcome.dry_run and outcome.restart:
         note(outcome.restart)
     if outcome.dry_run and outcome.taken:

@@ -90,9 +90,9 @@ class HostCheck:
         """The call that arrived; None if none did in this time."""
         ends_at = time.monotonic() + timeout_s
         while True:
-            known = read_contacts(self.settings, self.place, days=2)
-            contacts = [each for each in known if self._counts(each)]
-            others = (each.at for each in known if each.event != "start" and each not in contacts)
+            all_contacts = read_contacts(self.settings, self.place, days=2)
+            contacts = [each for each in all_contacts if self._counts(each)]
+            others = (each.at for each in all_contacts if each.event != "start" and each not in contacts)
             self.others_at = max(others, default="")
             for contact in contacts:
                 self._show(contact)

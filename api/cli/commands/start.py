@@ -50,14 +50,14 @@ def show_overview(options: Invocation) -> None:
         state = registry.status().state if is_away or registry.store.exists else None
     last_call = "" if is_away else _last_call(settings, place)
     location = absolute_place(place)
-    connected = [config.client for config in configs if config.reaches(location)]
+    hosts = [config.client for config in configs if config.reaches(location)]
     free = [config for config in configs if config.names and not config.gateways]
     elsewhere = [config for config in configs if config.gateways and not config.reaches(location)]
     pairs = [
         ("registry", here(place)),
         ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
         ("searched", _model(options, settings, state)),
-        ("connected", connected or "no host"),
+        ("connected", hosts or "no host"),
         ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
         ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
         ("last call", last_call),
@@ -187,9 +187,9 @@ def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
     return yes or is_chosen(config, all_of_them=False)
 
 
-def _offer_gateway(configs: Sequence[KnownConfig], location: str, connected: Collection[Host]) -> None:
+def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Collection[Host]) -> None:
     """Hosts that do not have the gateway: they can have it without its taking over anything."""
-    names = {config.host.name for config in configs if config.reaches(location)} | {host.name for host in connected}
+    names = {config.host.name for config in configs if config.reaches(location)} | {host.name for host in new_hosts}
     ids = {each.client: each.host.id for each in configs if not each.fault and each.client not in names}
     if ids:
         note(f"not connected: {', '.join(ids)}. The gateway alone: waygraph connect {next(iter(ids.values()))} --write")
