@@ -330,7 +330,9 @@ def _notices(sync_plan: SyncPlan, graph: GraphView, changes: ChangeSet, state: R
     if changes.operator:
         yield f"Operators' settings restored: {len(changes.operator)}."
     if state and not state.embedder and "none" not in (state.embedder_spec, sync_plan.settings.embedder):
-        yield NO_VECTORS
+        from waygraph.registry.embedding.weights import vectors_advice
+
+        yield f"{NO_VECTORS} {vectors_advice(sync_plan.settings)}"
 
 
 def _plan_published(

@@ -101,9 +101,9 @@ def _configs(settings: "Settings") -> list[KnownConfig]:
 
 def _model(options: Invocation, settings: "Settings", state: "IndexState | None") -> str:
     """By which model requests are compared. `state` None: there is no registry yet."""
-    from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, parse_spec
+    from waygraph.registry.embedding.embedder import parse_spec
     from waygraph.registry.embedding.factory import default_spec
-    from waygraph.registry.embedding.weights import locate
+    from waygraph.registry.embedding.weights import locate, vectors_advice
 
     parts = parse_spec(
         options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
@@ -111,7 +111,7 @@ def _model(options: Invocation, settings: "Settings", state: "IndexState | None"
     if parts.scheme == "none":
         return "by words alone"
     if state and state.agents and not state.embedder:
-        return f"by words alone. {DEFAULT_ADVICE}"
+        return f"by words alone. {vectors_advice(settings)}"
     if parts.scheme == "onnx" and not is_service(options.place(settings)):
         try:
             locate(f"onnx:{parts.model}", settings)
