@@ -71,6 +71,11 @@ def node_environment(name: str, folder: Path) -> Environment:
     return Environment(name, pins, _install_node, "node_modules/.bin")
 
 
+def go_environment(name: str, pins: Path) -> Environment:
+    """`pins` names one package of Go with its version, which is built."""
+    return Environment(name, (pins,), _install_go)
+
+
 # Installing
 
 
@@ -95,10 +100,21 @@ def _install_node(environment: Environment) -> None:
     _run(npm, "ci", "--prefix", str(environment.folder), *quiet)
 
 
-def _run(*command: str) -> None:
+def _install_go(environment: Environment) -> None:
+    go = shutil.which("go", path=f"{os.environ['PATH']}{os.pathsep}/usr/local/go/bin")
+    if go is None:
+        raise NotInstalled("no go to build it with")
+    _run(go, "install", environment.pins[0].read_text().strip(), GOBIN=str(environment.programs))
+
+
+def _run(*command: str, **environ: str) -> None:
     """Raises NotInstalled with the command's last line on standard error."""
+    everything = {**os.environ, **environ}
+    nothing = subprocess.DEVNULL
     try:
-        subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=True, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            command, env=everything, stdin=nothing, capture_output=True, text=True, timeout=INSTALL_S, check=True
+        )
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"status {error.returncode}"]
         raise NotInstalled(f"{Path(command[0]).name} did not install it: {_telling(lines)}") from error

@@ -102,6 +102,17 @@ def count_call(gateway: Gateway, asker: Asker) -> Iterator[CallRecord]:
             gateway.audit.time_call(outcome, duration_s)
 
 
+@contextmanager
+def note_refusal(gateway: Gateway, asker: Asker, meta_tool: str) -> Iterator[None]:
+    """Notes of a host what the gateway refuses before any tool of a server is meant."""
+    try:
+        yield
+    except WaygraphError as error:
+        if gateway.usage and (client := asker.session.client):
+            gateway.usage.note_host(client, "refused", meta_tool, type(error).__name__)
+        raise
+
+
 SHOWN_ARGUMENTS_CHARS = 2_000
 """A person is shown all of the arguments. With more a call does not run: what matters could stand at their end."""
 _CANNOT_ASK = (

@@ -13,7 +13,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp import meta_tools, results
-from waygraph.api.mcp.calls import ToolRequest, call_tool, wanted_by_runner
+from waygraph.api.mcp.calls import ToolRequest, call_tool, note_refusal, wanted_by_runner
 from waygraph.api.mcp.gateway import Gateway, Parts, keep_warm, open_gateway
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
 from waygraph.api.mcp.meta_tools import RUNNERS
@@ -224,10 +224,12 @@ class _Answers:
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         arguments = params.arguments or {}
         if ask := meta_tools.questions(gateway.surface).get(params.name):
-            return await ask(gateway, asker, arguments)
+            with note_refusal(gateway, asker, params.name):
+                return await ask(gateway, asker, arguments)
         deadline_s = gateway.deadline_s(ctx.meta)
         if params.name == (runner := RUNNERS[gateway.surface]):
-            request = wanted_by_runner(params.name, arguments, deadline_s)
+            with note_refusal(gateway, asker, runner):
+                request = wanted_by_runner(params.name, arguments, deadline_s)
             if request.name.startswith(RESULTS):
                 return {
                     "content": [results.text(page) for page in gateway.long_results.read(request.name, asker, runner)]

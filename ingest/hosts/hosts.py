@@ -7,6 +7,7 @@ references has that field empty.
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway
+from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway, registry_of
 from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.registry.model.errors import InvalidSetting, SourceError
@@ -35,15 +38,20 @@ _SETTINGS = ("settings.json", "config.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConfig:
-    """A config that is there. `names`: of its servers, the disabled ones too, but for the `gateways`, which are
-    Waygraph's own entries. `is_only_read`: the host's entry belongs elsewhere. `fault`: why it cannot be read.
+    """A config that is there. `names`: of its servers, the disabled ones too, but for the gateways, which are
+    Waygraph's own entries. `registries`: those that the gateways name, empty where one names none. `is_only_read`: the
+    host's entry belongs elsewhere. `is_of_project`: it lies in the folder of a project, whose author may be anybody.
+    `commands`: a line for each server that is not switched off, with its name and how it is started or reached, without
+    secrets. `fault`: why it cannot be read.
     """
 
     host: "Host"
     path: Path
     names: tuple[str, ...] = ()
-    gateways: int = 0
+    registries: tuple[str, ...] = ()
     is_only_read: bool = False
+    is_of_project: bool = False
+    commands: tuple[str, ...] = ()
     fault: str = ""
 
     @property
@@ -54,6 +62,14 @@ class KnownConfig:
     def servers(self) -> int:
         return len(self.names)
 
+    @property
+    def gateways(self) -> int:
+        return len(self.registries)
+
+    def reaches(self, place: str) -> bool:
+        """Whether a gateway of it is of this registry, as far as that tells. `place`: absolute, or a URL."""
+        return any(registry in ("", place) for registry in self.registries)
+
 
 def known_configs(
     home: Path, environ: Mapping[str, str], platform: str, cwd: Path, *, settings: Settings
@@ -62,7 +78,16 @@ def known_configs(
     places = folders(home, environ, platform, cwd)
     configs = (_look_at(host, path, settings) for host, path in _paths(places))
     read_only = {Path(host.settings.format_map(places)) for host in HOSTS.values() if host.settings}
-    return [replace(each, is_only_read=each.path in read_only) for each in configs if each is not None]
+    own = {Path(place.format_map(places)) for host in HOSTS.values() for place in (host.place, host.settings)}
+    return [
+        replace(
+            each,
+            is_only_read=each.path in read_only,
+            is_of_project=cwd != home and each.path not in own,
+        )
+        for each in configs
+        if each is not None
+    ]
 
 
 def _paths(folder_paths: Mapping[str, Path]) -> Iterator[tuple["Host", Path]]:
@@ -120,8 +145,22 @@ def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None
     records = list(mcp_config.read(document, str(path), intake))
     names = [str(record.key) for record in records if not is_gateway(record.transport)]
     names += [fault.key or fault.where for fault in intake.rejected]
-    gateways = sum(is_gateway(record.transport) for record in records)
-    return KnownConfig(host=host, path=path, names=tuple(names), gateways=gateways)
+    registries = tuple(registry_of(record.transport) for record in records if is_gateway(record.transport))
+    commands = tuple(
+        f"{record.key}: {_launch_line(fields_of(record.transport))}"
+        for record in records
+        if not is_gateway(record.transport) and record.tags != (mcp_config.DISABLED,)
+    )
+    return KnownConfig(host=host, path=path, names=tuple(names), registries=registries, commands=commands)
+
+
+def _launch_line(transport: Mapping[str, object]) -> str:
+    """The command line or the address, with references in place of secrets."""
+    try:
+        safe = references_only(transport)
+    except ValueError:
+        return "an address that cannot be read"
+    return str(safe["url"]) if "url" in safe else shlex.join(map(str, [safe["command"], *items_of(safe["args"])]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,6 +114,8 @@ class Target:
     """The folder of the project that the file belongs to."""
     folder: str = ""
     """The folder whose own servers in a user's file are meant too; empty: only those for all folders."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Servers that were asked before and did not answer, each with its reason: they stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,9 @@ def offer_of(target: Target) -> Offer:
         project = Path(target.folder) if key in places else target.project
         if fault := name_fault(key):
             stays[key] = f"the gateway cannot call it so: {fault}"
+            continue
+        if key in target.silent:
+            stays[key] = target.silent[key]
             continue
         if key in unclear:
             stays[key] = "the file has more than one of this name: leave one there"

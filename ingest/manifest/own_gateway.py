@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import PurePath
 
 from waygraph.ingest.manifest.records import Launch, StdioLaunch
@@ -19,6 +20,7 @@ KEY = f"{PREFIX}API_KEY"
 """The variable with the key of a service."""
 LEFT_OUT = "left out: it is a Waygraph gateway itself, and would stand behind a gateway"
 _COMMAND = "mcp"
+_REGISTRY = "--registry"
 _OURS = re.compile(rf"{NAME}(?:[.:@=<>~!\[]\S*)?", re.IGNORECASE)
 """The last part of a path or package: with an ending, a module, a tag, extras or a version."""
 _BLANK = re.compile(r"\s")
@@ -61,6 +63,13 @@ def is_gateway(transport: object, service: str = "") -> bool:
     if isinstance(url, str) and _is_endpoint(url, service):
         return True
     return isinstance(headers, Mapping) and any(KEY in str(value) for value in headers.values())
+
+
+def registry_of(transport: object) -> str:
+    """The registry that a gateway's command names, as it is written there; empty: none."""
+    args = transport.get("args") if isinstance(transport, Mapping) else None
+    words = args if isinstance(args, (list, tuple)) else ()
+    return next((str(value) for option, value in pairwise(words) if option == _REGISTRY), "")
 
 
 def launches_gateway(launch: Launch, service: str = "") -> bool:

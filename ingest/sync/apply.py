@@ -330,7 +330,9 @@ def _notices(sync_plan: SyncPlan, graph: GraphView, changes: ChangeSet, state: R
     if changes.operator:
         yield f"Operators' settings restored: {len(changes.operator)}."
     if state and not state.embedder and "none" not in (state.embedder_spec, sync_plan.settings.embedder):
-        yield NO_VECTORS
+        from waygraph.registry.embedding.weights import vectors_advice
+
+        yield f"{NO_VECTORS} {vectors_advice(sync_plan.settings)}"
 
 
 def _plan_published(
@@ -378,10 +380,11 @@ def _placing_agents(graph: GraphView, manifest: Manifest) -> Iterator[str]:
 
 
 def refuse_mass_removal(graph: GraphView, changes: ChangeSet) -> None:
-    """Raises MassRemoval if the source would release more than half of what it claims."""
+    """Raises MassRemoval if more than half of what the source claims would go; what others claim, too, stays."""
     number = sum(claim.source == changes.source for claim in graph.claims)
-    if len(changes.released) > number * MASS_REMOVAL_SHARE:
-        raise MassRemoval(changes.source, removed=len(changes.released), held=number)
+    losses = set(changes.released) & set(changes.removed_agents)
+    if len(losses) > number * MASS_REMOVAL_SHARE:
+        raise MassRemoval(changes.source, removed=len(losses), held=number)
 
 
 def counts(changes: ChangeSet) -> Counter[str]:

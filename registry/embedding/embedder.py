@@ -89,8 +89,7 @@ SHORT_NAMES: Mapping[str, str] = {
     "multilingual": "onnx:sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
 }
 """One word → the spec that it stands for."""
-DEFAULT_ADVICE = "Install the package waygraph-minilm of the same release, then run `waygraph reindex`."
-"""What a registry without vectors lacks."""
+INSTALL_MODEL = "Install the default model: `pip install waygraph-minilm`, or `./packages/waygraph-minilm` of a clone."
 GROUP = "waygraph.embedders"
 """Entry points of other packages, each called as its scheme is; what options they take is theirs to say."""
 

@@ -165,6 +165,13 @@ class OpenedEmbedders:
         self._queries: dict[str, QueryCache] = {}
         self._lock = threading.RLock()
 
+    @property
+    def vectors_advice(self) -> str:
+        """What gives vectors to a registry that has none."""
+        from waygraph.registry.embedding.weights import vectors_advice
+
+        return vectors_advice(self._settings)
+
     def open(self, spec: str) -> ChosenEmbedder:
         """Raises EmbedderRefused, ModelNotFound."""
         spec = full_spec(spec)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, SHORT_NAMES, Languages, Role, parse_spec
+from waygraph.registry.embedding.embedder import INSTALL_MODEL, SHORT_NAMES, Languages, Role, parse_spec
 from waygraph.registry.embedding.texts import is_latin
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound, needs_extra
 from waygraph.registry.model.files import as_written, write_atomically
@@ -243,6 +243,13 @@ class InstalledModel:
     languages: Languages
 
 
+def vectors_advice(settings: Settings) -> str:
+    """What gives vectors to a registry that has none."""
+    if any(_find(name, settings) for name in PACKAGES):
+        return "A model is here: `waygraph reindex` makes them."
+    return f"{INSTALL_MODEL} Then run `waygraph reindex`."
+
+
 def has_base_alone(settings: Settings) -> bool:
     """Whether all-MiniLM-L6-v2 is here, and waygraph-minilm is not."""
     return not package_folder(WAYGRAPH_MODEL) and _find(DEFAULT_MODEL, settings) is not None
@@ -371,7 +378,7 @@ def _how_to_get(name: str) -> str:
     if is_folder_name(name):
         return f"{name} is not a folder with {', '.join(NEEDED_FILES)}."
     if name == WAYGRAPH_MODEL:
-        return f"{name} is not installed here. {DEFAULT_ADVICE}"
+        return f"{name} is not installed here. {INSTALL_MODEL}"
     return f"the weights of {name} are not on this machine. Get them by `waygraph model pull onnx:{name}`."
 
 

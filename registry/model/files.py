@@ -29,6 +29,12 @@ def as_written(path: str | os.PathLike[str]) -> Path:
         raise InvalidSetting(f"{os.fspath(path)!r}: nobody here has such a home") from exc
 
 
+def absolute_place(place: str | os.PathLike[str]) -> str:
+    """Of a registry, as an entry names it: an absolute path, or a URL as it is. Raises as `as_written`."""
+    text = os.fspath(place)
+    return text if "://" in text else str(as_written(text).absolute())
+
+
 PRIVATE = 0o600
 """The mode of a file that its owner alone may read."""
 

@@ -101,7 +101,8 @@ class HostContact:
     """What a host last did through a gateway in this way.
 
     `client`: what it calls itself at `initialize`; empty before that. Of a call `tool_id`, empty for a name that is no
-    tool, `error`, the type of what was raised, and `duration_ms`, within 9 %, None if it was not sent.
+    tool and the gateway's own tool where it refused what was sent to that, `error`, the type of what was raised, and
+    `duration_ms`, within 9 %, None if it was not sent.
     """
 
     client: str

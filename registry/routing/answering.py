@@ -9,7 +9,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from waygraph.registry.access.visibility import narrow, tools_within
-from waygraph.registry.embedding.embedder import DEFAULT_ADVICE
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
@@ -230,7 +229,7 @@ class StepStage:
 
 ATTEMPTS = 5
 """How often a question is asked that meets a registry embedded anew."""
-NO_VECTORS = f"This registry holds no vectors, so it is searched by words only. {DEFAULT_ADVICE}"
+NO_VECTORS = "This registry holds no vectors, so it is searched by words only."
 CHOSEN_WORDS = (
     "Searched by words only: this registry was made with the embedder `none`. "
     "`waygraph --embedder NAME reindex` gives it vectors (docs/concepts.md)."
@@ -373,7 +372,8 @@ class Answering:
     def _new_router(self, index: SearchIndex) -> Router:
         if not index.state.embedder:
             chosen_so = index.state.embedder_spec == "none"
-            return Router(index=index, queries=None, notice=CHOSEN_WORDS if chosen_so else NO_VECTORS)
+            notice = CHOSEN_WORDS if chosen_so else f"{NO_VECTORS} {self._embedders.vectors_advice}"
+            return Router(index=index, queries=None, notice=notice)
         try:
             choice = self._embedders.open(self.spec or index.state.embedder_spec)
         except ModelNotFound as exc:

@@ -593,8 +593,14 @@ def test_a_registry_made_without_weights_says_so_at_each_sync_till_it_is_embedde
         with opened(without_models(place, tmp_path)) as registry:
             sync(registry, walled([set()] * 6))
     with opened(place) as registry:
-        assert sync(registry, walled([set()] * 6)).notice == NO_VECTORS
-        assert sync(registry, walled([set()] * 6), dry_run=True).notice == NO_VECTORS
+        assert (
+            sync(registry, walled([set()] * 6)).notice
+            == f"{NO_VECTORS} A model is here: `waygraph reindex` makes them."
+        )
+        assert (
+            sync(registry, walled([set()] * 6), dry_run=True).notice
+            == f"{NO_VECTORS} A model is here: `waygraph reindex` makes them."
+        )
         registry.reindex()
         assert sync(registry, walled([set()] * 6)).notice == ""
 

@@ -38,7 +38,7 @@ class House:
 
     def put(self, path: Path, servers: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"mcpServers": servers}))
+        path.write_text(json.dumps({"mcpServers": servers}, indent=2))
 
     def put_calculator(self, path: Path | None = None) -> None:
         """With a server that cannot be started beside it."""
@@ -56,12 +56,18 @@ class House:
         with self.screen(*words, status=status, **environ) as screen:
             return STYLE.sub("", screen.rest())
 
-    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
         """Without a terminal."""
         env = {**self.environ, **environ}
         command = [*PROGRAM, *words]
         return subprocess.run(
-            command, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command,
+            env=env,
+            cwd=cwd or self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def host(self, client: str) -> Client:
@@ -160,7 +166,10 @@ def test_start_asks_before_it_starts_and_before_it_writes(house: House) -> None:
         screen.until("Start them and ingest what they offer? [y/N]")
         screen.type("y\n")
         screen.until("A backup is kept. [y/N]")
-        assert '+  "waygraph": {' in screen.seen, "it shows what would change"
+        shown = STYLE.sub("", screen.seen)
+        assert re.search(r'\+ +"waygraph": \{', shown), "it shows what would change"
+        assert re.search(r'- +"calculator": \{', shown)
+        assert not re.search(r'- +"gone": \{', shown), "what did not answer stays"
         screen.type("n\n")
         assert "later: waygraph connect cursor --import" in screen.rest()
     assert house.registry.exists()
@@ -196,6 +205,48 @@ def test_start_where_nothing_is(house: House) -> None:
     assert house.registry.exists()
 
 
+def test_start_shows_what_it_would_start(house: House) -> None:
+    """Without secrets, and that what one host has is for all of them then."""
+    house.put_calculator()
+    servers = json.loads(house.cursor.read_text())["mcpServers"]
+    servers["gone"] |= {"args": ["--token", "s3cr3t"], "env": {"KEY": "s3cr3t"}}
+    house.put(house.cursor, {**servers, "off": {"command": "is-off", "disabled": True}})
+    with house.screen("start") as screen:
+        screen.until("[y/N]")
+        shown = screen.seen
+        screen.type("n\n")
+        screen.rest()
+    assert f"calculator: {sys.executable} {CALCULATOR}" in re.sub(r"\s+", " ", STYLE.sub("", shown))
+    assert "gone: never-there --token" in shown
+    assert "every host that is connected" in shown
+    assert "s3cr3t" not in shown
+    assert "is-off" not in shown
+
+
+def test_yes_starts_nothing_that_a_project_names(house: House) -> None:
+    """A folder may be of a stranger's archive; a person who is asked may start it."""
+    project = house.folder / "archive"
+    for name in (".mcp.json", ".vscode/mcp.json"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        table = "servers" if "vscode" in name else "mcpServers"
+        calculator = {"command": sys.executable, "args": [str(CALCULATOR), str(house.notes)]}
+        (project / name).write_text(json.dumps({table: {"theirs": calculator}}))
+    house.put_calculator()
+    done = house.run("start", "--yes", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("is of a project") == 2
+    agents = json.loads(house.run("agents", "--json").stdout)["agents"]
+    assert [each["id"] for each in agents] == ["calculator"]
+    assert "waygraph" not in (project / ".mcp.json").read_text()
+
+
+def test_a_host_without_servers_can_have_the_gateway_too(house: House) -> None:
+    house.put_calculator()
+    house.put(house.folder / ".gemini" / "settings.json", {})
+    done = house.run("start", "--yes")
+    assert "not connected: Gemini CLI. The gateway alone: waygraph connect gemini-cli --write" in done.stderr
+
+
 def test_what_fails_is_not_connected(house: House) -> None:
     """A host none of whose servers answers keeps its file, and `start` says so."""
     house.put(house.cursor, {"gone": {"command": "never-there"}})
@@ -203,7 +254,25 @@ def test_what_fails_is_not_connected(house: House) -> None:
     done = house.run("start", "--yes")
     assert done.returncode == 1
     assert "nothing of Cursor was taken in" in done.stderr
+    assert "waygraph connect cursor --write" in done.stderr.splitlines()[-1]
     assert house.cursor.read_bytes() == before
+
+
+def test_an_entry_of_another_registry_is_named(house: House) -> None:
+    """It is not connected to this one; who replaces it reads what was there."""
+    house.put_calculator()
+    other = str(house.folder / "other.grafeo")
+    assert house.run("connect", "cursor", "--write", "--registry", other).returncode == 0
+    assert house.run("ingest", str(house.cursor)).returncode == 0
+    shown = house.seen()
+    assert re.search(r"connected +no host", shown)
+    assert re.search(r"elsewhere +Cursor \(to ~/other.grafeo\)", shown)
+    assert re.search(r"next +waygraph connect cursor", shown)
+    preview = house.run("connect", "cursor", "--write", "--dry-run")
+    assert f"this would replace the entry of {other}" in preview.stderr
+    assert f"this replaced the entry of {other}" in house.run("connect", "cursor", "--write").stderr
+    assert "replace" not in house.run("connect", "cursor", "--write").stderr
+    assert re.search(r"connected +Cursor", house.seen())
 
 
 def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
@@ -223,13 +292,86 @@ def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
     house.call("cursor-vscode", "calculator__evaluate", {"expression": 6})
     refused = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert refused.returncode == 1
-    assert "cursor-vscode called calculator/evaluate, and the gateway refused it (InvalidArguments)" in refused.stderr
+    assert (
+        "cursor-vscode called calculator/evaluate, and the gateway refused it: its arguments do not fit"
+        in refused.stderr
+    )
     house.call("cursor-vscode", "calculator__evaluate", {"expression": "none"})
     reported = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert "reported an error" in reported.stderr
     house.call("claude-code", "calculator__evaluate", {"expression": "2*2"})
     assert house.run("connect", "--check", "cursor", "--timeout", "0.1").returncode == 1
-    assert house.run("connect", "--check", "claude-code", "--timeout", "0.1").returncode == 0
+    earlier = house.run("connect", "--check", "claude-code", "--timeout", "0.1")
+    assert earlier.returncode == 0
+    assert re.search(r"connected: by an earlier call, at \d\d:\d\d:\d\d: Claude Code", earlier.stdout)
+
+
+def test_a_call_before_the_check_tells_nothing_of_an_entry_of_another_registry(house: House) -> None:
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7"})
+    entry = house.cursor.read_text()
+    house.cursor.write_text(entry.replace(str(house.registry), str(house.folder / "other.grafeo")))
+    check = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert "of another registry" in check.stderr
+    assert (check.returncode, check.stdout) == (1, "")
+    house.cursor.write_text(entry)
+    assert house.run("connect", "--check", "cursor", "--timeout", "0.1").returncode == 0
+
+
+def test_a_gateway_of_another_host_is_none_of_the_host_that_is_checked(house: House) -> None:
+    """Neither one that started before the check, nor one that went on to speak as another host."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+
+    async def visit() -> None:
+        async with house.host("claude-code") as host:
+            await host.list_tools()
+
+    anyio.run(visit)
+    old = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert "a host started a gateway" not in old.stderr
+    assert "no host started a gateway" in old.stderr
+    with house.screen("connect", "--check", "cursor", "--timeout", "12", status=1) as screen:
+        screen.until("ask Cursor for something")
+        anyio.run(visit)
+        shown = screen.rest()
+    assert "did not speak to it" not in shown
+    assert "claude-code" not in shown
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("use_tool", {"name": "calculator__evaluate", "arguments": {"expression": "6*7s3cr3t"}}),
+        ("use_tool", {"name": "calculator__evaluate", "params": '{"expression": "6*7s3cr3t"}'}),
+        ("find_tools", {"s3cr3t": "multiply numbers"}),
+    ],
+)
+def test_a_refusal_before_a_tool_is_known_is_seen(house: House, tool: str, arguments: dict[str, Any]) -> None:
+    """With what it was, and without a word of the request."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+
+    async def visit() -> None:
+        async with house.host("cursor-vscode") as host:
+            await host.list_tools()
+            assert (await host.call_tool(tool, arguments)).is_error
+
+    anyio.run(visit)
+    check = house.run("connect", "--check", "cursor", "--timeout", "0.1")
+    assert check.returncode == 1
+    assert f"cursor-vscode called {tool}, and the gateway refused it: its arguments do not fit" in check.stderr
+    assert "does not look for tools" not in check.stderr
+    assert all(b"s3cr3t" not in path.read_bytes() for path in house.registry.parent.glob("usage.sqlite*"))
+
+
+def test_where_nothing_is_the_check_does_not_wait(house: House) -> None:
+    done = house.run("connect", "--check")
+    assert done.returncode == 1
+    assert "there is no registry at" in done.stderr
+    assert "waygraph start" in done.stderr
+    assert not house.registry.parent.exists()
 
 
 def test_a_gateway_that_runs_already_is_seen(house: House) -> None:
@@ -282,3 +424,31 @@ def test_a_host_is_known_by_its_name_in_the_protocol(host: str) -> None:
     names |= {"gemini-cli": "gemini-cli-mcp-client", "windsurf": "windsurf-client"}
     assert host_of_client(names.get(host, host)) == HOSTS[host]
     assert host_of_client("mcp") is None
+
+
+def test_a_server_that_a_host_gets_later_is_taken_in_by_the_next_start(house: House) -> None:
+    """Though the first one emptied the host's file: what it names no more is behind the gateway, and not lost."""
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    servers = json.loads(house.cursor.read_text())["mcpServers"]
+    later = {"command": sys.executable, "args": [str(CALCULATOR), str(house.notes), "later"]}
+    house.put(house.cursor, {**servers, "later": later})
+    for words in (("ingest", str(house.cursor)), ("start", "--yes")):
+        done = house.run(*words)
+        assert done.returncode == 0, done.stderr
+    assert set(json.loads(house.cursor.read_text())["mcpServers"]) == {"gone", "waygraph"}
+    tools = json.loads(house.run("tools", "--json").stdout)["tools"]
+    assert {tool["agent_id"] for tool in tools} == {"calculator", "later"}
+    for agent in ("calculator", "later"):
+        answer = house.call("cursor-vscode", f"{agent}__evaluate", {"expression": "6*7"})
+        assert answer.structured_content == {"result": 42.0}
+
+
+def test_what_start_took_in_can_be_called_after_a_restore(house: House) -> None:
+    house.put_calculator()
+    assert house.run("start", "--yes").returncode == 0
+    house.run("ingest", str(house.cursor))  # as a watch does: it sees what is left
+    assert house.run("connect", "cursor", "--restore").returncode == 0
+    assert house.run("connect", "cursor", "--write").returncode == 0
+    answer = house.call("cursor-vscode", "calculator__evaluate", {"expression": "6*7"})
+    assert answer.structured_content == {"result": 42.0}

@@ -67,6 +67,7 @@ def test_a_dry_run_starts_nothing_and_shows_no_value(home: Home) -> None:
         answer = home.run("connect", host, "--import", "--dry-run")
         assert (answer.status, file.read_bytes(), home.registry.exists()) == (0, before, False)
         assert "tides" in answer.out
+        assert "is asked first, and one that does not answer then stays" in answer.err
     assert not home.shelf.exists()
     for host in CONFIGS:
         home.run("connect", host, "--import")

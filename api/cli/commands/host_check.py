@@ -1,19 +1,23 @@
 """`connect --check`: waits until a host has called a tool through a gateway of this registry."""
 
+import os
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import typer
 
 from waygraph.api.cli.options import Invocation
 from waygraph.api.cli.render.output import Block, Lines, complain, note, show
 from waygraph.ingest.hosts.config import HostConfig
-from waygraph.ingest.hosts.hosts import Host, host_of_client, reaches_gateway
-from waygraph.ingest.manifest.own_gateway import is_gateway
+from waygraph.ingest.hosts.hosts import Host, host_of_client, known_configs, reaches_gateway
+from waygraph.ingest.manifest.own_gateway import is_gateway, registry_of
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.files import as_written
+from waygraph.registry.model.files import absolute_place
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.usage import HostContact
 from waygraph.registry.storage.usage_file import read_contacts
@@ -24,7 +28,6 @@ RECENT = timedelta(minutes=10)
 SESSION_AGE = timedelta(days=1)
 """A gateway that a host started so long ago may run still."""
 INTERRUPT_STATUS = 130
-_REGISTRY = "--registry"
 
 _EVENTS = {
     "start": "a host started a gateway",
@@ -37,6 +40,20 @@ _EVENTS = {
     "timed_out": "{client} called {tool}, which gave no answer in time",
     "cancelled": "{client} called {tool}, and cancelled it",
 }
+_REASONS = {
+    "InvalidArguments": "its arguments do not fit",
+    "InvalidQuery": "its request is not valid",
+    "UnknownName": "there is no such tool",
+    "AmbiguousTool": "several tools fit",
+    "NotCallable": "it may not be called now",
+    "NeedsConsent": "a person has to agree first",
+    "NeedsLogin": "somebody has to log in first",
+    "NotAllowed": "the caller may not do that",
+    "UpstreamUnreachable": "it cannot be reached",
+    "UpstreamRefused": "it gave no result",
+    "UpstreamAnswered": "it answered with an error",
+}
+"""By the type of what was raised: its own text may hold what a request said."""
 _FAILURES = {
     "tool_error": "try another tool, or other words",
     "refused": "the host shows the gateway's answer, which says why",
@@ -56,19 +73,27 @@ _NEXT = {
 
 @dataclass(slots=True)
 class HostCheck:
-    """`host` None: any will do. `contacts`: those that were shown, by what they are."""
+    """`host` None: any will do. `takes_earlier`: whether a call counts that came before `began`.
+
+    `contacts`: those that were shown, by what they are; `others_at`: when another host last did something, in ISO 8601.
+    """
 
     settings: Settings
     place: str
     host: Host | None
+    takes_earlier: bool = True
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    others_at: str = ""
     contacts: dict[tuple[str, ...], HostContact] = field(default_factory=dict)
 
     def wait(self, timeout_s: float) -> HostContact | None:
         """The call that arrived; None if none did in this time."""
         ends_at = time.monotonic() + timeout_s
-        since = datetime.now(UTC) - RECENT
         while True:
-            contacts = [each for each in read_contacts(self.settings, self.place, days=2) if self._counts(each, since)]
+            all_contacts = read_contacts(self.settings, self.place, days=2)
+            contacts = [each for each in all_contacts if self._counts(each)]
+            others = (each.at for each in all_contacts if each.event != "start" and each not in contacts)
+            self.others_at = max(others, default="")
             for contact in contacts:
                 self._show(contact)
             if calls := [each for each in contacts if each.event == "ok"]:
@@ -77,11 +102,16 @@ class HostCheck:
                 return None
             time.sleep(min(POLL_S, max(0.0, ends_at - time.monotonic())))
 
-    def _counts(self, contact: HostContact, since: datetime) -> bool:
-        """Whether it is recent, and nothing tells that it is of another host."""
-        age = SESSION_AGE if contact.event == "session" else timedelta()
-        is_recent = datetime.fromisoformat(contact.at) >= since - age
-        return is_recent and (self.host is None or host_of_client(contact.client) in (None, self.host))
+    def _counts(self, contact: HostContact) -> bool:
+        """Whether it came since the check began and nothing tells that it is of another host, or is recent and of this
+        one.
+        """
+        at, host = datetime.fromisoformat(contact.at), host_of_client(contact.client)
+        if at >= self.began:
+            return self.host is None or host in (None, self.host)
+        if not contact.client or self.host not in (None, host) or (contact.event == "ok" and not self.takes_earlier):
+            return False
+        return at >= self.began - (SESSION_AGE if contact.event == "session" else RECENT)
 
     def _show(self, contact: HostContact) -> None:
         if contact.event == "ok":  # the answer itself
@@ -95,7 +125,8 @@ class HostCheck:
     @property
     def advice(self) -> str:
         """What to do about the last thing that a host did."""
-        last = max(self.contacts.values(), key=lambda each: (each.at, list(_NEXT).index(each.event)), default=None)
+        ours = [each for each in self.contacts.values() if each.event != "start" or each.at > self.others_at]
+        last = max(ours, key=lambda each: (each.at, list(_NEXT).index(each.event)), default=None)
         return _NEXT[last.event if last else ""]
 
 
@@ -108,8 +139,11 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
             "WAYGRAPH_USAGE is off: gateways note nothing of their hosts then, and no call can be seen. Switch it on, "
             "also in the hosts' entries: `waygraph connect HOST --write`"
         )
-    place = str(location) if "://" in str(location) else str(as_written(location).absolute())
-    check = HostCheck(settings, place, config.host if config else None)
+    place = absolute_place(location)
+    if config is None:
+        _refuse_nothing(options, settings, place)
+    others = config is not None and _is_of_others(config, place)
+    check = HostCheck(settings, place, config.host if config else None, takes_earlier=not others)
     name = config.host.name if config else "a host"
     try:
         note(f"waiting {timeout_s:g} s for a call by {name} through the gateway of {place}; Ctrl-C ends it")
@@ -122,7 +156,19 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
     if call is None:
         complain(f"no call came in {timeout_s:g} s: {check.advice}")
         raise typer.Exit(1)
-    show(call, asdict, _view_call, as_json)
+    is_earlier = datetime.fromisoformat(call.at) < check.began
+    show(call, asdict, partial(_view_call, is_earlier=is_earlier), as_json)
+
+
+def _refuse_nothing(options: Invocation, settings: Settings, place: str) -> None:
+    """Nobody can call: there is no registry, and no host has a gateway: it says so, and exits with 1."""
+    with options.open(settings) as registry:
+        if registry.store.exists:
+            return
+    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
+    if not any(config.gateways for config in configs):
+        complain(f"there is no registry at {place} yet, and no host has a gateway: `waygraph start` sets both up")
+        raise typer.Exit(1)
 
 
 def _before(config: HostConfig | None, place: str) -> Iterator[str]:
@@ -131,18 +177,21 @@ def _before(config: HostConfig | None, place: str) -> Iterator[str]:
         yield "ask a host for something that one of the tools does"
         return
     host = config.host
-    ours = [entry for entry in config.servers.values() if is_gateway(entry) or reaches_gateway(host, entry)]
-    others = [entry for entry in ours if _REGISTRY in _arguments(entry) and place not in _arguments(entry)]
-    if not ours:
+    if not _gateways_of(config):
         yield f"{config.path} has no gateway: `waygraph connect {host.id} --write` puts it there"
-    elif others == ours:
+    elif _is_of_others(config, place):
         yield f"the gateway in {config.path} is of another registry: --registry names that one here"
     yield f"{host.restart}; then ask {host.name} for something that one of the tools does"
 
 
-def _arguments(entry: object) -> Sequence[object]:
-    arguments = entry.get("args") if isinstance(entry, Mapping) else None
-    return arguments if isinstance(arguments, list) else ()
+def _gateways_of(config: HostConfig) -> list[object]:
+    return [entry for entry in config.servers.values() if is_gateway(entry) or reaches_gateway(config.host, entry)]
+
+
+def _is_of_others(config: HostConfig, place: str) -> bool:
+    """Whether it has gateways, and all of them name another registry."""
+    places = [registry_of(entry) for entry in _gateways_of(config)]
+    return bool(places) and not any(each in ("", place) for each in places)
 
 
 def _clock(at: str) -> str:
@@ -151,13 +200,19 @@ def _clock(at: str) -> str:
 
 
 def _sentence(contact: HostContact) -> str:
-    error = f" ({contact.error})" if contact.error else ""
+    reason = _REASONS.get(contact.error)
+    error = f": {reason}" if reason else ""
     tool = contact.tool_id or "a tool"
     return _EVENTS[contact.event].format(client=contact.client, tool=tool, error=error)
 
 
-def _view_call(call: HostContact) -> Iterator[Block]:
+def _view_call(call: HostContact, *, is_earlier: bool) -> Iterator[Block]:
     host = host_of_client(call.client)
     name = f"{host.name} ({call.client})" if host else call.client
     took = "" if call.duration_ms is None else f", in about {call.duration_ms / 1000:.2g} s"
-    yield Lines(f"connected: {name} called {call.tool_id} at {_clock(call.at)}{took}", style="green")
+    at = _clock(call.at)
+    if is_earlier:
+        text = f"connected: by an earlier call, at {at}: {name} called {call.tool_id}{took}"
+    else:
+        text = f"connected: {name} called {call.tool_id} at {at}{took}"
+    yield Lines(text, style="green")

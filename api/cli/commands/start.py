@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +13,10 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, show
-from waygraph.ingest.hosts.hosts import HOSTS, KnownConfig, known_configs
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, one_lines, show
+from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.registry.model.errors import ModelNotFound, WaygraphError
+from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
@@ -48,25 +49,31 @@ def show_overview(options: Invocation) -> None:
     with options.open(settings) as registry:
         state = registry.status().state if is_away or registry.store.exists else None
     last_call = "" if is_away else _last_call(settings, place)
+    location = absolute_place(place)
+    hosts = [config.client for config in configs if config.reaches(location)]
     free = [config for config in configs if config.names and not config.gateways]
+    elsewhere = [config for config in configs if config.gateways and not config.reaches(location)]
     pairs = [
         ("registry", here(place)),
         ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
         ("searched", _model(options, settings, state)),
-        ("connected", [config.client for config in configs if config.gateways] or "no host"),
+        ("connected", hosts or "no host"),
+        ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
         ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
         ("last call", last_call),
-        ("next", _next_step(state, configs, last_call or not settings.usage, is_away=is_away)),
+        ("next", _next_step(state, configs, location, last_call or not settings.usage, is_away=is_away)),
     ]
     _print(Fields(pairs))
 
 
-def _next_step(state: "IndexState | None", configs: Sequence[KnownConfig], has_call: object, *, is_away: bool) -> str:
+def _next_step(
+    state: "IndexState | None", configs: Sequence[KnownConfig], place: str, has_call: object, *, is_away: bool
+) -> str:
     """`is_away`: a service keeps the registry, and sees the calls."""
     if state is None or not state.agents:
         start = "start (takes in what the hosts here have, and connects them)"
         return f"waygraph {'ingest SOURCE' if is_away else start}"
-    if not any(config.gateways for config in configs):
+    if not any(config.reaches(place) for config in configs):
         host = next((config.host.id for config in configs if config.names), "")
         return f"waygraph connect {host or 'HOST'} --{'import' if host and not is_away else 'write'}"
     if not (has_call or is_away):
@@ -94,9 +101,9 @@ def _configs(settings: "Settings") -> list[KnownConfig]:
 
 def _model(options: Invocation, settings: "Settings", state: "IndexState | None") -> str:
     """By which model requests are compared. `state` None: there is no registry yet."""
-    from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, parse_spec
+    from waygraph.registry.embedding.embedder import parse_spec
     from waygraph.registry.embedding.factory import default_spec
-    from waygraph.registry.embedding.weights import locate
+    from waygraph.registry.embedding.weights import locate, vectors_advice
 
     parts = parse_spec(
         options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
@@ -104,7 +111,7 @@ def _model(options: Invocation, settings: "Settings", state: "IndexState | None"
     if parts.scheme == "none":
         return "by words alone"
     if state and state.agents and not state.embedder:
-        return f"by words alone. {DEFAULT_ADVICE}"
+        return f"by words alone. {vectors_advice(settings)}"
     if parts.scheme == "onnx" and not is_service(options.place(settings)):
         try:
             locate(f"onnx:{parts.model}", settings)
@@ -128,7 +135,10 @@ def start(
     context: typer.Context,
     *,
     yes: Annotated[
-        bool, Option("--yes", help="Ask nothing: start all servers that are found, and connect their hosts.")
+        bool,
+        Option(
+            "--yes", help="Ask nothing: start the servers of your own files, not of projects, and connect their hosts."
+        ),
     ] = False,
 ) -> None:
     """Find the MCP servers of the hosts on this machine, take them in, try them, and connect the hosts.
@@ -139,7 +149,7 @@ def start(
     """
     options = invocation(context)
     settings = options.settings()
-    options.own_place(settings)  # a service would not find how to start them
+    location = absolute_place(options.own_place(settings))  # a service would not find how to start them
     if not (yes or sys.stdin.isatty()):
         raise typer.BadParameter("nobody can be asked here; --yes starts and connects all", param_hint="'--yes'")
     configs = _configs(settings)
@@ -147,26 +157,42 @@ def start(
         _print(_view_configs(configs))
     usable = [config for config in configs if config.names]
     if not usable:
-        _offer_example(configs)
-        raise typer.Exit(0 if any(config.gateways for config in configs) else 1)
-    choice = [config for config in usable if yes or _is_chosen(config)]
+        _offer_example(configs, location)
+        raise typer.Exit(0 if any(config.reaches(location) for config in configs) else 1)
+    note("What is taken in can be used by every host that is connected, whichever had it.")
+    choice = [config for config in usable if _is_chosen(config, yes=yes)]
     if not choice:
         note("nothing was started; `waygraph ingest FILE` takes in one of these files")
         return
     answering, requests = _take_in(options, settings, choice)
+    hosts = [config.host for config, silent in answering if _connect(options, config, silent, yes=yes)]
+    _offer_gateway(configs, location, hosts)
     if not answering:
         raise typer.Exit(1)
-    hosts = [config.host for config in answering if _connect(options, config, yes=yes)]
     if hosts:
         harmless = [each.text for each in requests if _only_reads(each.tool)]
         wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
         _print(Lines(f"Now ask {hosts[0].name} for {wish}\nThen see it arrive: {CHECK} {hosts[0].id}"))
 
 
-def _is_chosen(config: KnownConfig) -> bool:
+def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
+    """It shows what would be started; what a project's author wrote is never started unasked."""
     from waygraph.api.cli.commands.ingest import is_chosen
 
-    return is_chosen(config, all_of_them=False)
+    if yes and config.is_of_project:
+        note(f"{here(config.path)} is of a project: `waygraph start` without --yes asks whether to start what it names")
+        return False
+    if config.commands:
+        _print(Lines("\n".join(one_lines(config.commands))))
+    return yes or is_chosen(config, all_of_them=False)
+
+
+def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Collection[Host]) -> None:
+    """Hosts that do not have the gateway: they can have it without its taking over anything."""
+    names = {config.host.name for config in configs if config.reaches(location)} | {host.name for host in new_hosts}
+    ids = {each.client: each.host.id for each in configs if not each.fault and each.client not in names}
+    if ids:
+        note(f"not connected: {', '.join(ids)}. The gateway alone: waygraph connect {next(iter(ids.values()))} --write")
 
 
 def _view_configs(configs: Sequence[KnownConfig]) -> Table:
@@ -178,9 +204,10 @@ def _without_servers(config: KnownConfig) -> str:
     return "Waygraph's gateway alone" if config.gateways else "none"
 
 
-def _offer_example(configs: Sequence[KnownConfig]) -> None:
+def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
     """Where no server was found: what was looked for, and what can be done now."""
-    if hosts := [config.client for config in configs if config.gateways]:
+    _offer_gateway(configs, location, ())
+    if hosts := [config.client for config in configs if config.reaches(location)]:
         note(f"{', '.join(hosts)}: connected, and no server is left beside the gateway; next: {CHECK}")
         return
     note(f"no server was found in the files of {', '.join(host.name for host in HOSTS.values())}")
@@ -200,8 +227,10 @@ class TriedRequest:
 
 def _take_in(
     options: Invocation, settings: "Settings", configs: Sequence[KnownConfig]
-) -> tuple[list[KnownConfig], list[TriedRequest]]:
-    """Asks the servers, and then the registry; the configs of which something was taken in, and the requests."""
+) -> tuple[list[tuple[KnownConfig, Mapping[str, str]]], list[TriedRequest]]:
+    """Asks the servers, and then the registry; the configs of which something was taken in, each with its servers that
+    did not answer and why, and the requests.
+    """
     from waygraph.api.cli.commands.ingest import outcomes
     from waygraph.api.cli.options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
@@ -217,11 +246,16 @@ def _take_in(
             _report(config, result)
         notices = {result.report.notice for result in results if result.report}
         note(" ".join(sorted(notices)))
-        answering = [config for config, result in pairs if not result.is_failure]
+        answering = [(config, _silent_servers(result)) for config, result in pairs if not result.is_failure]
         requests = try_requests(registry) if answering else []
     if requests:
         _print(*_view_requests(requests))
     return answering, requests
+
+
+def _silent_servers(outcome: "Outcome") -> Mapping[str, str]:
+    faults = outcome.report.changes.rejected if outcome.report else ()
+    return {fault.key: fault.reason for fault in faults if fault.key}
 
 
 def _report(config: KnownConfig, outcome: "Outcome") -> None:
@@ -271,15 +305,17 @@ def _view_requests(requests: Sequence[TriedRequest]) -> Iterator[Block]:
     yield Lines(f"{right} of {len(requests)} came first. Each request is the beginning of a tool's own description.")
 
 
-def _connect(options: Invocation, config: KnownConfig, *, yes: bool) -> bool:
-    """Whether the host starts the gateway now, with its servers behind it. It shows what would change, and asks."""
+def _connect(options: Invocation, config: KnownConfig, silent: Mapping[str, str], *, yes: bool) -> bool:
+    """Whether the host starts the gateway now, with its servers behind it but for the `silent` ones. It shows what
+    would change, and asks.
+    """
     from waygraph.api.cli.commands.connect import EntryOptions, change_host, remark, target_of, view_outcome
 
     if config.is_only_read:
         note(f"{here(config.path)} is only read: waygraph connect {config.host.id} --write")
         return False
     try:
-        target = target_of(options, config.host.id, EntryOptions(file=str(config.path)))
+        target = replace(target_of(options, config.host.id, EntryOptions(file=str(config.path))), silent=silent)
         if not yes:
             _print(*view_outcome(change_host(options, target, "--import", dry_run=True)))
             if not typer.confirm(f"Change {config.client}'s file so? A backup is kept.", default=False, err=True):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.embedding.embedder import DEFAULT_ADVICE, Matrix, parse_spec
+from waygraph.registry.embedding.embedder import Matrix, parse_spec
 from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
-from waygraph.registry.embedding.weights import locate, unread_texts
+from waygraph.registry.embedding.weights import locate, unread_texts, vectors_advice
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
@@ -22,6 +22,7 @@ from waygraph.registry.model.errors import RegistryError, RegistryNotFound, Wayg
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
+from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS, count_subjects
 from waygraph.registry.storage.store import Store
@@ -114,7 +115,7 @@ def embedder_finding(registry: LocalRegistry) -> Finding:
     elif state.embedder:
         advice = "get this model, or embed all texts with another: `waygraph --embedder NAME reindex`"
     else:
-        advice = DEFAULT_ADVICE
+        notice, advice = NO_VECTORS, vectors_advice(registry.settings)
     return Finding(check="embedder", ok=is_choice, detail=notice, advice=advice)
 
 
