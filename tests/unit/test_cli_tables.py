@@ -48,7 +48,7 @@ MODELS = Table(
     [("minilm", "English", "downloaded", "/home/ada/.local/share/waygraph/models/minilm", "0123456789abcdef" * 4)],
     spare=("sha256", "folder"),
 )
-WORDS = {
+WORDS: dict[str, tuple[list[str], list[Block]]] = {
     "usage": (NAMES, list(views.usage(USAGES))),
     "sources": (["front-desk"], list(views.sources(SOURCES))),
     "changes": (["front-desk", "list_all_bookings"], list(_view_changes(CHANGES))),

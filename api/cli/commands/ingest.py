@@ -80,7 +80,9 @@ def ingest(
         Option("--dry-run", help="Say what would change, and change nothing. Asks no server and no language model."),
     ] = False,
     allow_mass_removal: AllowMassRemoval = False,
-    yes: Annotated[bool, Option("--yes", help="Use all that --discover finds, without asking.")] = False,
+    yes: Annotated[
+        bool, Option("--yes", help="Use what --discover finds, without asking, but no file of a project.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the registry to what files, addresses and running servers say of agents and tools.
@@ -135,6 +137,7 @@ def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
 
 
 def is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
+    """What a project's author wrote is never started unasked."""
     label = one_line(f"{config.client}: {config.path}")
     if config.fault:
         note(f"{label} {config.fault}")
@@ -143,6 +146,9 @@ def is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
         note(f"{label}: not used, since it names nothing but Waygraph's own gateway")
         return False
     servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
+    if all_of_them and config.is_of_project:
+        note(f"{label}, {servers}: not used, since it is of a project: without --yes you are asked")
+        return False
     if all_of_them:
         note(f"{label}, {servers}")
         return True

@@ -176,15 +176,12 @@ def start(
 
 
 def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
-    """It shows what would be started; what a project's author wrote is never started unasked."""
+    """It shows what would be started."""
     from waygraph.api.cli.commands.ingest import is_chosen
 
-    if yes and config.is_of_project:
-        note(f"{here(config.path)} is of a project: `waygraph start` without --yes asks whether to start what it names")
-        return False
     if config.commands:
         _print(Lines("\n".join(one_lines(config.commands))))
-    return yes or is_chosen(config, all_of_them=False)
+    return is_chosen(config, all_of_them=yes)
 
 
 def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Collection[Host]) -> None:
