@@ -115,10 +115,6 @@ def note_refusal(gateway: Gateway, asker: Asker, meta_tool: str) -> Iterator[Non
 
 SHOWN_ARGUMENTS_CHARS = 2_000
 """A person is shown all of the arguments. With more a call does not run: what matters could stand at their end."""
-_CANNOT_ASK = (
-    "this host cannot ask one. An operator can allow the tool in the policy file (WAYGRAPH_POLICY_FILE), or use a host "
-    "that takes MCP elicitation"
-)
 _YES = "run"
 
 
@@ -126,7 +122,7 @@ async def require_consent(host: Host, agent: Agent, tool: Tool, arguments: Mappi
     """Returns if a person lets this call run. Raises NeedsConsent where nobody can be asked, NotCallable for a no."""
     name = tool.call_name
     if not host.can("elicitation/create"):
-        raise errors.NeedsConsent(name, f"{reason}; {_CANNOT_ASK}" if reason else _CANNOT_ASK)
+        raise errors.NeedsConsent(name, "; ".join(filter(None, (reason, errors.NOBODY_TO_ASK))))
     # As ASCII no character of the arguments hides or turns around what a person reads.
     shown = json.dumps(arguments, indent=1)
     if len(shown) > SHOWN_ARGUMENTS_CHARS:

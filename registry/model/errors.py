@@ -357,8 +357,19 @@ class NotCallable(NotRun):
         super().__init__(f"{tool!r} was not run: {reason}; {how}" if how else f"{tool!r} cannot be called: {reason}")
 
 
+NOBODY_TO_ASK = (
+    "this host cannot ask one. An operator can allow the tool in the policy file (WAYGRAPH_POLICY_FILE), or use a host "
+    "that takes MCP elicitation"
+)
+
+
 class NeedsConsent(NotRun):
     """A person has to say yes, and nobody can ask one here."""
+
+    @property
+    def policy_reason(self) -> str:
+        """Why a person has to, as the policy says it."""
+        return self.reason.removesuffix(NOBODY_TO_ASK).removesuffix("; ")
 
     def __init__(self, tool: str, reason: str) -> None:
         self.tool, self.reason = tool, reason

@@ -186,12 +186,14 @@ def _require_consent(agent: "Agent", tool: "Tool", arguments: Mapping[str, Any],
     from waygraph.registry.access.policy import danger_of
     from waygraph.registry.model.errors import NeedsConsent, NotCallable
 
-    reason = error.reason.partition("; this host cannot ask")[0]  # what follows is for hosts
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise NeedsConsent(tool.id, f"{reason}; without a terminal nobody can be asked, --yes agrees beforehand")
+        nobody = "without a terminal nobody can be asked, --yes agrees beforehand"
+        raise NeedsConsent(tool.id, f"{error.policy_reason}; {nobody}")
     text = json.dumps(arguments)  # as ASCII: no character of it hides or turns around what a person reads
     danger = " It may change or delete things." if danger_of(agent, tool) == "destructive" else ""
-    question = f"{one_line(tool.id)} {text} runs only if a person agrees: {one_line(reason)}.{danger} Run it?"
+    question = (
+        f"{one_line(tool.id)} {text} runs only if a person agrees: {one_line(error.policy_reason)}.{danger} Run it?"
+    )
     if not typer.confirm(question, default=False, err=True):
         raise NotCallable(tool.id, "you did not agree")
 
