@@ -237,7 +237,7 @@ def test_yes_starts_nothing_that_a_project_names(house: House) -> None:
     assert done.stderr.count("is of a project") == 2
     agents = json.loads(house.run("agents", "--json").stdout)["agents"]
     assert [each["id"] for each in agents] == ["calculator"]
-    assert "waygraph" not in (project / ".mcp.json").read_text()
+    assert list(json.loads((project / ".mcp.json").read_text())["mcpServers"]) == ["theirs"]
 
 
 def test_a_host_without_servers_can_have_the_gateway_too(house: House) -> None:

@@ -53,7 +53,7 @@ export function inPython({ body, agents }) {
   ];
   const names = ["Query", "Registry", ...(filters ? ["Filters"] : []), ...(history ? ["Turn"] : [])].sort();
   return [
-    `from waygraph.registry import ${names.join(", ")}`,
+    `from waygraph import ${names.join(", ")}`,
     "",
     `with Registry.open(${JSON.stringify(location.origin)}) as registry:`,
     `    query = Query(${fields.join(", ")})`,
