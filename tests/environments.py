@@ -82,11 +82,9 @@ def go_environment(name: str, pins: Path) -> Environment:
 def _install_python(environment: Environment) -> None:
     _run(sys.executable, "-m", "venv", "--without-pip", str(environment.folder))
     python = str(environment.programs / "python")
-    if uv := shutil.which("uv"):
-        _run(uv, "pip", "install", "--quiet", "--python", python, "--no-deps", "-r", str(environment.pins[0]))
-        return
-    pip = (sys.executable, "-m", "pip", "--python", python)
-    _run(*pip, "install", "--quiet", "--no-input", "--no-deps", "-r", str(environment.pins[0]))
+    uv = str(Path(sys.executable).with_name("uv"))  # five times as fast as pip
+    command = (uv, "pip", "install", "--quiet", "--python", python, "--no-deps", "-r", str(environment.pins[0]))
+    _run(*command, UV_SYSTEM_CERTS="true")  # as pip is told to
 
 
 def _install_node(environment: Environment) -> None:

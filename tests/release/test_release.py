@@ -143,6 +143,7 @@ def empty_home(folder: Path, dist: Path) -> Iterator[dict[str, str]]:
         "UV_CACHE_DIR": cache.strip(),
         "UV_FIND_LINKS": str(dist),
         "UV_PYTHON": sys.executable,
+        "UV_SYSTEM_CERTS": "true",
         "PATH": f"{uvx().parent}{os.pathsep}{os.environ['PATH']}",
         "COLUMNS": "120",
     }

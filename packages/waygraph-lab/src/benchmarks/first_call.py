@@ -79,7 +79,7 @@ def installing(installer: str, cache: Path) -> Iterator[dict[str, str]]:
     """The environment of an installer whose cache is empty at first."""
     cache.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WAYGRAPH_", "PYTHON", "XDG_"))}
-    yield {**kept, f"{installer.upper()}_CACHE_DIR": str(cache), "UV_LINK_MODE": "copy"}
+    yield {**kept, f"{installer.upper()}_CACHE_DIR": str(cache), "UV_LINK_MODE": "copy", "UV_SYSTEM_CERTS": "true"}
 
 
 def tried(installer: str, folder: Path, wheels: Sequence[Path], environ: Mapping[str, str]) -> Trial:
