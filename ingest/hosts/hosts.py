@@ -143,13 +143,14 @@ def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None
         return None if path.name in _SETTINGS else KnownConfig(host=host, path=path)
     intake = Intake(where=str(path))
     records = list(mcp_config.read(document, str(path), intake))
-    names = [str(record.key) for record in records if not is_gateway(record.transport)]
-    names += [fault.key or fault.where for fault in intake.rejected]
-    registries = tuple(registry_of(record.transport) for record in records if is_gateway(record.transport))
+    gateways = [record for record in records if is_gateway(record.transport)]
+    servers = [record for record in records if record not in gateways]
+    names = [*(str(record.key) for record in servers), *(fault.key or fault.where for fault in intake.rejected)]
+    registries = tuple(registry_of(record.transport) for record in gateways)
     commands = tuple(
         f"{record.key}: {_launch_line(fields_of(record.transport))}"
-        for record in records
-        if not is_gateway(record.transport) and record.tags != (mcp_config.DISABLED,)
+        for record in servers
+        if record.tags != (mcp_config.DISABLED,)
     )
     return KnownConfig(host=host, path=path, names=tuple(names), registries=registries, commands=commands)
 

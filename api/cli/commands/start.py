@@ -21,7 +21,7 @@ from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
     from waygraph.api.cli.commands.ingest import Outcome
-    from waygraph.registry.model.changes import IndexState
+    from waygraph.registry.model.changes import IndexState, Rejected
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
@@ -251,15 +251,18 @@ def _take_in(
 
 
 def _silent_servers(outcome: "Outcome") -> Mapping[str, str]:
-    faults = outcome.report.changes.rejected if outcome.report else ()
-    return {fault.key: fault.reason for fault in faults if fault.key}
+    return {fault.key: fault.reason for fault in _faults(outcome) if fault.key}
+
+
+def _faults(outcome: "Outcome") -> "Sequence[Rejected]":
+    return outcome.report.changes.rejected if outcome.report else ()
 
 
 def _report(config: KnownConfig, outcome: "Outcome") -> None:
     """What failed, and what that means."""
     if outcome.report is None:
         complain(outcome.error)
-    for fault in outcome.report.changes.rejected if outcome.report else ():
+    for fault in _faults(outcome):
         note(f"{fault.key or fault.where} stays with {config.client}, and no request finds it: {fault.reason}")
     if outcome.is_failure:
         note(f"nothing of {config.client} was taken in, and its file stays as it is: `waygraph start` tries again")
