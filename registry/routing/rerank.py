@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from waygraph.registry.index.search_index import VECTOR_LEGS, SearchIndex
+from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.language_model.turns import without_request
 from waygraph.registry.model.errors import (
     InvalidSetting,
@@ -28,16 +28,12 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import AgentMatch, Query, Route, ToolMatch, ToolRoute, Turn
 from waygraph.registry.model.plugins import blaming, find_plugin, names
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.ranker import Matches, RankedLevel, Ranker, read_features
-from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank
+from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, Rerank
 from waygraph.registry.routing.router import join_notices, join_steps, parts_of, without_history
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.routing.router_prompt import Candidate
-
-# What a reranker is, and where other packages name theirs.
-
 
 _log = logging.getLogger("waygraph.rerank")
 
@@ -62,7 +58,7 @@ class Choice:
     query: str
     candidates: "Sequence[Candidate]"
     history: Sequence[Turn] = ()
-    matches: Matches = ()
+    matches: Sequence[AgentMatch | ToolMatch] = ()
 
     @property
     def documents(self) -> list[str]:
@@ -79,7 +75,16 @@ class Reranker(Protocol):
     def close(self) -> None: ...
 
 
-type Opens = Callable[[str, Settings, Mapping[str, str]], ContributedReranker]
+@runtime_checkable
+class IndexReranker(Reranker, Protocol):
+    """Orders by the votes for candidates, for which it also reads the index that they were found in."""
+
+    def over(self, index: SearchIndex, recipe: Recipe) -> Reranker:
+        """Raises InvalidSetting for an index or a recipe that it does not fit."""
+        ...
+
+
+type Opens = Callable[[str, Settings, Mapping[str, str]], ContributedReranker | IndexReranker]
 """What an entry point is: the model's name, the settings and the environment → a reranker."""
 
 
@@ -88,7 +93,8 @@ def open_contributed(scheme: str, model: str, settings: Settings, environ: Mappi
     brings, plugin_name = find_plugin(GROUP, scheme, "reranker", InvalidSetting)
     opens: Opens = brings
     with blaming(plugin_name, InvalidSetting):
-        return _AtArmsLength(opens(model, settings, environ), plugin_name)
+        reranker = opens(model, settings, environ)
+    return reranker if isinstance(reranker, IndexReranker) else _AtArmsLength(reranker, plugin_name)
 
 
 class _AtArmsLength:
@@ -169,45 +175,14 @@ class ListwiseReranker:
         self._model.close()
 
 
-class RankerStage:
-    """A ranker and, once it is `over` one, the index that knows how many tools agents have."""
-
-    def __init__(self, ranker: Ranker, index: SearchIndex | None = None) -> None:
-        self._ranker, self._index = ranker, index
-
-    def over(self, index: SearchIndex, recipe: Recipe) -> "RankerStage":
-        """Raises InvalidSetting if it was learned with another embedder, other texts or another recipe."""
-        self._ranker.check(index.state)
-        if (recipe.legs, recipe.merge) != (HYBRID.legs, HYBRID.merge):
-            raise InvalidSetting(f"{self._ranker.version} reads the votes of {HYBRID.name!r}, not of {recipe.name!r}")
-        return RankerStage(self._ranker, index)
-
-    def order(self, choice: Choice) -> Sequence[int]:
-        """By votes, not by texts. Raises LanguageModelRefused where no vector was searched."""
-        matches = choice.matches
-        if self._index is None or not any(vote.leg in VECTOR_LEGS for match in matches for vote in match.votes):
-            raise LanguageModelRefused(f"{self._ranker.version} reads the votes of vectors, and there are none")
-        tools_by_agent = self._index.tool_ids_of(list({match.agent.id for match in matches}))
-        waiting = set(self._index.pending_tools())  # nobody learns of them by the order of others
-        counts = {agent_id: len({*tools} - waiting) for agent_id, tools in tools_by_agent.items()}
-        level: RankedLevel = "tools" if isinstance(matches[0], ToolMatch) else "agents"
-        return self._ranker.order(level, read_features(matches, counts, choice.query, choice.history))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
-    """`openai:MODEL`, `cross-encoder:MODEL`, `ranker:FILE`, or `NAME:MODEL` of one that another package brings. Touches
-    no network.
+    """`openai:MODEL`, `cross-encoder:MODEL`, or `NAME:MODEL` of one that another package brings. Touches no network.
 
     Raises InvalidSetting, LanguageModelRefused for a key that cannot be, MissingExtra, ModelNotFound.
     """
     scheme, _, model = spec.partition(":")
     if model and scheme == "cross-encoder":
         return CrossEncoderReranker(model)
-    if model and scheme == "ranker":
-        return RankerStage(Ranker.open(model))
     if model and scheme == "openai":
         from waygraph.registry.language_model.endpoint import ChatModel
 
@@ -215,8 +190,10 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
     plugin_names = names(GROUP)
     if model and scheme in plugin_names:
         return open_contributed(scheme, model, settings, environ)
+    if scheme == "ranker":
+        raise MissingExtra(f"the reranker {spec!r}", package="waygraph-lab")
     forms = " or ".join(f"{name}:MODEL" for name in ("openai", "cross-encoder", *plugin_names))
-    raise InvalidSetting(f"reranker {spec!r}: expected {forms} or ranker:FILE")
+    raise InvalidSetting(f"reranker {spec!r}: expected {forms}")
 
 
 class _ByOperator:
@@ -276,7 +253,7 @@ class OpenedRerankers:
     def open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
         """For candidates that the recipe found in the index.
 
-        Raises as `open_reranker` and `RankerStage.over`, and InvalidSetting for the operator's where none is set;
+        Raises as `open_reranker` and `IndexReranker.over`, and InvalidSetting for the operator's where none is set;
         RegistryClosed.
         """
         if spec != BY_OPERATOR:
@@ -287,7 +264,7 @@ class OpenedRerankers:
 
     def _open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
         reranker = self._rerankers.open(spec)
-        return reranker.over(index(), recipe) if isinstance(reranker, RankerStage) else reranker
+        return reranker.over(index(), recipe) if isinstance(reranker, IndexReranker) else reranker
 
 
 def widen_query(query: Query, rerank: Rerank) -> Query:

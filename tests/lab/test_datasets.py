@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.conversations import Trajectory
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn, TurnRole
 from waygraph.registry.model.settings import Settings
+from waygraph_lab.datasets.conversations import Trajectory
 from waygraph_lab.datasets.decisions import decisions
 from waygraph_lab.datasets.read_dataset import read_dataset
 

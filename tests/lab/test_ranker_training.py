@@ -15,9 +15,9 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import InvalidDataset, MissingExtra
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.ranker import FEATURES, Ranker
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph_lab.datasets.read_dataset import read_dataset
+from waygraph_lab.training.ranker import FEATURES, Ranker
 from waygraph_lab.training.ranker_training import RankedList, RankerTraining, cross_fit, fit_levels, fit_trees
 
 TRAINING = RankerTraining(trees=20)

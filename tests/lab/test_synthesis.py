@@ -15,11 +15,11 @@ import pytest
 
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
-from waygraph.ingest.conversations import read_catalogue
 from waygraph.registry.language_model.answer_text import object_in
 from waygraph.registry.language_model.answers import MOST_REFUSALS
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.settings import Settings
+from waygraph_lab.datasets.conversations import read_catalogue
 from waygraph_lab.synthesis.mutations import OPERATORS, Level
 from waygraph_lab.synthesis.orders import TRIES_EACH
 from waygraph_lab.synthesis.simulation import MOST_TURNS

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.ingest.conversations import read_call_counts
 from waygraph.ingest.execution.services import load_services
 from waygraph.registry.access.policy import load_policy
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.numbers import EXACT, read_digits, read_number, read_whole
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.ranker import FEATURES, Ranker
+from waygraph_lab.datasets.conversations import read_call_counts
 from waygraph_lab.evaluation.record import KIND, read_record
+from waygraph_lab.training.ranker import FEATURES, Ranker
 
 NO_NUMBERS: list[object] = [
     math.nan,

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from tests.sync_graph import entry
 from waygraph.api.cli.app import app
 from waygraph.api.mcp.learning import CallCounter, open_counter
-from waygraph.ingest.conversations import read_call_counts
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.read import read_transitions
@@ -37,6 +36,7 @@ from waygraph.registry.model.transitions import (
     owner_of,
 )
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph_lab.datasets.conversations import read_call_counts
 
 START, LATER = "2026-01-01T00:00:00+00:00", "2026-01-31T00:00:00Z"
 AGENTS = {name: Agent(id=name, name=name, visible_to=("crew",) if name == "w" else ()) for name in "abcw"}

@@ -12,9 +12,9 @@ from benchmarks.families import FAMILIES
 from benchmarks.history.steps import LIVE, TRUE, steps_of
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import NATURAL, World, report_part
-from waygraph.registry.routing.ranker import FEATURES
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Dataset
+from waygraph_lab.training.ranker import FEATURES
 from waygraph_lab.training.ranker_training import RankedList, RankerTraining, cross_fit, fit_levels, fit_trees
 from waygraph_lab.training.ranker_trials import rank_need, rank_requests
 

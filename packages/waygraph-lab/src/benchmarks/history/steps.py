@@ -10,12 +10,12 @@ from typing import Any
 from benchmarks.history.answers import EVERYTHING, FOLDS, find, first_tool, recover, with_shares
 from benchmarks.history.next_calls import Level
 from benchmarks.world import World, scratch_folder, write_catalogue
-from waygraph.ingest.conversations import read_catalogue
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.nouns import Filters, Turn
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, Recipe
+from waygraph_lab.datasets.conversations import read_catalogue
 from waygraph_lab.evaluation.dataset import Need, Question
 from waygraph_lab.evaluation.metrics import measure_query, paired_p
 from waygraph_lab.synthesis.mutation_rules import RuleAuthor

@@ -249,7 +249,7 @@ def plot(
 
     waygraph eval plot before.json after.json --to pictures
 
-    Needs matplotlib: pip install 'waygraph-lab[plots]'.
+    Needs matplotlib, the extra `plots` of waygraph-lab.
     """
     from waygraph_lab.cli import shapes, views
     from waygraph_lab.evaluation.compare import tabulate

@@ -194,8 +194,8 @@ def router_data(
     waygraph generate router-data played train.jsonl --form chat --split train
     """
     from waygraph.api.cli.render import views
-    from waygraph.ingest.conversations import CatalogueNames
     from waygraph.registry.model import shapes
+    from waygraph_lab.datasets.conversations import CatalogueNames
     from waygraph_lab.synthesis.router_data import Candidates, write_router_data
 
     told = invocation(context)
@@ -207,7 +207,7 @@ def router_data(
 
 def _read(source: str, settings: "Settings") -> "Manifest":
     """Raises InvalidDataset, SourceError."""
-    from waygraph.ingest.conversations import read_catalogue
+    from waygraph_lab.datasets.conversations import read_catalogue
 
     catalogue = read_catalogue(source, settings)
     if catalogue.rejected:

@@ -1,12 +1,14 @@
-"""`learn embedder`, `learn ranker` and `learn suspicion`: models from data with known answers."""
+"""`learn embedder`, `learn ranker`, `learn suspicion` and `learn transitions`: models and counts from data."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from waygraph.api.cli.options import AsJson, invocation
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.render.output import Aside, Block, Fields, note, show
+from waygraph.registry.model.transitions import LearningReport
 from waygraph_lab.cli.measurement import about_run
 
 
@@ -54,7 +56,7 @@ def embedder(
     waygraph learn embedder my-requests --to my-model --develop my-other-requests
 
     Of a data set without requests, requests that are made up for its tools are learned. A run that was stopped goes on.
-    The card in DIR/card.json says what became better and worse. Needs torch: pip install 'waygraph-lab[train]'.
+    The card in DIR/card.json says what became better and worse. Needs torch, the extra `train` of waygraph-lab.
     """
     import os
 
@@ -117,7 +119,7 @@ def ranker(
     waygraph learn ranker my-requests my-conversations -o mine.json
 
     Each data set is judged by trees that did not learn from it: mine.card.json has the figures. It serves registries
-    with the same embedder. Needs lightgbm: pip install 'waygraph-lab[train]'. Using it does not.
+    with the same embedder. Needs lightgbm, the extra `train` of waygraph-lab. Using it does not.
     """
     import os
 
@@ -185,3 +187,41 @@ def suspicion(
     layer, examples, _ = learn_layer(read_real_tools(sources, settings), corpus or (), embedder, seed)
     write_atomically(output, layer_content(layer))
     show(layer_card(layer, examples), shapes.card_json, views.view_layer_card, as_json)
+
+
+def transitions(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…", help="Folders of conversations, audits of a service, or files of `learn export`."
+        ),
+    ],
+    *,
+    split: Annotated[str, typer.Option(metavar="NAME", help="Only conversations of this split.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Count which tool is called after which. Requests with a history are routed by it.
+
+    waygraph learn transitions audit.jsonl
+
+    Counts add up: a file that is learned twice counts twice. No argument, text or caller is kept. What tells of tools
+    that the registry does not hold is left out.
+    """
+    from waygraph.registry.model import clock, shapes
+    from waygraph.registry.operators.transition_counts import learn_transitions
+    from waygraph_lab.datasets.conversations import read_call_counts
+
+    options = invocation(context)
+    settings = options.settings()
+    counts = [each for file in files for each in read_call_counts(file, settings, clock.now(), split=split)]
+    with options.open_own() as registry:
+        registry.status()  # what is not there is not made
+        result = registry.change(lambda session: learn_transitions(session, counts))
+    show(result, shapes.shape, _view_learned, as_json)
+
+
+def _view_learned(result: LearningReport) -> Iterator[Block]:
+    yield Fields.of(result, "transitions, revision")
+    if result.unknown:
+        yield Aside(f"{len(result.unknown)} agents and tools are not in this registry, such as {result.unknown[0]}")

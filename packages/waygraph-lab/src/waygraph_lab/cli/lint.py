@@ -88,7 +88,7 @@ def _chosen_tools(registry: "Registry", name: str) -> "Sequence[Tool]":
 
 def _read_requests(registry: "Registry", file: Path) -> "list[Request]":
     """Raises InvalidDataset, with file and line, also for a tool that the registry does not hold."""
-    from waygraph.ingest.conversations import CatalogueNames
+    from waygraph_lab.datasets.conversations import CatalogueNames
     from waygraph_lab.datasets.folder import read_queries
     from waygraph_lab.evaluation.findability import Request
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from waygraph.ingest.conversations import TRAJECTORIES, CatalogueNames, Trajectory, read_trajectories
 from waygraph.registry.model.settings import Settings
+from waygraph_lab.datasets.conversations import TRAJECTORIES, CatalogueNames, Trajectory, read_trajectories
 from waygraph_lab.datasets.folder import read_questions
 from waygraph_lab.evaluation.dataset import Dataset, Need, Question
 

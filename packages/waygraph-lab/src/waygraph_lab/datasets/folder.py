@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations import (
+from waygraph.registry.model.errors import InvalidDataset
+from waygraph.registry.model.settings import Settings
+from waygraph_lab.datasets.conversations import (
     CatalogueNames,
     id_of,
     lines,
@@ -13,8 +15,6 @@ from waygraph.ingest.conversations import (
     read_data_folder,
     refuse_misspelt,
 )
-from waygraph.registry.model.errors import InvalidDataset
-from waygraph.registry.model.settings import Settings
 from waygraph_lab.evaluation.dataset import Dataset, Need, Question
 from waygraph_lab.evaluation.metrics import Gold, gold_items
 

@@ -4,10 +4,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from waygraph.ingest.conversations import read_catalogue
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.settings import Settings
+from waygraph_lab.datasets.conversations import read_catalogue
 from waygraph_lab.evaluation.dataset import Dataset
 from waygraph_lab.synthesis.mutation_rules import RuleAuthor
 from waygraph_lab.synthesis.mutations import evolve, write_mutations

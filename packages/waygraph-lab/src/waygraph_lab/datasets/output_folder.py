@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations import ABOUT
 from waygraph.registry.model.errors import InvalidDataset
+from waygraph_lab.datasets.conversations import ABOUT
 
 
 @contextmanager

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations import AGENTS, TRAJECTORIES, CatalogueNames, checksum
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats.listings import service_record
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.settings import Settings
+from waygraph_lab.datasets.conversations import AGENTS, TRAJECTORIES, CatalogueNames, checksum
 from waygraph_lab.datasets.decisions import read_decisions
 from waygraph_lab.datasets.folder import FILES, gold_agents, gold_tools, read_folder
 from waygraph_lab.evaluation.dataset import Dataset, Need, Question

@@ -9,8 +9,8 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from waygraph.ingest.conversations import AGENTS, checksum
 from waygraph.registry.model.errors import InvalidDataset
+from waygraph_lab.datasets.conversations import AGENTS, checksum
 from waygraph_lab.datasets.folder import QUERIES, SERVERS
 from waygraph_lab.datasets.output_folder import own_folder, write_about, write_lines
 from waygraph_lab.scalemcp.companies import (

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
-from waygraph.ingest.conversations import AGENTS, checksum
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.questions import bare_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake
@@ -20,6 +19,7 @@ from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
 from waygraph.registry.storage.export.formats import as_catalogue
+from waygraph_lab.datasets.conversations import AGENTS, checksum
 from waygraph_lab.datasets.output_folder import own_folder, write_about, write_lines
 from waygraph_lab.synthesis.orders import ANSWERS, Order
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from waygraph.ingest.conversations import TRAJECTORIES, CatalogueNames, lines, read_trajectories
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn
@@ -24,6 +23,7 @@ from waygraph.registry.routing.router_prompt import (
     tool_candidate,
     write_prompt,
 )
+from waygraph_lab.datasets.conversations import TRAJECTORIES, CatalogueNames, lines, read_trajectories
 from waygraph_lab.datasets.output_folder import write_lines
 from waygraph_lab.synthesis.mutations import SYNTHETIC, Level
 from waygraph_lab.synthesis.simulation import Turn as Written

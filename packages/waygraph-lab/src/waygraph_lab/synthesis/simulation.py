@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from waygraph.ingest.conversations import AGENTS, TRAJECTORIES, checksum_of_bytes, lines
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors
@@ -26,6 +25,7 @@ from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.candidate_graph import Nearness, near_pairs
 from waygraph.registry.storage.export.formats import as_catalogue
+from waygraph_lab.datasets.conversations import AGENTS, TRAJECTORIES, checksum_of_bytes, lines
 from waygraph_lab.datasets.output_folder import own_folder, write_about, write_lines
 from waygraph_lab.synthesis.mutations import EDGES, OF_AGENT, SYNTHETIC, describe_tool
 from waygraph_lab.synthesis.orders import ANSWERS, Order

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from waygraph.registry.model.errors import InvalidDataset, MissingExtra
-from waygraph.registry.routing.ranker import FEATURES, FREE, RankedLevel, Trees, rank_rows
 from waygraph_lab.evaluation.dataset import By, Dataset
 from waygraph_lab.evaluation.metrics import Gold, ndcg, recall
 from waygraph_lab.training.embedder_training import Judged, choose_strength, describe_data, judge_values
+from waygraph_lab.training.ranker import FEATURES, FREE, RankedLevel, Trees, rank_rows
 
 if TYPE_CHECKING:
-    from waygraph.registry.routing.ranker import Floats
+    from waygraph_lab.training.ranker import Floats
 
 SCALES = (2.0, 5.0, 10.0, 20.0, 40.0)
 """Of the fused score, of which the likeliest is taken."""

@@ -15,13 +15,13 @@ from waygraph.registry.model.nouns import Query, TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
-from waygraph.registry.routing.ranker import Ranker, read_features
 from waygraph.registry.routing.recipes import HYBRID
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph_lab.datasets.read_dataset import read_dataset
 from waygraph_lab.datasets.trials import Watching, watch_nothing
 from waygraph_lab.evaluation.dataset import By, Dataset, Need, Question
 from waygraph_lab.evaluation.run import DEPTH
+from waygraph_lab.training.ranker import Ranker, read_features
 from waygraph_lab.training.ranker_training import RankedList, RankerTraining, card_of, cross_fit, fit_levels
 
 TEXTS: TextForm = "contextual"

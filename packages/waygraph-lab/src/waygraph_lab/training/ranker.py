@@ -16,13 +16,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, SearchIndex
 from waygraph.registry.model.changes import IndexState
-from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused
 from waygraph.registry.model.nouns import AgentMatch, TextForm, ToolMatch, Turn
 from waygraph.registry.model.numbers import read_number, read_whole
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.text_forms import is_form
-from waygraph.registry.routing.recipes import HYBRID
+from waygraph.registry.routing.recipes import HYBRID, Recipe
+from waygraph.registry.routing.rerank import Choice
 
 type Floats = NDArray[np.float64]
 RankedLevel = Literal["agents", "tools"]
@@ -198,3 +200,36 @@ def rank_rows(trees: Trees, table: Floats) -> list[int]:
     """Every row once, best first, equal ones as they were."""
     order: list[int] = np.argsort(-trees.score(table), kind="stable").tolist()
     return order
+
+
+class RankerStage:
+    """A ranker and, once it is `over` one, the index that knows how many tools agents have."""
+
+    def __init__(self, ranker: Ranker, index: SearchIndex | None = None) -> None:
+        self._ranker, self._index = ranker, index
+
+    def over(self, index: SearchIndex, recipe: Recipe) -> "RankerStage":
+        """Raises InvalidSetting if it was learned with another embedder, other texts or another recipe."""
+        self._ranker.check(index.state)
+        if (recipe.legs, recipe.merge) != (HYBRID.legs, HYBRID.merge):
+            raise InvalidSetting(f"{self._ranker.version} reads the votes of {HYBRID.name!r}, not of {recipe.name!r}")
+        return RankerStage(self._ranker, index)
+
+    def order(self, choice: Choice) -> Sequence[int]:
+        """By votes, not by texts. Raises LanguageModelRefused where no vector was searched."""
+        matches = choice.matches
+        if self._index is None or not any(vote.leg in VECTOR_LEGS for match in matches for vote in match.votes):
+            raise LanguageModelRefused(f"{self._ranker.version} reads the votes of vectors, and there are none")
+        tools_by_agent = self._index.tool_ids_of(list({match.agent.id for match in matches}))
+        waiting = set(self._index.pending_tools())  # nobody learns of them by the order of others
+        counts = {agent_id: len({*tools} - waiting) for agent_id, tools in tools_by_agent.items()}
+        level: RankedLevel = "tools" if isinstance(matches[0], ToolMatch) else "agents"
+        return self._ranker.order(level, read_features(matches, counts, choice.query, choice.history))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def open_ranker(spec: str, _settings: Settings, _environ: Mapping[str, str]) -> RankerStage:
+    """Open `FILE` or `FILE@sha`, as the entry point `ranker` of `waygraph.rerankers`. Raises InvalidSetting."""
+    return RankerStage(Ranker.open(spec))

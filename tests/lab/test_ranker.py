@@ -16,9 +16,9 @@ from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import Agent, AgentMatch, Query, Turn, Vote
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.ranker import FEATURES, Ranker, Trees, read_features
 from waygraph.registry.routing.recipes import BY_OPERATOR, recipe_named
 from waygraph_lab.datasets.read_dataset import read_dataset
+from waygraph_lab.training.ranker import FEATURES, Ranker, Trees, read_features
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"
