@@ -123,8 +123,12 @@ class _Program(LazyGroup):
             raise typer.Exit(INTERRUPT_STATUS) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if word := _OTHER_WORDS.get(args[0]):
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {word!r}?")
+        from difflib import get_close_matches
+
+        name = args[0]
+        if name not in self.lazy and (near := get_close_matches(name, _OTHER_WORDS, n=1)):
+            meant = "" if near[0] == name else f" ({near[0]})"
+            ctx.fail(f"No such command {name!r}. Did you mean {_OTHER_WORDS[near[0]]!r}{meant}?")
         return super().resolve_command(ctx, args)
 
 

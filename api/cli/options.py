@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -272,12 +274,23 @@ class CommandAfterDashes(TyperCommand):
     """Keeps what stands after `--` apart: it is another program's, options included."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if len(args) > 1 and "--" not in args and _is_program(args[0]):
+            meant = f"{ctx.command_path} -- {shlex.join(args)}"
+            ctx.fail(f"{args[0]!r} is a program, not a source. A server's command stands behind `--`: {meant}")
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[_AFTER_DASHES] = args[at + 1 :]
         return super().parse_args(ctx, args[:at])
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND ARG...]"]
+
+
+def _is_program(word: str) -> bool:
+    if Path(word).exists():
+        return False
+    from waygraph.ingest.upstream.process_health import COMES_WITH
+
+    return word in COMES_WITH or bool(shutil.which(word))
 
 
 def after_dashes(context: typer.Context) -> list[str]:

@@ -89,7 +89,17 @@ class Ring:
 
 ERRORS_BYTES = 64 * 1024
 """How much of the end of a server's error output is kept, in memory."""
-_OF_CERTIFICATES = re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b")
+_ADVICE = (
+    (
+        re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b"),
+        CERTIFICATES_TO_TRUST,
+    ),
+    (
+        re.compile(r"(?:ImportError|ModuleNotFoundError): .*\bmcp\b|AttributeError: '(?:Server|FastMCP)' object"),
+        "it was written for an earlier release of the package mcp: `uvx --with 'mcp<2' …` starts it with that one",
+    ),
+)
+"""What a server's last words look like, and what helps then."""
 
 
 class TooLong(Exception):
@@ -185,7 +195,7 @@ class _Server:
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
         words = self._discretion.line(failure_line(self._errors.since_mark()))
-        return f"{words}; {CERTIFICATES_TO_TRUST}" if _OF_CERTIFICATES.search(words) else words
+        return "; ".join([words, *(advice for pattern, advice in _ADVICE if pattern.search(words))])
 
     # -- streams -----------------------------------------------------------------------------------
 

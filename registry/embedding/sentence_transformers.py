@@ -10,6 +10,7 @@ import numpy as np
 from waygraph.registry.embedding.embedder import Matrix, Progress, Role, embed_in_batches, in_order
 from waygraph.registry.embedding.weights import PROMPT_NAMES
 from waygraph.registry.model.errors import ModelNotFound
+from waygraph.registry.model.installation import install_command
 
 TEXTS_A_ROUND = 64
 
@@ -45,7 +46,7 @@ def _load(model: str) -> Any:
     except ImportError as exc:
         raise ModelNotFound(
             f"sentence-transformers:{model} needs a package that is not installed: "
-            "pip install 'waygraph[sentence-transformers]'"
+            + install_command("waygraph", "sentence-transformers")
         ) from exc
     try:
         return SentenceTransformer(model, local_files_only=True)

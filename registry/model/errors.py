@@ -73,6 +73,8 @@ from copy import copy
 from pathlib import Path
 from typing import Self
 
+from waygraph.registry.model.installation import install_command
+
 # Which of the known names was probably meant: by letters, and quick among thousands of foreign names.
 
 
@@ -428,8 +430,8 @@ class MissingExtra(WaygraphError):
 
     def __init__(self, what: str, *, package: str, extra: str = "", of: str = "waygraph") -> None:
         self.package, self.extra = package, extra
-        requirement = f"'{of}[{extra}]'" if extra else package
-        super().__init__(f"{what} needs {package}, which is not installed: pip install {requirement}")
+        command = install_command(of, extra) if extra else install_command(package)
+        super().__init__(f"{what} needs {package}, which is not installed: {command}")
 
 
 @contextmanager

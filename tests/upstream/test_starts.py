@@ -104,6 +104,22 @@ def test_a_fault_of_a_certificate_names_what_says_whom_to_believe(line: str) -> 
     assert all(name in caught.value.reason for name in CERTIFICATES)
 
 
+@pytest.mark.parametrize(
+    ("line", "is_older"),
+    [
+        ("AttributeError: 'Server' object has no attribute 'list_resources'", True),
+        ("ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x", True),
+        ("ImportError: cannot import name 'McpError' from 'mcp.shared.exceptions'", True),
+        ("ModuleNotFoundError: No module named 'weir'", False),
+        ("Error: the mcp port is taken", False),
+    ],
+)
+def test_a_server_of_the_former_sdk_is_told_how_to_get_it(line: str, is_older: bool) -> None:
+    with pytest.raises(UpstreamUnreachable) as caught:
+        listing_of(StdioLaunch(command=sys.executable, args=("-c", f"import sys; sys.exit({line!r})")))
+    assert ("uvx --with 'mcp<2'" in caught.value.reason) is is_older
+
+
 # -- launchers
 
 

@@ -156,12 +156,14 @@ def _taker(tool: "Tool", name: str) -> Callable[[Any], bool]:
 def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[str]) -> "InvalidArguments":
     """The same, with the JSON that was probably meant where a value that is no JSON does not fit."""
     from waygraph.registry.model.errors import InvalidArguments
+    from waygraph.registry.model.parameters import parameters_of
 
+    known = parameters_of(tool.parameters).properties
     texts = {f"/{name}": text for name, _, text in (value.partition("=") for value in values)}
 
     def advise(place: str, expectation: str) -> str:
         text, name = texts.get(place), place[1:]
-        if text is None or json_or_text(text) != text:
+        if text is None or name not in known or json_or_text(text) != text:
             return expectation
         form = next(filter(_taker(tool, name), _json_forms(text)), None)
         if form is None:
