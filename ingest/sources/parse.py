@@ -12,6 +12,7 @@ from typing import Any
 from waygraph.ingest.manifest.fields import Note, ignore_fault
 from waygraph.ingest.sources.json_text import BOM, json_document, load_json
 from waygraph.ingest.sources.plugin_manifest import MANIFEST, with_named_files
+from waygraph.ingest.sources.referenced_files import with_referenced_files
 from waygraph.ingest.sources.skill_folder import is_skill, skill_of
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
@@ -64,10 +65,12 @@ def parse_file(path: PurePath | str, settings: Settings) -> Any:
 
 
 def read_file(path: Path, most_bytes: int) -> bytes:
-    """At most so many bytes; a plug-in's manifest has the configurations that it names in it. Raises OSError."""
+    """At most so many bytes; a plug-in's manifest or an OpenAPI document has the files that it names in it. Raises
+    OSError.
+    """
     with path.open("rb") as file:
         content = file.read(most_bytes)
-    return with_named_files(path, content) if path.name == MANIFEST else content
+    return with_named_files(path, content) if path.name == MANIFEST else with_referenced_files(path, content)
 
 
 def text_of(where: str, content: Content, settings: Settings) -> str:

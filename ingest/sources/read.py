@@ -22,6 +22,7 @@ from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parse import Content, parse, read_file, text_of
+from waygraph.ingest.sources.referenced_files import referenced_files
 from waygraph.ingest.sources.skill_folder import is_skill, read_skill_file
 from waygraph.registry.model.changes import AgentEntry, Document, Rejected
 from waygraph.registry.model.errors import SourceError
@@ -114,9 +115,11 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     if listing.remark:
         merger.intake.cut.append(Rejected(where=listing.source, reason=listing.remark))
     only_settings = all(holds_other_settings(where) for where, _ in listing.files)
+    part_names = set[str]()
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings, partial(merger.note_repeated, where))
+            part_names |= referenced_files(document, where)
             is_export = _is_export(document, where, reading.kind)
             if is_export and len(listing.files) == 1:
                 manifests = export.read(document, where, restore=reading.kind == export.KIND)
@@ -129,6 +132,8 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
                 raise
             if only_settings or not (isinstance(error, UnknownShape) and holds_other_settings(where)):
                 merger.refuse(error)
+    # What a document of the folder names is no document of its own.
+    merger.intake.rejected = [each for each in merger.intake.rejected if each.where.partition("#")[0] not in part_names]
     return [merger.parts(reading.approvals)]
 
 
