@@ -5,6 +5,7 @@ import json
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -15,6 +16,7 @@ from waygraph.ingest.hosts.hosts import Host, reaches_gateway
 from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.redaction import STRUCK_TEXT
+from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats.mcp_config import switches_of
 from waygraph.ingest.sources.json_text import json_document
 from waygraph.ingest.sources.parse import toml_document
@@ -196,62 +198,94 @@ def _place_of(exc: ValueError) -> str:
     return f" (line {match[1]}, column {match[2]})" if match else ""
 
 
-# What of a config may be shown: its names, and nothing that anybody else wrote there as a value.
-#
-# A config holds keys of servers and of programs, in values and in comments. So a difference shows every value and
-# comment but those of our own entry as `***`.
-
-
 _STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
 _NUMBER = re.compile(r"(?<![\w.\"])-?\d[\d.eE+-]*")
 _TOML_NAME = re.compile(r"""(\s*(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*\s*=)""")
+_TOML_STRINGS = re.compile(r"""\s*(?:"[^"\\]*"|\[\s*"[^"\\]*"(?:\s*,\s*"[^"\\]*")*\s*,?\s*\])\s*""")
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+type _Texts = Mapping[str, str]
+"""The strings of a config that may be shown, each as it is shown."""
 
 
 def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
     """The lines of a unified difference; empty if there is none. `name`: of our own entry, which is shown whole
-    as it will be."""
+    as it will be.
+
+    A config holds keys of servers and of programs. So of all else only names are shown, and the strings of servers
+    that the graph would keep of them; other values and comments are `***`.
+    """
     if before.text == after.text:
         return []
-    sides = (_mask_config(before, "").splitlines(), _mask_config(after, name).splitlines())
+    texts = dict[str, str]()
+    for entry in [*before.servers.values(), *after.servers.values()]:
+        _add_texts(entry, texts)
+    sides = (_mask_config(before, "", texts).splitlines(), _mask_config(after, name, texts).splitlines())
     lines = difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)
     return [line.rstrip() for line in lines]
 
 
-def _mask_config(config: HostConfig, name: str) -> str:
+def _add_texts(entry: object, texts: dict[str, str]) -> None:
+    if isinstance(entry, Mapping):
+        with suppress(ValueError):
+            for text, clean in _string_pairs(entry, references_only(entry)):
+                shown = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
+                texts[text] = shown if texts.get(text, shown) == shown else STRUCK_TEXT
+
+
+def _string_pairs(value: object, clean: object) -> Iterator[tuple[str, str]]:
+    """Each string with what stands in its place; nothing of lists that differ in length."""
+    if isinstance(value, str) and isinstance(clean, str):
+        yield value, clean
+    elif isinstance(value, Mapping) and isinstance(clean, Mapping) and value.keys() == clean.keys():
+        for name, item in value.items():
+            yield from _string_pairs(item, clean[name])
+    elif isinstance(value, list) and isinstance(clean, list) and len(value) == len(clean):
+        for item, clean_item in zip(value, clean, strict=True):
+            yield from _string_pairs(item, clean_item)
+
+
+def _mask_config(config: HostConfig, name: str, texts: _Texts) -> str:
     text = config.text or ""
-    return "".join(_toml(text, config.host.table, name) if config.host.syntax == "toml" else _json(config, text, name))
+    parts = _toml(text, config.host.table, name, texts) if config.host.syntax == "toml" else None
+    return "".join(parts or _json(config, text, name, texts))
 
 
-def _json(config: HostConfig, text: str, name: str) -> Iterator[str]:
+def _json(config: HostConfig, text: str, name: str, texts: _Texts) -> Iterator[str]:
     members = edit_json.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
     at = 0
     for member in members or ():
         if member.name == name:
-            yield _hide_values(text[at : member.start])
+            yield _hide_values(text[at : member.start], texts)
             yield text[member.start : member.end]
             at = member.end
-    yield _hide_values(text[at:])
+    yield _hide_values(text[at:], texts)
 
 
-def _hide_values(text: str) -> str:
-    """Names stay; strings, comments and numbers do not."""
+def _hide_values(text: str, texts: _Texts) -> str:
+    """Names stay, and strings that may be shown; other strings, comments and numbers do not."""
     result, at = "", 0
     for match in _STRING_OR_COMMENT.finditer(text):
-        result += _NUMBER.sub(STRUCK_TEXT, text[at : match.start()]) + _strike_value(match)
+        result += _NUMBER.sub(STRUCK_TEXT, text[at : match.start()]) + _strike_value(match, texts)
         at = match.end()
     return result + _NUMBER.sub(STRUCK_TEXT, text[at:])
 
 
-def _strike_value(match: re.Match[str]) -> str:
+def _strike_value(match: re.Match[str], texts: _Texts) -> str:
     text = match[0]
     if text.startswith("//"):
         return f"// {STRUCK_TEXT}"
     if text.startswith("/*"):
         return f"/* {STRUCK_TEXT} */"
-    return text if match[1] is not None else f'"{STRUCK_TEXT}"'
+    if match[1] is not None:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:  # TOML has escapes of its own, and a text may end within a string
+        value = ""
+    return json.dumps(texts.get(value, STRUCK_TEXT), ensure_ascii=False)
 
 
-def _toml(text: str, table: str, name: str) -> Iterator[str]:
+def _toml(text: str, table: str, name: str, texts: _Texts) -> Iterator[str]:
     """A table's head and the names of its values stay. What follows on further lines is a value, too."""
     inside = False
     for line, kind in edit_toml.lines(text):
@@ -262,7 +296,9 @@ def _toml(text: str, table: str, name: str) -> Iterator[str]:
             yield line
         else:
             match = _TOML_NAME.match(line) if kind == "other" else None
-            yield f"{match[1] if match else ''} {STRUCK_TEXT}\n"
+            values = line[match.end() :].rstrip("\r\n") if match else ""
+            shown = _hide_values(values, texts) if _TOML_STRINGS.fullmatch(values) else f" {STRUCK_TEXT}"
+            yield f"{match[1] if match else ''}{shown}\n"
 
 
 def check_is_ours(config: HostConfig, name: str) -> None:

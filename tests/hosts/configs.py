@@ -27,6 +27,7 @@ CLAUDE = """{
       "args": [
         "-u",
         "PROGRAM",
+        "--password",
         "old-password-42"
       ],
       "env": {
@@ -66,7 +67,7 @@ ODD = """ {
    {
          "tides" : { "command" : "PYTHON" ,
   "args" : [ "-u" , "PROGRAM", "ghp_0123456789abcdef" ] } // sk-live-zzz
-      , "x" : { "command" : "never-there", "args" : [ "s3cr3t-value" ] }
+      , "x" : { "command" : "never-there", "args" : [ "--secret", "s3cr3t-value" ] }
    }
  , "z" : "old-password-42" }"""
 

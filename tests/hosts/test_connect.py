@@ -104,7 +104,7 @@ def test_a_link_out_of_a_project_is_not_followed(home: Home, option: str) -> Non
     assert not outside.exists()
 
 
-def test_a_dry_run_shows_names_and_no_values_and_writes_nothing(home: Home) -> None:
+def test_a_dry_run_shows_no_secret_and_writes_nothing(home: Home) -> None:
     for host in CONFIGS:
         file = home.put(host)
         before = file.read_bytes()

@@ -60,7 +60,7 @@ def test_what_was_taken_over_can_be_started_from_our_file(home: Home) -> None:
         assert not any(secret.encode() in path.read_bytes() for secret in SECRETS), path
 
 
-def test_a_dry_run_starts_nothing_and_shows_no_value(home: Home) -> None:
+def test_a_dry_run_starts_nothing_and_shows_no_secret(home: Home) -> None:
     for host in CONFIGS:
         file = home.put(host)
         before = file.read_bytes()

@@ -78,7 +78,7 @@ def connect(
     ] = False,
     restore: Annotated[bool, Option("--restore", help="Put those servers back.")] = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would change in the host's file, without values; change nothing.")
+        bool, Option("--dry-run", help="Show what would change in the host's file, without secrets; change nothing.")
     ] = False,
     check: Annotated[
         bool, Option("--check", help="Wait till the host, or without HOST any, has called a tool through the gateway.")
@@ -132,7 +132,7 @@ def change_host(options: Invocation, target: Target, flag: str, *, dry_run: bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectOutcome:
-    """What became of a host's file. `difference`: lines, without values; only of a dry run.
+    """What became of a host's file. `difference`: lines, without secrets; only of a dry run.
 
     `taken`, `stays`: servers that went behind the gateway, and those that did not, each with its reason. `restored`,
     `kept`: those that came back, and those whose name the file has given to another meanwhile; `whole`: the file is as
