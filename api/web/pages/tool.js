@@ -11,10 +11,10 @@ import { TryIt } from "./try_it.js";
 
 // As MCP names them: what is said where one is true, and where it is false.
 const HINTS = {
-  readOnlyHint: ["only reads", "changes things"],
-  destructiveHint: ["may destroy", "destroys nothing"],
-  idempotentHint: ["the same again changes nothing more", "each call counts"],
-  openWorldHint: ["reaches the outside world", "reaches nothing outside"],
+  readOnlyHint: ["read-only", "writes"],
+  destructiveHint: ["destructive", "not destructive"],
+  idempotentHint: ["idempotent", "not idempotent"],
+  openWorldHint: ["open world", "closed world"],
 };
 
 /** The path of a tool in the REST API. @param {string} id */
