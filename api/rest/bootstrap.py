@@ -37,7 +37,7 @@ from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import word_of
-from waygraph.registry.model.process import die_with, take_short_turns
+from waygraph.registry.model.process import die_with, forbid_inspection, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import MEMORY, is_server
@@ -259,6 +259,7 @@ def check_address(options: ServiceOptions, *, asks_who_calls: bool) -> None:
 
 def worker() -> "Application":
     """The application of one process, by the options of its parent. A factory for uvicorn."""
+    forbid_inspection()
     if parent := parent_process():  # it holds the port, and nobody else would end it
         die_with(parent.pid or 0, signal.SIGTERM)
     take_short_turns()
