@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import ceil
 from multiprocessing import parent_process
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -380,7 +381,19 @@ def _run(
         follow_sources(lambda: _registry(options, settings, os.environ), sources, settings, audit),
     ):
         share_key(folder)
+        _start_tracker(os.environ)
         Workers(config, [listening], signals).run()
+
+
+def _start_tracker(environ: MutableMapping[str, str]) -> None:
+    """Without secrets: any process of this user can read the environment of the one that tracks what workers share."""
+    variables = dict(environ)
+    try:
+        for name in variables.keys() - {"LD_LIBRARY_PATH"}:
+            del environ[name]
+        ensure_running()
+    finally:
+        environ.update(variables)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Child:
         settings: Settings,
         on_excess: Callable[[str], None],
     ) -> None:
-        """Raises OSError if it cannot be started, and ValueError; `started` tells the rest."""
+        """Raises OSError if it cannot be started, and ValueError; `await_start` tells the rest."""
         request = marshal.dumps((command, environment, folder, raises_privileges(command[0], environment)))
         forbid_inspection()
         self._control, theirs = socket.socketpair()
@@ -90,7 +90,7 @@ class Child:
         """Of the session of its processes, which its parent leads."""
         return self._process.pid
 
-    async def started(self) -> None:
+    async def await_start(self) -> None:
         """Raises OSError or ValueError if the program cannot be started; then, or if cancelled, all of it is ended."""
         try:
             await self._reads(1)

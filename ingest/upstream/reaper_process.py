@@ -19,9 +19,9 @@ GRACE_S = 0.5
 _MOST_STOPS = 20
 _DEAD_STATES = frozenset({b"Z", b"X"})
 """States of a process or a thread."""
-_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 24, 36, 38
-_CAP_SYS_PTRACE = 19
+_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+"""They end the server, not its parent."""
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     os.set_inheritable(control, False)
     with open(control, "rb", buffering=0, closefd=False) as file:
         command, environment, folder, may_raise_privileges = marshal.load(file)  # noqa: S302 - written by us
-    for number in _IGNORED:
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     server = None
     try:
@@ -52,15 +52,13 @@ def _start(command: list[str], environment: dict[str, str], folder: str, *, may_
         prctl = ctypes.CDLL(None, use_errno=True).prctl
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-        if not may_raise_privileges:
-            prctl(_PR_CAPBSET_DROP, _CAP_SYS_PTRACE, 0, 0, 0)  # of root: with it, it could read our memory
-            if prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-                raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
+        if not may_raise_privileges and prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
     os.environ["PATH"] = environment.get("PATH", os.defpath)  # by which the program is found
     if folder:
         os.chdir(folder)
-    restored = (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ)
-    server = os.posix_spawnp(command[0], command, environment, setpgroup=0, setsigdef=restored)
+    defaults = (*_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ)
+    server = os.posix_spawnp(command[0], command, environment, setpgroup=0, setsigdef=defaults)
     os.chdir("/")
     return server
 
@@ -171,10 +169,10 @@ class Processes:
                     self._by_parent.setdefault(int(fields[1]), []).append(number)
                     self._by_session.setdefault(int(fields[3]), []).append(number)
 
-    def of_server(self, parent: int, known: dict[int, int] | None = None) -> dict[int, int]:
-        """All descendants of its `parent`, of the parent's session and of `known` processes: each with its start."""
+    def of_server(self, parent: int, before: dict[int, int] | None = None) -> dict[int, int]:
+        """All descendants of its `parent`, of the parent's session and of processes `before`: each with its start."""
         members = {parent, *self._by_session.get(parent, ())}
-        members |= {number for number, start in (known or {}).items() if self.starts.get(number) == start}
+        members |= {number for number, start in (before or {}).items() if self.starts.get(number) == start}
         pending = list(members)
         while pending:
             new = set(self._by_parent.get(pending.pop(), ())) - members

@@ -152,7 +152,7 @@ async def _start_child(
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
     try:
         child = Child([launch.command, *launch.args], environment, launch.cwd, settings, on_excess)
-        await child.started()
+        await child.await_start()
         return child
     except FileNotFoundError:
         where = "there is no such file" if os.sep in launch.command else "nothing of that name is on PATH"

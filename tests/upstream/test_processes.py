@@ -119,7 +119,7 @@ def test_a_forked_process_keeps_no_server_alive(mark: str) -> None:
 
         async def start():
             sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
-            await Child(sleeping, {"WAYGRAPH_TEST_MARK": sys.argv[1]}, "", SETTINGS, print).started()
+            await Child(sleeping, {"WAYGRAPH_TEST_MARK": sys.argv[1]}, "", SETTINGS, print).await_start()
             if forked := os.fork():
                 print(forked, flush=True)
             time.sleep(600)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from waygraph.registry.model.process import die_with, forbid_inspection
+from waygraph.registry.model.process import die_with
 
 SHORTEST_VECTOR = 16
 """Lists of at least so many floats are embeddings, and told by their length."""
@@ -114,7 +114,6 @@ KNOWN_FAILURES: dict[type[BaseException], dict[str, str]] = {
 
 def work(run: Callable[[Request], list[bytes]], failure: Callable[[BaseException, Request], dict[str, str]]) -> None:
     """Answers the request by `run`, or by what `failure` makes of its error where the engines do not share it."""
-    forbid_inspection()
     die_with(int(sys.argv[1]))
     request = json.loads(sys.stdin.buffer.read())
     for part in _answer(request, run, failure):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 TOOLS: list[Any] = [
@@ -81,12 +83,30 @@ def is_daemon() -> bool:
     return True
 
 
+def readable(variable: bytes) -> list[str]:
+    """Processes that show the variable in their environment, and what the parent shows of itself."""
+    parent = Path(f"/proc/{os.getppid()}")
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if folder.name != str(os.getpid()) and variable + b"=" in (folder / "environ").read_bytes():
+                found.append(f"environment: {(folder / 'cmdline').read_bytes()!r}")
+    with suppress(OSError):
+        (parent / "mem").open("rb").close()
+        found.append("memory of the parent")
+    with suppress(OSError):
+        found += [f"file of the parent: {os.readlink(each)}" for each in (parent / "fd").iterdir()]
+    return found
+
+
 def begin() -> None:
     if "with_daemon" in BEHAVIOUR and is_daemon():
         time.sleep(600)
     if "with_child" in BEHAVIOUR:
         again = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
         subprocess.Popen(again, stdin=subprocess.DEVNULL)
+    if "inspects" in BEHAVIOUR:
+        Path(os.environ["FINDINGS"]).write_text(json.dumps(readable(os.environ["VARIABLE"].encode())))
     if "kills_its_parent" in BEHAVIOUR:
         os.kill(os.getppid(), signal.SIGKILL)
 
