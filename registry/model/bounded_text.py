@@ -17,7 +17,6 @@ _TEXT_OR_COMMENT = re.compile(
     r"|\"(?:\\.|[^\"\\\n])*+(?:\"|(?=\n)|\Z)|'[^'\n]*+(?:'|(?=\n)|\Z)|#[^\n]*+"
 )
 _KEY = re.compile(r"[^\n=,{}\[\]]+")
-_BRACKET = re.compile(r"[\[{]|([\]}])")
 
 
 class UnboundedText(ValueError):
@@ -27,15 +26,11 @@ class UnboundedText(ValueError):
 def toml_document(text: str) -> dict[str, Any]:
     """Raises ValueError, which is UnboundedText for what is not parsed at all."""
     text = text.removeprefix(BOM)
-    bare, depth = _TEXT_OR_COMMENT.sub("_", text), 0
+    bare = _TEXT_OR_COMMENT.sub("_", text)
     if any(key.count(".") >= MAX_NAMES for key in _KEY.findall(bare)):
         raise UnboundedText(f"has a key of more than {MAX_NAMES} names")
     if sum(map(bare.count, ".=[{,")) > MAX_PARTS:
         raise UnboundedText(f"has more than {MAX_PARTS:,} names, lists and tables")
-    for bracket in _BRACKET.finditer(bare):
-        depth = depth - 1 if bracket[1] else depth + 1
-        if depth > MAX_DEPTH:
-            raise UnboundedText(TOO_DEEP)
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -142,12 +142,12 @@ def _file_findings(settings: "Settings") -> "list[Finding]":
     from waygraph.registry.access.policy import load_policy
     from waygraph.registry.storage.integrity.findings import Finding
 
-    keys, vouched = key_file(settings), vouched_file(settings.data_path, "")
+    keys, trust = key_file(settings), vouched_file(settings.data_path, "")
     tokens, logins = token_file(settings.data_path, ""), login_file(settings)
     takeovers = sorted((settings.data_path / "hosts").glob("*.takes"))
     readers: dict[Path, Callable[[], object]] = {
         keys.path: keys.list,
-        vouched.path: lambda: vouched.source(""),
+        trust.path: lambda: trust.source(""),
         tokens.path: tokens.read,
         logins.path: logins.list,
         Path(settings.policy_file): lambda: load_policy(settings.policy_file),
