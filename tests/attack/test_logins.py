@@ -189,7 +189,7 @@ def test_a_token_as_large_as_a_file_is_not_kept(here: World, monkeypatch: pytest
         answer = genuine(request, given)
         if request.path_params["path"] != "token":
             return answer
-        return Response(json.dumps({**json.loads(answer.body), "access_token": "a" * 900_000}))
+        return Response(json.dumps({**json.loads(bytes(answer.body)), "access_token": "a" * 900_000}))
 
     monkeypatch.setattr(here.office, "answer", answer_at_length)
     with Person("ann") as ann:
