@@ -31,6 +31,7 @@ from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import InvalidArguments, NeedsLogin, NotCallable, UpstreamAnswered, WaygraphError
 from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.numbers import FAR_S, Bounds, read_number
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.model.usage import Outcome
@@ -256,8 +257,10 @@ async def call_alone(
 ) -> Result:
     """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
 
-    `consent`: as `ToolRequest`. Raises as `call_tool`.
+    `consent`: as `ToolRequest`. Raises as `call_tool`, and InvalidSetting for a `timeout_s` that is no time.
     """
+    if timeout_s is not None and not read_number(timeout_s, 0, FAR_S):
+        raise errors.InvalidSetting(f"timeout_s must be a {Bounds(least=0, most=FAR_S, above=True)}, not {timeout_s!r}")
     deadline_s = gateway.deadline_s({TIMEOUT_KEY: timeout_s})
     request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True, consent=consent)
     return await call_tool(gateway, asker, request, Deaf())

@@ -12,7 +12,7 @@ import anyio
 from cachetools import FIFOCache
 
 from waygraph.ingest.logins.login_rules import Call, LoginRule
-from waygraph.ingest.logins.store import digest_of, refusal_code
+from waygraph.ingest.logins.store import digest_of, login_text, refusal_code
 from waygraph.registry.model.errors import NotCallable, UpstreamRefused
 from waygraph.registry.model.numbers import read_number
 
@@ -71,6 +71,7 @@ class TokenExchange:
                 is_bearer = str(answer.get("token_type", "")).lower() == "bearer"
                 if not is_bearer or not isinstance(token, str) or not (token.isascii() and token.isprintable()):
                     raise UpstreamRefused("the token exchange gave no bearer token")
+                login_text(token)
                 known_s = read_number(ends)
                 lasts_s = UNTIMED_S if known_s is None else min(max(0.0, known_s - EARLY_S), LONGEST_S)
                 entry.token, entry.ends_s = token, time.monotonic() + lasts_s

@@ -34,7 +34,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
-from waygraph.ingest.logins.store import LoginEntry, LoginRefused, login_file, refusal_code, take_turn
+from waygraph.ingest.logins.store import LoginEntry, LoginRefused, login_file, login_text, refusal_code, take_turn
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
@@ -65,10 +65,11 @@ class TokenFile:
         return dict(entry) if isinstance(entry, Mapping) else {}
 
     def keep(self, **parts: Any) -> None:
-        """In place of what was held under these names. Raises RegistryLocked, StorageFailed."""
+        """In place of what was held under these names. Raises RegistryLocked, StorageFailed, UpstreamRefused."""
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             servers = self._read()
-            servers[_key(self.address)] = {**servers.get(_key(self.address), {}), **parts}
+            entry = servers[_key(self.address)] = {**servers.get(_key(self.address), {}), **parts}
+            login_text(entry)
             self._write(servers)
 
     def forget(self) -> bool:

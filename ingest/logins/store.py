@@ -97,6 +97,10 @@ _Index = dict[tuple[str, str, bool], Login]
 """By caller, agent, and whether it is only begun: of each there is one at most."""
 
 
+MOST_LOGIN_BYTES = 64 * 1024
+"""Of one login: its tokens, and what is kept of its issuer and client."""
+
+
 class LoginFile:
     """The logins in one file, which need not be there yet. Threads and processes may share it.
 
@@ -205,10 +209,11 @@ class LoginFile:
         return replace(login, key=self._key_id(), box=self._encrypt(content, login.binding()))
 
     def _encrypt(self, content: Mapping[str, Any], purpose: bytes) -> str:
+        """Raises UpstreamRefused for more than a login has."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = os.urandom(NONCE_BYTES)
-        box = AESGCM(self._read_key()).encrypt(nonce, json.dumps(content).encode(), purpose)
+        box = AESGCM(self._read_key()).encrypt(nonce, login_text(content), purpose)
         return base64.urlsafe_b64encode(nonce + box).decode()
 
     def _decrypt(self, text: str, key_id: str, purpose: bytes) -> dict[str, Any]:
@@ -299,6 +304,14 @@ def login_file(settings: Settings) -> LoginFile:
 @lru_cache(maxsize=16)
 def _login_file(path: Path, key: str, issuer: str) -> LoginFile:
     return LoginFile(path, key, issuer)
+
+
+def login_text(content: object) -> bytes:
+    """As JSON. Raises UpstreamRefused for more than a login has: each request would carry its token."""
+    text = json.dumps(content).encode()
+    if len(text) > MOST_LOGIN_BYTES:
+        raise UpstreamRefused(f"the issuer gave a login of {len(text):,} bytes, {MOST_LOGIN_BYTES:,} are kept")
+    return text
 
 
 def digest_of(text: str) -> str:

@@ -23,6 +23,8 @@ from tests.own_logins import KEY
 from tests.protected_server import protected_server
 from tests.service import agent, assert_problem, process, until
 from tests.service import ingest as ingest_manifest
+from waygraph.ingest.logins.oauth import token_file
+from waygraph.registry.model.errors import UpstreamRefused
 
 pytestmark = pytest.mark.attack
 ACCEPT = {"accept": "application/json, text/event-stream"}
@@ -177,6 +179,28 @@ def test_an_issuer_s_answer_is_bounded(
             answer = ann.open(unescape(led[1]))
         assert answer.status_code == 502, answer.text
         assert here.file.list() == ()
+
+
+def test_a_token_as_large_as_a_file_is_not_kept(here: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By 900 kB of one each request to the server would grow. Of a caller's login, and of the operator's."""
+    genuine = here.office.answer
+
+    def answer_at_length(request: Request, given: Any) -> Response:
+        answer = genuine(request, given)
+        if request.path_params["path"] != "token":
+            return answer
+        return Response(json.dumps({**json.loads(bytes(answer.body)), "access_token": "a" * 900_000}))
+
+    monkeypatch.setattr(here.office, "answer", answer_at_length)
+    with Person("ann") as ann:
+        answer = ann.open(leave(ann, prove(ann, here.page, here.key())))
+        assert answer.status_code == 502, answer.text
+    assert here.file.list() == ()
+    place = token_file(tmp_path, "https://example.com/mcp")
+    place.keep(tokens={"access_token": "a" * 9_000})
+    with pytest.raises(UpstreamRefused, match=r"a login of 900,\d+ bytes"):
+        place.keep(tokens={"access_token": "a" * 900_000})
+    assert place.read() == {"tokens": {"access_token": "a" * 9_000}}
 
 
 def test_strangers_have_the_gateways_issuer_asked_with_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,10 @@ def call(environ: dict[str, str]) -> Call:
         (("abacus/total", "numbers=[1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
         (("abacus/picture",), 0, "(image, image/png)\n(`--json` has the data)", ""),
         (("calculator/erase", "--yes"), 0, "erased", ""),
+        *(
+            ((EVALUATE, "expression=2*3", f"--timeout={text}"), 2, "", "timeout_s must be a number above 0")
+            for text in ("nan", "inf", "-1", "0")
+        ),
     ],
 )
 def test_a_call_is_run_or_refused(call: Call, words: tuple[str, ...], status: int, out: str, error: str) -> None:

@@ -279,6 +279,8 @@ def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
     """With status 1 at the end of its time, 130 by Ctrl-C. A failed call and one of another host do not count."""
     house.put_calculator()
     assert house.run("start", "--yes").returncode == 0
+    for text in ("nan", "inf", "-1"):
+        assert house.run("connect", "--check", "cursor", f"--timeout={text}").returncode == 2
     nothing = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert nothing.returncode == 1
     assert "no host started a gateway" in nothing.stderr

@@ -18,6 +18,7 @@ from waygraph.ingest.hosts.hosts import Host, host_of_client, known_configs, rea
 from waygraph.ingest.manifest.own_gateway import is_gateway, registry_of
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import absolute_place
+from waygraph.registry.model.numbers import FAR_S, Bounds, read_number
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.usage import HostContact
 from waygraph.registry.storage.usage_file import read_contacts
@@ -134,6 +135,8 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
     """Prints the call, or exits with 1. `config`: of the host that is meant; None: any. Raises InvalidSetting."""
     settings = options.settings()
     location = options.own_place(settings)
+    if read_number(timeout_s, 0, FAR_S) is None:
+        raise InvalidSetting(f"--timeout must be a {Bounds(least=0, most=FAR_S)}, not {timeout_s:g}")
     if not settings.usage:
         raise InvalidSetting(
             "WAYGRAPH_USAGE is off: gateways note nothing of their hosts then, and no call can be seen. Switch it on, "
