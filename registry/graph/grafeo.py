@@ -31,6 +31,15 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.wal")
 
 
+def graph_stamps(path: Path) -> dict[Path, tuple[int, ...]]:
+    """Of a graph file and each part of its log: number, size, time. Others where anything was written to them."""
+    statuses = {}
+    for file in (path, *sorted(log_of(path).glob("*"))):
+        with suppress(FileNotFoundError):
+            statuses[file] = file.stat()
+    return {file: (each.st_ino, each.st_size, each.st_mtime_ns) for file, each in statuses.items()}
+
+
 class GrafeoEngine:
     """Implements GraphEngine over `grafeo`."""
 
@@ -116,19 +125,36 @@ class GrafeoEngine:
         self.run(statement, **params)
 
     def checkpoint(self) -> None:
+        """Writes the graph of memory to the file, and begins the log anew, whatever became of that meanwhile."""
+        self._ensure_log()
         self._guard(lambda: self._database.wal_checkpoint())  # noqa: PLW0108 - a closed graph has no database
 
+    def renew_files(self) -> None:
+        """The same where another program changed the file or its log. Raises RegistryUnusable, StorageFailed."""
+        path = Path(self._path)
+        self.checkpoint()
+        for part in log_of(path).glob("*"):  # a damaged part would be read before what is written next
+            part.unlink(missing_ok=True)
+        refuse_foreign(path)
+
+    def _ensure_log(self) -> None:
+        """Grafeo makes a segment of the log, but not its folder."""
+        if self._is_held:
+            with suppress(OSError):  # without room or right the engine says so
+                log_of(Path(self._path)).mkdir(exist_ok=True)
+
     def secure(self) -> None:
-        """Everything committed survives a power cut: by a checkpoint where the log is long, else in the log.
+        """Everything committed survives a power cut: by a checkpoint where the log is long or gone, else in the log.
 
         Nothing in memory. Raises StorageFailed.
         """
         if not self._is_held:
             return
+        self._ensure_log()
         folder = log_of(Path(self._path))
         try:
             log = [*folder.iterdir()]
-            if sum(file.stat().st_size for file in log) > self._longest_log():
+            if not log or sum(file.stat().st_size for file in log) > self._longest_log():
                 self.checkpoint()
                 return
             for each in (*log, folder):
@@ -166,6 +192,7 @@ class GrafeoEngine:
         if self._closed:
             return
         self._closed = True
+        self._ensure_log()
         try:
             self._database.close()
         except (RuntimeError, OSError) as exc:

@@ -239,7 +239,7 @@ class EmbeddedStore:
         if self.path is not None and not lock_of(self.path).exists():
             refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
         live = self._live_graph()
-        with live.turn(wait_s, alone=alone) as engine:
+        with live.turn(wait_s, alone=alone, whole=not trust_index) as engine:
             group = live.join(engine, whole=not trust_index, alone=alone)
             try:
                 yield Writing(engine, group.publication.keep, prepare_nothing, group.state)

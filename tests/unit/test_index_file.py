@@ -204,15 +204,18 @@ def test_near_tools_are_found_anew_where_they_may_be_others(
 
 
 def test_a_graph_that_was_restored_gets_an_index_anew(path: Path, registry: LocalRegistry) -> None:
-    """Its revision is one that the index had, or will have, by another way: the commit tells."""
+    """Its revision is one that the index had, or will have, by another way: the commit tells. A person says that it
+    holds.
+    """
     registry.close()
     shutil.copy(path, path.with_name("kept"))
     with opened(path) as again:
         sync(again, manifest(2))
     shutil.copy(path.with_name("kept"), path)
     with opened(path) as again:
+        again.reindex()
         sync(again, manifest(3))
-        assert again.status().state.revision == 2
+        assert again.status().state.revision == 3
     assert dump_of(path) == anew(path)
     assert current_path(folder_of(path)) == folder_of(path) / "index-00000002.sqlite"
 

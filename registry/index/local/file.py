@@ -239,6 +239,8 @@ class IndexFile:
             yield
         except sqlite3.ProgrammingError as exc:  # the connection was closed by another thread
             raise RegistryClosed from exc
+        except UnicodeDecodeError as exc:  # the message of an error names a table whose name is damaged
+            raise DamagedIndex(str(exc)) from exc
         except sqlite3.DatabaseError as exc:
             # Without a code: a text that is none.
             code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
@@ -312,12 +314,21 @@ class IndexFile:
         stamp = _stamp(self.path)
         return self.is_damaged or stamp is None or (self._is_frozen and stamp != self._stamp)
 
+    @property
+    def is_current_format(self) -> bool:
+        return bool(self.fetch("PRAGMA user_version")[0][0] == FORMAT)
+
     def header(self) -> Header:
         """Raises DamagedIndex, also for a file of another format."""
-        if self.fetch("PRAGMA user_version")[0][0] != FORMAT:
+        if not self.is_current_format:
             raise DamagedIndex("another Waygraph wrote it")
         document = decode(self.read("meta", "header"))
         return Header(**{**document, "state": IndexState(**document["state"])})
+
+    def graph_version(self) -> tuple[int, str]:
+        """Revision and commit of the graph that it shows, in every format so far. Raises DamagedIndex."""
+        state = decode(self.read("meta", "header"))["state"]
+        return state["revision"], state.get("commit", "")
 
     def put_header(self, header: Header) -> None:
         self.put("meta", [("header", encode(asdict(header)))])
