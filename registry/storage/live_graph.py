@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -119,7 +119,27 @@ class WritableGraph(ABC):
         ...
 
     @abstractmethod
+    def _as_it_is(self, wait_s: float) -> AbstractContextManager[GraphSession]:
+        """The graph, at whatever schema it is, while this thread alone may write."""
+        ...
+
+    @abstractmethod
     def close(self) -> None: ...
+
+    @contextmanager
+    def reading_alone(self, wait_s: float) -> Iterator[GraphSession]:
+        """The graph as it is, while nobody writes. First what a killed writer committed is published.
+
+        Raises RegistryUnusable; RegistryLocked after `wait_s`.
+        """
+        with self._alone(wait_s, joins=False), self._as_it_is(wait_s) as session:
+            self._publish_for_others()
+            publication = Publication(self._folder, session, NOUNS, whole=False)
+            try:
+                publication.publish()
+            finally:
+                publication.close()
+            yield session
 
     def join(self, engine: GrafeoEngine, *, whole: bool, alone: bool) -> WriteGroup:
         """To be published with what others committed; `alone`: after that. `whole`: the index is built anew.
@@ -213,6 +233,10 @@ class MemoryGraph(WritableGraph):
         with self._engine.snapshot() as session:
             yield session
 
+    @contextmanager
+    def _as_it_is(self, wait_s: float) -> Iterator[GraphSession]:  # noqa: ARG002
+        yield self._engine
+
     def close(self) -> None:
         self._engine.close()
 
@@ -304,8 +328,8 @@ class LiveGraph(WritableGraph):
             self._give_back()
         with ExitStack() as lock:
             self._take_lock(lock, ends_at, wait_s)
-            self._look_first(whole=whole)
-            engine = self._open_file(ends_at, wait_s)
+            self._look_first(ends_at, wait_s, whole=whole)
+            engine = self._open_file(GrafeoEngine.open, ends_at, wait_s)
             try:
                 _ready(engine, self._place)
             except BaseException:
@@ -333,11 +357,11 @@ class LiveGraph(WritableGraph):
                 return
             attempt_s = max(0.0, min(MARK_AGAIN_S, ends_at - time.monotonic()))
 
-    def _open_file(self, ends_at: float, wait_s: float) -> GrafeoEngine:
+    def _open_file(self, open_it: Callable[[Path], GrafeoEngine], ends_at: float, wait_s: float) -> GrafeoEngine:
         """A process whose lock was unlinked, or that ends just now, holds the file a little longer than its lock."""
         while True:
             try:
-                return GrafeoEngine.open(self._path)
+                return open_it(self._path)
             except RegistryLocked as error:
                 if wait_s:
                     self._mark_waiting()
@@ -402,16 +426,23 @@ class LiveGraph(WritableGraph):
                 engine.abandon()
         self._gave_way_at = time.monotonic()
 
-    def _look_first(self, *, whole: bool) -> None:
+    @contextmanager
+    def _as_it_is(self, wait_s: float) -> Iterator[GraphSession]:
+        with ExitStack() as stack:
+            engine, ends_at = self._engine, time.monotonic() + wait_s
+            if engine is None:
+                self._take_lock(stack, ends_at, wait_s)
+                engine = stack.enter_context(self._opened_copy(ends_at, wait_s))
+            yield engine
+
+    def _look_first(self, ends_at: float, wait_s: float, *, whole: bool) -> None:
         """Before the graph is opened to write, which alone would change its bytes.
 
         Refuses a graph that may not be ours, and one that is not the index's. Also one that is gone: a new one would be
         published over the index of that which was moved away, and with it the last copy lost.
         """
         if self._path.exists():
-            with closing(GrafeoEngine.open_copy(self._path)) as engine:
-                _refuse_foreign(engine, self._place)
-                seen_migrations(engine, self._place)
+            with self._opened_copy(ends_at, wait_s) as engine:
                 if not whole:
                     refuse_unknown(self._folder, read_state(engine))
         elif current_path(self._folder) is not None:
@@ -421,6 +452,14 @@ class LiveGraph(WritableGraph):
                 "`waygraph doctor --repair`, which makes the graph anew from the index; or remove "
                 f"{self._folder} to begin anew.",
             )
+
+    @contextmanager
+    def _opened_copy(self, ends_at: float, wait_s: float) -> Iterator[GrafeoEngine]:
+        """The file as it is, to be read. Raises RegistryUnusable for a graph that is not ours, or a newer one."""
+        with closing(self._open_file(GrafeoEngine.open_copy, ends_at, wait_s)) as engine:
+            _refuse_foreign(engine, self._place)
+            seen_migrations(engine, self._place)
+            yield engine
 
 
 def _is_harmless(error: BaseException) -> bool:
