@@ -181,7 +181,7 @@ class GrafeoEngine:
         try:
             action()
         except (RuntimeError, OSError) as exc:
-            raise _running_error(self._path, exc) from exc
+            raise _running_error(self._path, exc, of_change=False) from exc
 
     def _check_open(self) -> None:
         # A closed Grafeo object still answers reads, from before.
@@ -196,7 +196,7 @@ class GrafeoEngine:
         try:
             self._database.close()
         except (RuntimeError, OSError) as exc:
-            raise _running_error(self._path, exc) from exc
+            raise _running_error(self._path, exc, of_change=False) from exc
         finally:
             if self._is_held:
                 ctypes.pythonapi.Py_DecRef(ctypes.py_object(self._database))
@@ -288,12 +288,14 @@ def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
     return RegistryUnusable(path or "", message)
 
 
-def _running_error(path: str, exc: Exception, statement: str = "") -> RegistryError:
+def _running_error(path: str, exc: Exception, statement: str = "", *, of_change: bool = True) -> RegistryError:
+    """`of_change`: it ends a transaction; else what was committed stays."""
     message = _first_line(exc)
     if "GRAFEO-T001" in message:
         return WriteConflict(f"{path}: another writer changed the same node first; try again ({message})")
     if any(sign in message for sign in _NO_ROOM):
-        return StorageFailed(f"{path}: could not be written, nothing of this change was kept: {message}")
+        outcome = ", nothing of this change was kept" if of_change else ""
+        return StorageFailed(f"{path}: could not be written{outcome}: {message}")
     return EngineError(f"{path}{': ' + statement if statement else ''}: {message}")
 
 

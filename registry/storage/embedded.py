@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
 from waygraph.registry.graph.read import read_state
-from waygraph.registry.index.local.file import current_path, folder_of
+from waygraph.registry.index.local.file import ASK_A_WRITER, current_path, folder_of
 from waygraph.registry.index.local.publication import is_behind, refuse_graph
 from waygraph.registry.model.errors import (
     IndexOutdated,
@@ -126,6 +126,8 @@ class EmbeddedStore:
             except RegistryLocked as exc:
                 if current_path(self.folder) is None:
                     raise RegistryNotFound(self.place, writer=exc.holder) from exc
+            except StorageFailed as exc:
+                raise StorageFailed(f"its search index must be made anew. {exc}. {ASK_A_WRITER}") from exc
         elif is_behind(self.folder):
             # There may be an index to answer from, whether or not the work can be finished now: the note stays.
             try:

@@ -26,7 +26,7 @@ from waygraph.registry.graph.grafeo import GrafeoEngine, graph_stamps
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import migrate, seen_migrations
 from waygraph.registry.index.local.file import current_path
-from waygraph.registry.index.local.publication import Publication, refuse_unknown
+from waygraph.registry.index.local.publication import Publication, is_behind, refuse_unknown
 from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
     EngineError,
@@ -134,11 +134,11 @@ class WritableGraph(ABC):
         """
         with self._alone(wait_s, joins=False), self._as_it_is(wait_s) as session:
             self._publish_for_others()
-            publication = Publication(self._folder, session, NOUNS, whole=False)
-            try:
-                publication.publish()
-            finally:
-                publication.close()
+            if is_behind(self._folder):
+                with closing(Publication(self._folder, session, NOUNS, whole=False)) as publication:
+                    publication.publish()
+            else:
+                refuse_unknown(self._folder, read_state(session))
             yield session
 
     def join(self, engine: GrafeoEngine, *, whole: bool, alone: bool) -> WriteGroup:

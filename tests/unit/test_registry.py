@@ -71,7 +71,7 @@ def test_a_write_after_an_older_file_was_restored_is_published(path: Path, tmp_p
         ingest(opened, tmp_path / "b.json", agent("lost"))
     shutil.copy(tmp_path / "backup", path)
     with LocalRegistry.open(path, embedder="none") as opened:
-        with pytest.raises(RegistryUnusable, match="at revision 1 .* shows revision 2"):
+        with pytest.raises(RegistryUnusable, match=r"at revision 1 .* shows revision 2"):
             ingest(opened, tmp_path / "c.json", agent("gamma"))
         assert [found.id for found in opened.agents()] == ["alpha", "lost"]
         opened.reindex()

@@ -56,6 +56,9 @@ _DAMAGE_CODES = (
 """The latter for what else a file may lack, such as a table."""
 
 
+ASK_A_WRITER = "If you may not write there, let a user who may run `waygraph status` once, or copy the registry."
+
+
 class DamagedIndex(Exception):
     """What was read is not what was written."""
 
@@ -449,6 +452,7 @@ def open_to_read(folder: Path) -> IndexFile:
 def unusable(folder: Path, exc: Exception) -> RegistryUnusable:
     """The damage is marked, so that the next comer builds the index anew."""
     mark_damaged(folder)
-    return RegistryUnusable(
-        folder, f"the search index is damaged ({str(exc)[:200]}). Ask again: it is built anew from the graph."
-    )
+    fault = f"the search index is damaged, or of another version ({str(exc)[:200]})"
+    if not os.access(folder, os.W_OK):
+        return RegistryUnusable(folder, f"{fault}. It cannot be built anew here. {ASK_A_WRITER}")
+    return RegistryUnusable(folder, f"{fault}. Ask again: it is built anew from the graph.")
