@@ -43,14 +43,14 @@ class IndexContents(Contents):
     @cached_property
     def _entities(self) -> dict[str, Agent | Tool]:
         """As sources state them, by id."""
-        index, stated = self._index, self._index.stated()
+        index, records = self._index, self._index.source_records()
         agents = index.agents()
         tool_ids = [each for ids in index.tool_ids_of(list(agents)).values() for each in ids]
-        shown = [*agents.values(), *index.tools(sorted(tool_ids))]
+        entities = [*agents.values(), *index.tools(sorted(tool_ids))]
         return {
-            each.id: stated.get(each.id)
+            each.id: records.get(each.id)
             or (replace(each, pinned=False, hidden=False) if isinstance(each, Agent) else each)
-            for each in shown
+            for each in entities
         }
 
     @cached_property

@@ -134,12 +134,16 @@ class WritableGraph(ABC):
         """
         with self._alone(wait_s, joins=False), self._as_it_is(wait_s) as session:
             self._publish_for_others()
-            if is_behind(self._folder):
-                with closing(Publication(self._folder, session, NOUNS, whole=False)) as publication:
-                    publication.publish()
-            else:
-                refuse_unknown(self._folder, read_state(session))
+            refuse_unknown(self._folder, read_state(session))
+            self._catch_up(session)
             yield session
+            self._catch_up(session)  # what was read may have met damage
+
+    def _catch_up(self, session: GraphSession) -> None:
+        """Publishes what a killed writer left, or an index that must be built anew. Raises StorageFailed."""
+        if is_behind(self._folder):
+            with closing(Publication(self._folder, session, NOUNS, whole=False)) as publication:
+                publication.publish()
 
     def join(self, engine: GrafeoEngine, *, whole: bool, alone: bool) -> WriteGroup:
         """To be published with what others committed; `alone`: after that. `whole`: the index is built anew.
@@ -432,7 +436,7 @@ class LiveGraph(WritableGraph):
             engine, ends_at = self._engine, time.monotonic() + wait_s
             if engine is None:
                 self._take_lock(stack, ends_at, wait_s)
-                engine = stack.enter_context(self._opened_copy(ends_at, wait_s))
+                engine = stack.enter_context(self._open_copy(ends_at, wait_s))
             yield engine
 
     def _look_first(self, ends_at: float, wait_s: float, *, whole: bool) -> None:
@@ -442,7 +446,7 @@ class LiveGraph(WritableGraph):
         published over the index of that which was moved away, and with it the last copy lost.
         """
         if self._path.exists():
-            with self._opened_copy(ends_at, wait_s) as engine:
+            with self._open_copy(ends_at, wait_s) as engine:
                 if not whole:
                     refuse_unknown(self._folder, read_state(engine))
         elif current_path(self._folder) is not None:
@@ -454,7 +458,7 @@ class LiveGraph(WritableGraph):
             )
 
     @contextmanager
-    def _opened_copy(self, ends_at: float, wait_s: float) -> Iterator[GrafeoEngine]:
+    def _open_copy(self, ends_at: float, wait_s: float) -> Iterator[GrafeoEngine]:
         """The file as it is, to be read. Raises RegistryUnusable for a graph that is not ours, or a newer one."""
         with closing(self._open_file(GrafeoEngine.open_copy, ends_at, wait_s)) as engine:
             _refuse_foreign(engine, self._place)

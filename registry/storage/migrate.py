@@ -377,9 +377,9 @@ def repair_at(location: str, settings: Settings) -> MigrationReport | None:
             rows = _copy(original, store.place, target, None)
             report = _summary(original, store, target, rows, time.perf_counter() - start_s)
         aside = next(each for each in _places_aside(path) if not each.exists() and not log_of(each).exists())
-        for file, kept in ((log_of(path), log_of(aside)), (path, aside)):
+        for file, place in ((log_of(path), log_of(aside)), (path, aside)):
             with suppress(FileNotFoundError):
-                file.rename(kept)
+                file.rename(place)
         fresh.rename(path)
         sync_path(path.parent)
         _remove(fresh)

@@ -312,7 +312,7 @@ class IndexWriter:
         parts = {
             "sources": [asdict(each) for each in read_sources(session, ())],  # each agent's row says who claims it
             "settings": [asdict(each) for each in self._settings.values()],
-            "stated": [record_of(each) for each in _stated(session, self._settings)],
+            "stated": [record_of(each) for each in _source_records(session, self._settings)],
             "transitions": [asdict(each) for each in transitions],
             **{noun.name: [each.as_json() for each in noun.read(session)] for noun in nouns},
         }
@@ -337,7 +337,7 @@ def _near_tools(file: IndexFile, header: Header, transitions: Sequence[Transitio
     return near_tools([*ids], rows.vectors(file, tools), [each for each in counted_ids if each in ids], agents)
 
 
-def _stated(session: GraphSession, settings: Mapping[str, OperatorSettings]) -> list[Agent | Tool]:
+def _source_records(session: GraphSession, settings: Mapping[str, OperatorSettings]) -> list[Agent | Tool]:
     """The agents and tools of which operators said what hides a text of their sources, as these state them."""
     agent_ids = [at for at, each in settings.items() if each.tags or each.visible_to is not None or each.rejections]
     owners = [at for at, each in settings.items() if settings_of_tools(each) or each.rejections]

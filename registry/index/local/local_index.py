@@ -437,11 +437,11 @@ class LocalIndex:
     def stated_tool(self, tool_id: str) -> tuple[Tool, ToolSetting] | None:
         agent_id, _, name = tool_id.partition("/")
         setting = settings_of_tools(self.settings().get(agent_id)).get(name)
-        stated = self.stated().get(tool_id)
-        return (stated, setting) if setting is not None and isinstance(stated, Tool) else None
+        tool = self.source_records().get(tool_id)
+        return (tool, setting) if setting is not None and isinstance(tool, Tool) else None
 
     @once
-    def stated(self) -> Mapping[str, Agent | Tool]:
+    def source_records(self) -> Mapping[str, Agent | Tool]:
         """By id, as sources state them: the agents and tools of which operators say what hides a text of theirs."""
         records = self._part("stated")
         return {each["id"]: of_record(Tool if is_tool(each["id"]) else Agent, each) for each in records}
