@@ -26,35 +26,38 @@ Harm = Callable[[Path], None]
 
 
 def removed(path: Path) -> None:
-    shutil.rmtree(log_of(path))
+    shutil.rmtree(log_of(path), ignore_errors=True)
 
 
 def without_parts(path: Path) -> None:
-    for part in log_of(path).iterdir():
+    for part in log_of(path).glob("*"):
         part.unlink()
 
 
 def emptied(path: Path) -> None:
-    for part in log_of(path).iterdir():
-        os.truncate(part, 0)
+    keep(path, lambda size: 0)
 
 
 def cut_at_its_end(path: Path) -> None:
     """Seven bytes of the last commit, behind which there may be the record of a read."""
-    for part in log_of(path).iterdir():
-        os.truncate(part, part.stat().st_size - 67)
+    keep(path, lambda size: size - 67)
 
 
 def cut_by_half(path: Path) -> None:
-    for part in log_of(path).iterdir():
-        os.truncate(part, part.stat().st_size // 2)
+    keep(path, lambda size: size // 2)
+
+
+def keep(path: Path, count: Callable[[int], int]) -> None:
+    for part in log_of(path).glob("*"):
+        os.truncate(part, max(0, count(part.stat().st_size)))
 
 
 def zeroed_at_its_end(path: Path) -> None:
-    for part in log_of(path).iterdir():
+    for part in log_of(path).glob("*"):
         size = part.stat().st_size
-        os.truncate(part, size * 2 // 3)
-        os.truncate(part, size)
+        with part.open("r+b") as file:
+            file.seek(size * 2 // 3)
+            file.write(bytes(size - size * 2 // 3))
 
 
 HARMS = (removed, without_parts, emptied, cut_at_its_end, cut_by_half, zeroed_at_its_end)
