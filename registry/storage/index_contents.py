@@ -46,12 +46,11 @@ class IndexContents(Contents):
         index, records = self._index, self._index.source_records()
         agents = index.agents()
         tool_ids = [each for ids in index.tool_ids_of(list(agents)).values() for each in ids]
-        entities = [*agents.values(), *index.tools(sorted(tool_ids))]
-        return {
-            each.id: records.get(each.id)
-            or (replace(each, pinned=False, hidden=False) if isinstance(each, Agent) else each)
-            for each in entities
-        }
+        entities: list[Agent | Tool] = [
+            *(replace(each, pinned=False, hidden=False) for each in agents.values()),
+            *index.tools(sorted(tool_ids)),
+        ]
+        return {each.id: records.get(each.id, each) for each in entities}
 
     @cached_property
     def agents(self) -> dict[str, StoredAgent]:

@@ -376,7 +376,8 @@ def repair_at(location: str, settings: Settings) -> MigrationReport | None:
         with closing(EmbeddedStore(fresh, settings)) as target:
             rows = _copy(original, store.place, target, None)
             report = _summary(original, store, target, rows, time.perf_counter() - start_s)
-        aside = next(each for each in _places_aside(path) if not each.exists() and not log_of(each).exists())
+        places = (path.with_name(f"{path.name}.before-repair-{number}") for number in count(1))
+        aside = next(each for each in places if not each.exists() and not log_of(each).exists())
         for file, place in ((log_of(path), log_of(aside)), (path, aside)):
             with suppress(FileNotFoundError):
                 file.rename(place)
@@ -384,10 +385,6 @@ def repair_at(location: str, settings: Settings) -> MigrationReport | None:
         sync_path(path.parent)
         _remove(fresh)
     return replace(report, target=str(aside))
-
-
-def _places_aside(path: Path) -> Iterator[Path]:
-    return (path.with_name(f"{path.name}.before-repair-{number}") for number in count(1))
 
 
 def _remove(graph: Path) -> None:

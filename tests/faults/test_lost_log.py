@@ -35,7 +35,7 @@ def without_parts(path: Path) -> None:
 
 
 def emptied(path: Path) -> None:
-    keep(path, lambda size: 0)
+    keep(path, lambda _: 0)
 
 
 def cut_at_its_end(path: Path) -> None:

@@ -443,8 +443,10 @@ class LocalIndex:
     @once
     def source_records(self) -> Mapping[str, Agent | Tool]:
         """By id, as sources state them: the agents and tools of which operators say what hides a text of theirs."""
-        records = self._part("stated")
-        return {each["id"]: of_record(Tool if is_tool(each["id"]) else Agent, each) for each in records}
+        return {
+            each["id"]: of_record(Tool, each) if is_tool(each["id"]) else of_record(Agent, each)
+            for each in self._part("stated")
+        }
 
     # -- what the graph of this revision holds beside ------------------------------------------------
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import quote, unquote, urlsplit
 
 from waygraph.registry.graph.contents import Contents
@@ -12,10 +12,11 @@ from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
 from waygraph.registry.storage.noun_list import NOUNS
-from waygraph.registry.storage.store import Store
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from waygraph.registry.storage.graph_access import GraphAccess
 
     Graph = nx.DiGraph[str]
 
@@ -23,12 +24,7 @@ ExportFormat = Literal["json", "graphml", "html"]
 FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
-class HasStore(Protocol):
-    @property
-    def store(self) -> Store: ...
-
-
-def export(registry: HasStore, format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
+def export(registry: "GraphAccess", format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
     """The revision that lists show, as text. The same revision gives the same text.
 
     `json` holds what sources state, and apart from it what operators said; `graphml` and `html` show what holds
