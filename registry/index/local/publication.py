@@ -35,15 +35,13 @@ class Publication:
     def __init__(self, folder: Path, session: GraphSession, nouns: Sequence[GraphNoun[Any]], *, whole: bool) -> None:
         """`nouns`: the kinds of values beside agents and tools. `whole`: the index is not to be trusted.
 
-        Raises RegistryUnusable, as `refuse_unknown`; StorageFailed where nothing can be written.
+        Raises RegistryUnusable for a graph that the index does not know; StorageFailed where nothing can be written.
         """
         self._folder, self._session, self._nouns = folder, session, nouns
         self._file: IndexFile | None = None
         self._intent = Intent()
         self.state = read_state(session)
         """Of the graph, before the first write."""
-        if not whole:
-            refuse_unknown(folder, self.state)
         path = current_path(folder)
         if path is None:
             return
@@ -53,16 +51,23 @@ class Publication:
                 self._intent = self._begin(self._file)
         except DamagedIndex:
             self.close()
+        except RegistryUnusable:
+            self.close()
+            raise
         if self._file is None or self._intent.agent_ids is None:
             mark_damaged(folder)
 
     def _begin(self, file: IndexFile) -> Intent:
         """What differs between the index and the graph, if the note of a writer that was killed says so."""
-        intent = file.intent()
-        if shows(file.header().state, self.state):
+        intent, state = file.intent(), self.state
+        if shows(file.header().state, state):
             return Intent()
-        is_explained = intent and self.state and self.state.commit in intent.commits
-        return intent if intent and is_explained else Intent(agent_ids=None)
+        if intent and state and state.commit in intent.commits:
+            return intent
+        graph = (state.revision, state.commit) if state else (0, "")
+        if graph != file.graph_version():
+            refuse_graph(self._folder, graph, file.graph_version())
+        return Intent(agent_ids=None)
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
