@@ -31,6 +31,15 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.wal")
 
 
+def graph_stamps(path: Path) -> dict[Path, tuple[int, ...]]:
+    """Of a graph file and each part of its log: number, size, time. Others where anything was written to them."""
+    statuses = {}
+    for file in (path, *sorted(log_of(path).glob("*"))):
+        with suppress(FileNotFoundError):
+            statuses[file] = file.stat()
+    return {file: (each.st_ino, each.st_size, each.st_mtime_ns) for file, each in statuses.items()}
+
+
 class GrafeoEngine:
     """Implements GraphEngine over `grafeo`."""
 
@@ -116,19 +125,36 @@ class GrafeoEngine:
         self.run(statement, **params)
 
     def checkpoint(self) -> None:
+        """Writes the graph of memory to the file, and begins the log anew, whatever became of that meanwhile."""
+        self._ensure_log()
         self._guard(lambda: self._database.wal_checkpoint())  # noqa: PLW0108 - a closed graph has no database
 
+    def renew_files(self) -> None:
+        """The same where another program changed the file or its log. Raises RegistryUnusable, StorageFailed."""
+        path = Path(self._path)
+        self.checkpoint()
+        for part in log_of(path).glob("*"):  # a damaged part would be read before what is written next
+            part.unlink(missing_ok=True)
+        refuse_foreign(path)
+
+    def _ensure_log(self) -> None:
+        """Grafeo makes a segment of the log, but not its folder."""
+        if self._is_held:
+            with suppress(OSError):  # without room or right the engine says so
+                log_of(Path(self._path)).mkdir(exist_ok=True)
+
     def secure(self) -> None:
-        """Everything committed survives a power cut: by a checkpoint where the log is long, else in the log.
+        """Everything committed survives a power cut: by a checkpoint where the log is long or gone, else in the log.
 
         Nothing in memory. Raises StorageFailed.
         """
         if not self._is_held:
             return
+        self._ensure_log()
         folder = log_of(Path(self._path))
         try:
             log = [*folder.iterdir()]
-            if sum(file.stat().st_size for file in log) > self._longest_log():
+            if not log or sum(file.stat().st_size for file in log) > self._longest_log():
                 self.checkpoint()
                 return
             for each in (*log, folder):
@@ -155,7 +181,7 @@ class GrafeoEngine:
         try:
             action()
         except (RuntimeError, OSError) as exc:
-            raise _running_error(self._path, exc) from exc
+            raise _running_error(self._path, exc, of_change=False) from exc
 
     def _check_open(self) -> None:
         # A closed Grafeo object still answers reads, from before.
@@ -166,10 +192,11 @@ class GrafeoEngine:
         if self._closed:
             return
         self._closed = True
+        self._ensure_log()
         try:
             self._database.close()
         except (RuntimeError, OSError) as exc:
-            raise _running_error(self._path, exc) from exc
+            raise _running_error(self._path, exc, of_change=False) from exc
         finally:
             if self._is_held:
                 ctypes.pythonapi.Py_DecRef(ctypes.py_object(self._database))
@@ -261,12 +288,14 @@ def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
     return RegistryUnusable(path or "", message)
 
 
-def _running_error(path: str, exc: Exception, statement: str = "") -> RegistryError:
+def _running_error(path: str, exc: Exception, statement: str = "", *, of_change: bool = True) -> RegistryError:
+    """`of_change`: it ends a transaction; else what was committed stays."""
     message = _first_line(exc)
     if "GRAFEO-T001" in message:
         return WriteConflict(f"{path}: another writer changed the same node first; try again ({message})")
     if any(sign in message for sign in _NO_ROOM):
-        return StorageFailed(f"{path}: could not be written, nothing of this change was kept: {message}")
+        outcome = ", nothing of this change was kept" if of_change else ""
+        return StorageFailed(f"{path}: could not be written{outcome}: {message}")
     return EngineError(f"{path}{': ' + statement if statement else ''}: {message}")
 
 

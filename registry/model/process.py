@@ -138,16 +138,3 @@ def uncollected_at_exit() -> None:
     Files are flushed, threads are joined and what is registered for the exit runs as ever.
     """
     atexit.register(gc.freeze)
-
-
-_ends_after_work = False
-
-
-def end_after_work() -> None:
-    """Says that this process does one piece of work and ends: what only the next one would gain from is left to it."""
-    global _ends_after_work  # noqa: PLW0603 - a process has one end
-    _ends_after_work = True
-
-
-def ends_after_work() -> bool:
-    return _ends_after_work

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
-from waygraph.registry.index.local.file import current_path, folder_of
-from waygraph.registry.index.local.publication import is_behind
+from waygraph.registry.graph.read import read_state
+from waygraph.registry.index.local.file import ASK_A_WRITER, current_path, folder_of
+from waygraph.registry.index.local.publication import is_behind, refuse_graph
 from waygraph.registry.model.errors import (
     IndexOutdated,
     RegistryClosed,
@@ -35,6 +36,7 @@ from waygraph.registry.storage.live_graph import LiveGraph, MemoryGraph, Writabl
 from waygraph.registry.writer import Writing, prepare_nothing
 
 if TYPE_CHECKING:
+    from waygraph.registry.graph.contents import Contents
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
     from waygraph.registry.index.local.local_index import LocalIndex
@@ -124,6 +126,8 @@ class EmbeddedStore:
             except RegistryLocked as exc:
                 if current_path(self.folder) is None:
                     raise RegistryNotFound(self.place, writer=exc.holder) from exc
+            except StorageFailed as exc:
+                raise StorageFailed(f"its search index must be made anew. {exc}. {ASK_A_WRITER}") from exc
         elif is_behind(self.folder):
             # There may be an index to answer from, whether or not the work can be finished now: the note stays.
             try:
@@ -170,8 +174,10 @@ class EmbeddedStore:
             self._publishing.release()
 
     def _publish_committed(self) -> None:
-        """Raises RegistryLocked at once if there is a writer."""
-        with self.writing(timeout_s=0):
+        """Of the graph as it is: a newer Waygraph migrates it at a write. Raises RegistryLocked at once if there is a
+        writer.
+        """
+        with self.reading_alone(timeout_s=0):
             pass
 
     def look[T](self, work: "Callable[[LocalIndex], T]") -> T:
@@ -192,6 +198,13 @@ class EmbeddedStore:
                 return work(session)
         with self._copy() as path, closing(GrafeoEngine.open_copy(path)) as engine:
             return work(engine)
+
+    def contents(self, *parts: str) -> "Contents":
+        """Of the index, which no lock or lost log of the graph keeps from answering."""
+        from waygraph.registry.storage.index_contents import IndexContents
+        from waygraph.registry.storage.noun_list import read_parts
+
+        return self.look(lambda index: read_parts(IndexContents(index), *parts))
 
     @cached_property
     def _places(self) -> "CypherPlaces":
@@ -215,7 +228,9 @@ class EmbeddedStore:
         from waygraph.registry.storage.graph_copy import GRAPH, open_copy
 
         if self.path is not None:
+            state = self.index().state
             with open_copy(self.path, self.folder) as path:
+                self._refuse_behind(path, (state.revision, state.commit))
                 yield path
             return
         with tempfile.TemporaryDirectory(prefix="waygraph-") as folder:
@@ -223,6 +238,14 @@ class EmbeddedStore:
             with self._live_graph().turn(self._settings.write_timeout_s) as engine:
                 engine.save(path)
             yield path
+
+    def _refuse_behind(self, path: "Path", index: tuple[int, str]) -> None:
+        """Raises RegistryUnusable for a copy of a graph that lost what the index showed before the copy was made."""
+        with closing(GrafeoEngine.open_copy(path)) as engine:
+            state = read_state(engine)
+        graph = (state.revision, state.commit) if state else (0, "")
+        if graph[0] <= index[0] and graph != index:
+            refuse_graph(self.folder, graph, index)
 
     @contextmanager
     def writing(
@@ -236,10 +259,9 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
-        if self.path is not None and not lock_of(self.path).exists():
-            refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
+        self._refuse_foreign()
         live = self._live_graph()
-        with live.turn(wait_s, alone=alone) as engine:
+        with live.turn(wait_s, alone=alone, whole=not trust_index) as engine:
             group = live.join(engine, whole=not trust_index, alone=alone)
             try:
                 yield Writing(engine, group.publication.keep, prepare_nothing, group.state)
@@ -258,6 +280,21 @@ class EmbeddedStore:
 
         with self.writing() as writing, writing.engine.transaction() as session:
             yield AtOnce(session, self.place)
+
+    @contextmanager
+    def reading_alone(self, *, timeout_s: float | None = None) -> "Iterator[GraphSession]":
+        """The graph as it is, while nobody writes; the index is at its revision. Raises as `writing`."""
+        if self._closed:
+            raise RegistryClosed
+        self._refuse_foreign()
+        wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
+        with self._live_graph().reading_alone(wait_s) as session:
+            yield session
+
+    def _refuse_foreign(self) -> None:
+        """Before a lock is left beside a file that is none of ours."""
+        if self.path is not None and not lock_of(self.path).exists():
+            refuse_foreign(self.path)
 
     def _live_graph(self) -> "WritableGraph":
         """Made by the first write: a process that only reads needs nothing of it."""

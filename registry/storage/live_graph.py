@@ -2,29 +2,31 @@
 
 One process holds a graph. It gives it back when another one waits, which a file beside the lock says, and after a
 minute without use. What was committed is in the graph's log, which is written through at the end of each write; that
-the log becomes part of the file (a checkpoint) waits until it is long or the graph is given back.
+the log becomes part of the file (a checkpoint) waits until it is long or the graph is given back, at the process's end
+at the latest. Where another program changes file or log meanwhile, the graph of memory is written to them anew.
 
 Each write of a thread has a transaction, a result and an error of its own. Who has committed while other threads wait
 for their turn goes out of the way and waits, too: the last of them writes the log through and brings the index to the
 graph's revision, once for all.
 """
 
+import atexit
 import logging
 import os
 import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.grafeo import GrafeoEngine, graph_stamps
 from waygraph.registry.graph.read import read_state
-from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
+from waygraph.registry.graph.schema import migrate, seen_migrations
 from waygraph.registry.index.local.file import current_path
-from waygraph.registry.index.local.publication import Publication, published_state
+from waygraph.registry.index.local.publication import Publication, is_behind, refuse_unknown
 from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
     EngineError,
@@ -37,7 +39,6 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.files import queue_of, write_lock
-from waygraph.registry.model.process import ends_after_work
 from waygraph.registry.model.settings import WRITE_TIMEOUT
 from waygraph.registry.storage.noun_list import NOUNS
 
@@ -104,8 +105,9 @@ class WritableGraph(ABC):
         """Of writes that are committed, or being written, and not published. Whose turn it is may change it."""
 
     @abstractmethod
-    def turn(self, wait_s: float, *, alone: bool = False) -> AbstractContextManager[GrafeoEngine]:
+    def turn(self, wait_s: float, *, alone: bool = False, whole: bool = False) -> AbstractContextManager[GrafeoEngine]:
         """The engine, at the present schema, to write alone. `alone`: no write before waits to be published with it.
+        `whole`: the index will be built anew, so that the graph may be any.
 
         Raises RegistryUnusable; RegistryLocked after `wait_s`.
         """
@@ -117,7 +119,31 @@ class WritableGraph(ABC):
         ...
 
     @abstractmethod
+    def _as_it_is(self, wait_s: float) -> AbstractContextManager[GraphSession]:
+        """The graph, at whatever schema it is, while this thread alone may write."""
+        ...
+
+    @abstractmethod
     def close(self) -> None: ...
+
+    @contextmanager
+    def reading_alone(self, wait_s: float) -> Iterator[GraphSession]:
+        """The graph as it is, while nobody writes. First what a killed writer committed is published.
+
+        Raises RegistryUnusable; RegistryLocked after `wait_s`.
+        """
+        with self._alone(wait_s, joins=False), self._as_it_is(wait_s) as session:
+            self._publish_for_others()
+            refuse_unknown(self._folder, read_state(session))
+            self._catch_up(session)
+            yield session
+            self._catch_up(session)  # what was read may have met damage
+
+    def _catch_up(self, session: GraphSession) -> None:
+        """Publishes what a killed writer left, or an index that must be built anew. Raises StorageFailed."""
+        if is_behind(self._folder):
+            with closing(Publication(self._folder, session, NOUNS, whole=False)) as publication:
+                publication.publish()
 
     def join(self, engine: GrafeoEngine, *, whole: bool, alone: bool) -> WriteGroup:
         """To be published with what others committed; `alone`: after that. `whole`: the index is built anew.
@@ -201,7 +227,7 @@ class MemoryGraph(WritableGraph):
         self._engine = GrafeoEngine.open(None)
 
     @contextmanager
-    def turn(self, wait_s: float, *, alone: bool = False) -> Iterator[GrafeoEngine]:
+    def turn(self, wait_s: float, *, alone: bool = False, whole: bool = False) -> Iterator[GrafeoEngine]:  # noqa: ARG002
         with self._alone(wait_s, joins=not alone):
             _ready(self._engine, self._place)
             yield self._engine
@@ -210,6 +236,10 @@ class MemoryGraph(WritableGraph):
     def snapshot(self) -> Iterator[GraphSession]:
         with self._engine.snapshot() as session:
             yield session
+
+    @contextmanager
+    def _as_it_is(self, wait_s: float) -> Iterator[GraphSession]:  # noqa: ARG002
+        yield self._engine
 
     def close(self) -> None:
         self._engine.close()
@@ -227,18 +257,20 @@ class LiveGraph(WritableGraph):
         self._engine: GrafeoEngine | None = None
         self._is_closed = False
         self._file: tuple[int, int] | None = None
+        self._stamps: dict[Path, tuple[int, ...]] = {}
+        """Of the files as this process left them."""
         self._lock = ExitStack()
         self._keeper: threading.Thread | None = None
         self._used_at = self._gave_way_at = 0.0
         _LIVE.add(self)
 
     @contextmanager
-    def turn(self, wait_s: float, *, alone: bool = False) -> Iterator[GrafeoEngine]:
+    def turn(self, wait_s: float, *, alone: bool = False, whole: bool = False) -> Iterator[GrafeoEngine]:
         ends_at = time.monotonic() + wait_s
         with self._alone(wait_s, joins=not alone):
             if self._is_closed:
                 raise RegistryClosed
-            engine = self._open(ends_at, wait_s)
+            engine = self._open(ends_at, wait_s, whole=whole)
             try:
                 yield engine
             except BaseException as error:
@@ -263,11 +295,9 @@ class LiveGraph(WritableGraph):
             self._used_at = time.monotonic()
 
     def close(self) -> None:
-        """At the end of a process the file is left with its log, which whoever opens it next reads."""
-        if not ends_after_work():
-            with self._alone(threading.TIMEOUT_MAX):
-                self._is_closed = True
-                self._give_back()
+        with self._alone(threading.TIMEOUT_MAX):
+            self._is_closed = True
+            self._give_back()
 
     def release_idle(self) -> None:
         """Gives the graph back unless somebody uses it."""
@@ -292,15 +322,18 @@ class LiveGraph(WritableGraph):
                 self._readers += 1
             return self._engine
 
-    def _open(self, ends_at: float, wait_s: float) -> GrafeoEngine:
+    def _open(self, ends_at: float, wait_s: float, *, whole: bool) -> GrafeoEngine:
         if self._engine is not None:
             if self._file == _file_of(self._path):
+                if self._is_changed():
+                    logger.warning("%s: another program changed its log; all of it is written anew", self._path)
+                    self._engine.renew_files()
                 return self._engine
             self._give_back()
         with ExitStack() as lock:
             self._take_lock(lock, ends_at, wait_s)
-            self._look_first()
-            engine = self._open_file(ends_at, wait_s)
+            self._look_first(ends_at, wait_s, whole=whole)
+            engine = self._open_file(GrafeoEngine.open, ends_at, wait_s)
             try:
                 _ready(engine, self._place)
             except BaseException:
@@ -328,11 +361,11 @@ class LiveGraph(WritableGraph):
                 return
             attempt_s = max(0.0, min(MARK_AGAIN_S, ends_at - time.monotonic()))
 
-    def _open_file(self, ends_at: float, wait_s: float) -> GrafeoEngine:
+    def _open_file(self, open_it: Callable[[Path], GrafeoEngine], ends_at: float, wait_s: float) -> GrafeoEngine:
         """A process whose lock was unlinked, or that ends just now, holds the file a little longer than its lock."""
         while True:
             try:
-                return GrafeoEngine.open(self._path)
+                return open_it(self._path)
             except RegistryLocked as error:
                 if wait_s:
                     self._mark_waiting()
@@ -347,6 +380,7 @@ class LiveGraph(WritableGraph):
     def _stay(self) -> None:
         """At the end of a turn: the graph stays open unless another process waits for it."""
         self._used_at = time.monotonic()
+        self._stamps = graph_stamps(self._path)
         if self._engine is not None and self._is_wanted():
             self._give_back()
         with self._counting:
@@ -359,11 +393,15 @@ class LiveGraph(WritableGraph):
     def _is_wanted(self) -> bool:
         return self._queue.exists()
 
+    def _is_changed(self) -> bool:
+        """Whether another program changed the file or its log. Between two turns."""
+        return self._stamps != graph_stamps(self._path)
+
     def _keep(self) -> None:
         """Until the graph was given back. The process may end meanwhile: the log needs no more."""
         while True:
             time.sleep(LOOK_S)
-            if self._is_wanted() or time.monotonic() > self._used_at + KEPT_S:
+            if self._is_wanted() or time.monotonic() > self._used_at + KEPT_S or self._is_changed():
                 self.release_idle()
             with self._counting:
                 if self._engine is None:
@@ -392,25 +430,40 @@ class LiveGraph(WritableGraph):
                 engine.abandon()
         self._gave_way_at = time.monotonic()
 
-    def _look_first(self) -> None:
+    @contextmanager
+    def _as_it_is(self, wait_s: float) -> Iterator[GraphSession]:
+        with ExitStack() as stack:
+            engine, ends_at = self._engine, time.monotonic() + wait_s
+            if engine is None:
+                self._take_lock(stack, ends_at, wait_s)
+                engine = stack.enter_context(self._open_copy(ends_at, wait_s))
+            yield engine
+
+    def _look_first(self, ends_at: float, wait_s: float, *, whole: bool) -> None:
         """Before the graph is opened to write, which alone would change its bytes.
 
-        Refuses a graph that may not be ours. Also one that is gone: a new one would be published over the index of
-        that which was moved away, and with it the last copy lost.
+        Refuses a graph that may not be ours, and one that is not the index's. Also one that is gone: a new one would be
+        published over the index of that which was moved away, and with it the last copy lost.
         """
-        index_state, is_there = published_state(self._folder), self._path.exists()
-        if not is_there and current_path(self._folder) is not None:
+        if self._path.exists():
+            with self._open_copy(ends_at, wait_s) as engine:
+                if not whole:
+                    refuse_unknown(self._folder, read_state(engine))
+        elif current_path(self._folder) is not None:
             raise RegistryUnusable(
                 self._place,
-                f"the graph file is gone, its index is still there. Put a copy back to {self._path}, "
-                f"or remove {self._folder} to begin anew.",
+                f"the graph file is gone, its index is still there. Put a copy back to {self._path}; run "
+                "`waygraph doctor --repair`, which makes the graph anew from the index; or remove "
+                f"{self._folder} to begin anew.",
             )
 
-        is_known = index_state is not None and index_state.schema_version <= SCHEMA_VERSION
-        if is_there and not is_known:
-            with closing(GrafeoEngine.open_copy(self._path)) as engine:
-                _refuse_foreign(engine, self._place)
-                seen_migrations(engine, self._place)
+    @contextmanager
+    def _open_copy(self, ends_at: float, wait_s: float) -> Iterator[GrafeoEngine]:
+        """The file as it is, to be read. Raises RegistryUnusable for a graph that is not ours, or a newer one."""
+        with closing(self._open_file(GrafeoEngine.open_copy, ends_at, wait_s)) as engine:
+            _refuse_foreign(engine, self._place)
+            seen_migrations(engine, self._place)
+            yield engine
 
 
 def _is_harmless(error: BaseException) -> bool:
@@ -468,3 +521,4 @@ def _abandon_all() -> None:
 
 
 os.register_at_fork(before=_release_all, after_in_child=_abandon_all)
+atexit.register(_release_all)

@@ -4,19 +4,22 @@ The copy is compared with what was read before it counts as a registry: in the t
 """
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
-from itertools import batched, groupby
+from itertools import batched, count, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from waygraph.cypher import load
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
+from waygraph.registry.graph.grafeo import log_of
 from waygraph.registry.graph.read import (
     RegistryState,
     StoredAgent,
@@ -35,13 +38,18 @@ from waygraph.registry.graph.write import (
     put_transitions,
     tool_props,
 )
+from waygraph.registry.index.local.file import folder_of
+from waygraph.registry.index.local.publication import refuse_unknown
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.failures import failures_json
-from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.files import lock_of, queue_of, sync_path, write_lock
+from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
+from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.fill import refuse_registry
+from waygraph.registry.storage.index_contents import IndexContents
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
-from waygraph.registry.storage.noun_list import NOUNS, count_subjects, read_whole
+from waygraph.registry.storage.noun_list import NOUNS, count_parts, read_parts, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
 
 if TYPE_CHECKING:
@@ -61,18 +69,7 @@ _MOST_NAMES = 3
 
 def is_sound(whole: Contents) -> bool:
     """Whether the lists tell of every node and edge: no tool without an owner or with two, no claim twice."""
-    counts = {
-        "agents": len(whole.agents),
-        "tools": len({item.tool.id for item in whole.tools}),
-        "owns": len(whole.tools),
-        "sources": len(whole.sources),
-        "claims": len({(claim.source, claim.agent_id) for claim in whole.claims}),
-        "changes": len({change.id for change in whole.changes}),
-        "transitions": len({each.key for each in whole.transitions}),
-        "subjects": count_subjects(whole),
-    }
-    for noun in NOUNS:
-        counts |= noun.counts(whole.values(noun))
+    counts = count_parts(whole)
     return counts == whole.counts and counts["tools"] == counts["owns"]
 
 
@@ -353,6 +350,48 @@ def _put(parts: Sequence[Part], filling: Filling, progress: Progress | None) -> 
 def _held_ids(filling: Filling) -> set[str]:
     """Agents and tools that an earlier attempt copied, each whole."""
     return {*read_agents(filling.session), *(item.tool.id for item in read_tools(filling.session))}
+
+
+# -- repair --------------------------------------------------------------------------------------------
+
+
+def repair_at(location: str, settings: Settings) -> MigrationReport | None:
+    """Makes the graph of a file anew from its index, which stays; what was there is kept beside it. None: the index
+    knows the graph, so that there is nothing to repair.
+
+    What the index does not hold is gone: the log of changes. Raises InvalidSetting for what is no file,
+    RegistryNotFound without an index, RegistryLocked while another process has the graph, StorageFailed.
+    """
+    start_s = time.perf_counter()
+    store = open_store(location, settings)
+    if not isinstance(store, EmbeddedStore) or store.path is None:
+        raise InvalidSetting(f"{store.place} is no file: only a registry in a file is repaired from its index")
+    path, fresh = store.path, store.path.with_name(f"{store.path.name}.repair")
+    with closing(store), write_lock(path, settings.write_timeout_s, setting=WRITE_TIMEOUT, brief=False):
+        with suppress(RegistryUnusable):
+            store.read(lambda session: refuse_unknown(store.folder, read_state(session)))
+            return None
+        original = store.look(lambda index: read_parts(IndexContents(index)))
+        _remove(fresh)
+        with closing(EmbeddedStore(fresh, settings)) as target:
+            rows = _copy(original, store.place, target, None)
+            report = _summary(original, store, target, rows, time.perf_counter() - start_s)
+        places = (path.with_name(f"{path.name}.before-repair-{number}") for number in count(1))
+        aside = next(each for each in places if not each.exists() and not log_of(each).exists())
+        for file, place in ((log_of(path), log_of(aside)), (path, aside)):
+            with suppress(FileNotFoundError):
+                file.rename(place)
+        fresh.rename(path)
+        sync_path(path.parent)
+        _remove(fresh)
+    return replace(report, target=str(aside))
+
+
+def _remove(graph: Path) -> None:
+    for folder in (log_of(graph), folder_of(graph)):
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in (graph, lock_of(graph), queue_of(graph)):
+        file.unlink(missing_ok=True)
 
 
 # -- places --------------------------------------------------------------------------------------------

@@ -35,9 +35,31 @@ def read_whole(session: GraphSession, *parts: str) -> Contents:
 
     Raises RegistryNotFound if the graph is not a registry.
     """
-    contents = Contents(session).read(*(parts or ALL_PARTS))
+    return read_parts(Contents(session), *parts)
+
+
+def read_parts(contents: Contents, *parts: str) -> Contents:
+    """The same of contents of which nothing was read."""
+    contents.read(*(parts or ALL_PARTS))
     for noun in NOUNS:
         contents.values(noun)
         if not parts:
             contents.vectors_of(noun)
     return contents
+
+
+def count_parts(contents: Contents) -> dict[str, int]:
+    """How many nodes and edges the lists tell of, by the names of `check/counts`."""
+    counts = {
+        "agents": len(contents.agents),
+        "tools": len({item.tool.id for item in contents.tools}),
+        "owns": len(contents.tools),
+        "sources": len(contents.sources),
+        "claims": len({(claim.source, claim.agent_id) for claim in contents.claims}),
+        "changes": len({change.id for change in contents.changes}),
+        "transitions": len({each.key for each in contents.transitions}),
+        "subjects": count_subjects(contents),
+    }
+    for noun in NOUNS:
+        counts |= noun.counts(contents.values(noun))
+    return counts

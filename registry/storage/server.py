@@ -30,9 +30,11 @@ from waygraph.registry.model.errors import (
     WriteConflict,
 )
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.noun_list import read_whole
 from waygraph.registry.writer import Writing
 
 if TYPE_CHECKING:
+    from waygraph.registry.graph.contents import Contents
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.model.changes import CypherResult
     from waygraph.registry.storage.store import Filling, Origin
@@ -104,6 +106,9 @@ class ServerStore:
                 return work(session)
 
         return self._between_commits(once)
+
+    def contents(self, *parts: str) -> "Contents":
+        return self.read(lambda session: read_whole(session, *parts))
 
     def _between_commits[T](self, read: "Callable[[], T]") -> T:
         """What it reads of one revision, read again if a writer committed meanwhile. Raises RegistryNotFound."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from waygraph.registry.graph.contents import Contents
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.model.changes import CypherResult
@@ -72,6 +73,10 @@ class Store(Place, Protocol):
 
         `before_write`: by whoever writes next, for which a place may already make ready.
         """
+        ...
+
+    def contents(self, *parts: str) -> "Contents":
+        """These parts of the revision that lists show, as `read_whole` names them. Raises RegistryNotFound."""
         ...
 
     def writing(self, *, trust_index: bool = True, alone: bool = False) -> "AbstractContextManager[Writing]":

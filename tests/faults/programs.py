@@ -52,6 +52,14 @@ def ingest_on(pipe: Connection, path: Path | str, first: int, last: int, embedde
             pipe.send(number)
 
 
+def ingest_and_stay(pipe: Connection, path: Path, last: int, first: int = 1) -> None:
+    """The same, and then keeps the graph."""
+    with opened(path) as registry:
+        for number in range(first, last + 1):
+            pipe.send(sync(registry, manifest(number)).revision)
+        pipe.recv()
+
+
 def sync_in_rounds(pipe: Connection, place: str, source: str, rounds: int) -> None:
     """Syncs a source of its own so many times, each time with other content; tells each revision."""
     with opened(place) as registry:

@@ -263,7 +263,7 @@ GRAPH_FAULTS = [
     ("MATCH (a:Agent {id: 'quarry-sql'}) SET a.vector_key = ''", "vector keys", "quarry-sql"),
     ("MATCH (r:Registry) SET r.texts = 'plain'", "vector keys", "harbor-git/create_branch"),
     ("MATCH (r:Registry) SET r.embedder = ''", "vectors", "no embedder is recorded"),
-    ("MATCH (r:Registry) SET r.revision = 1", "index revision", "the graph is at 1"),
+    ("MATCH (r:Registry) SET r.revision = 1", "live graph", "graph is at revision 1"),
 ]
 
 

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -204,15 +204,18 @@ def test_near_tools_are_found_anew_where_they_may_be_others(
 
 
 def test_a_graph_that_was_restored_gets_an_index_anew(path: Path, registry: LocalRegistry) -> None:
-    """Its revision is one that the index had, or will have, by another way: the commit tells."""
+    """Its revision is one that the index had, or will have, by another way: the commit tells. A person says that it
+    holds.
+    """
     registry.close()
     shutil.copy(path, path.with_name("kept"))
     with opened(path) as again:
         sync(again, manifest(2))
     shutil.copy(path.with_name("kept"), path)
     with opened(path) as again:
+        again.reindex()
         sync(again, manifest(3))
-        assert again.status().state.revision == 2
+        assert again.status().state.revision == 3
     assert dump_of(path) == anew(path)
     assert current_path(folder_of(path)) == folder_of(path) / "index-00000002.sqlite"
 
@@ -269,6 +272,28 @@ def test_a_folder_that_may_only_be_read_is_read() -> None:
         with opened(path) as registry:
             sync(registry, manifest(1))
         _read_as_nobody(path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+@pytest.mark.parametrize("harm", [lambda path: set_format(path, 2), lambda path: shutil.rmtree(folder_of(path))])
+def test_an_older_registry_in_a_folder_that_may_only_be_read_says_what_helps(harm: Callable[[Path], None]) -> None:
+    """Its index must be made anew, which to ask again does not."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "r.grafeo"
+        with opened(path) as registry:
+            sync(registry, manifest(1))
+        harm(path)
+        ran = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=False)
+    *_, error = ran.stderr.splitlines()
+    assert "waygraph status" in error
+    assert "Ask again" not in error
+
+
+def set_format(path: Path, number: int) -> None:
+    index = current_path(folder_of(path))
+    with closing(sqlite3.connect(str(index))) as connection:
+        connection.execute(f"PRAGMA user_version = {number}")
 
 
 def _read_as_nobody(path: Path) -> None:

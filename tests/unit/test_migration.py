@@ -1,6 +1,7 @@
 """`waygraph migrate` between files: what arrives, what is left when it is cut short, what is refused."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from copy import copy as copy_of
@@ -21,17 +22,20 @@ from tests.migrations import (
 )
 from waygraph.api.cli.app import main
 from waygraph.cypher import load
+from waygraph.cypher.loader import parse
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import StoredAgent
-from waygraph.registry.index.local.file import folder_of
+from waygraph.registry.graph.schema import seen_migrations
+from waygraph.registry.index.local.file import current_path, folder_of
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
+from waygraph.registry.storage.export.formats import as_graphml, as_json
 from waygraph.registry.storage.graph_copy import open_copy
 from waygraph.registry.storage.integrity.examine import examine_at
-from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of
+from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of, repair_at
 from waygraph.registry.storage.noun_list import read_whole
 
 Copy = Callable[[], MigrationReport]
@@ -297,3 +301,58 @@ def test_the_command_tells_what_it_did(source: Path, target: Path, capsys: pytes
     second = capsys.readouterr()
     assert json.loads(second.out)["copied"] == 0
     assert second.err == "note: the copy was there already; it was compared and left as it is\n"
+
+
+def test_a_repair_from_the_index_brings_all_but_the_log_of_changes(source: Path, own: Path) -> None:
+    """Every node, edge and property, vectors and claims included; the index needs none made anew."""
+
+    def lasting(rows: list[str]) -> list[str]:
+        changes = {f'"a": "{row["n"]["id"]}"' for row in map(json.loads, rows) if row.get("l") == ["Change"]}
+        return [row for row in rows if '"l": ["Change"]' not in row and not any(each in row for each in changes)]
+
+    before, shown = everything(own), index_of(own).read_bytes()
+    shutil.copy(source, own)
+    assert repair_at(str(own), Settings()) is not None
+    assert everything(own) == lasting(before)
+    assert index_of(own).read_bytes() == shown
+
+
+def index_of(path: Path) -> Path:
+    index = current_path(folder_of(path))
+    assert index
+    return index
+
+
+def test_an_export_of_the_index_is_that_of_the_graph(rich: Richly, source: Path) -> None:
+    """It shows what lists show, and what sources state where operators said something else."""
+    with rich.open(source) as registry:
+        assert registry.operator.export("json") == as_json(held_at(source))
+        assert registry.operator.export("graphml") == as_graphml(held_at(source))
+
+
+def test_who_reads_an_older_registry_leaves_its_graph(rich: Richly, own: Path) -> None:
+    """Its index is made anew, also by a doctor; the older Waygraph may write on. A write brings it to this schema."""
+
+    def migrations() -> set[int]:
+        with closing(GrafeoEngine.open_copy(own)) as engine:
+            return seen_migrations(engine, str(own))
+
+    with closing(GrafeoEngine.open(own)) as engine:
+        engine.run(parse("test/older", f"// x\n// params: none\n// returns: none\n{OLDER}"))
+    shutil.rmtree(folder_of(own))
+    before = own.read_bytes()
+    with rich.open(own) as registry:
+        assert registry.agents()
+        assert registry.operator.export("json")
+        assert registry.operator.changes()
+    assert [each for each in examine_at(own, deep=True, environ={}) if each.check == "live graph" and each.ok]
+    assert (own.read_bytes(), migrations()) == (before, {1, 2, 3, 4, 5})
+    with rich.open(own) as registry:
+        registry.operator.set("quarry-sql", tags=["other"])
+    assert migrations() == {1, 2, 3, 4, 5, 6}
+
+
+OLDER = """
+MATCH (registry:Registry) SET registry.schema_version = 5
+WITH registry MATCH (migration:Migration {id: '6'}) DETACH DELETE migration
+"""

@@ -63,12 +63,17 @@ def doctor(
         bool,
         Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000."),
     ] = False,
+    repair: Annotated[
+        bool, Option("--repair", help="First make a graph that lost what its index shows anew, from the index.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
     if size:
         _show_sizes(invocation(context), as_json)
         return
+    if repair:
+        _repair(invocation(context))
     findings = _findings(invocation(context), deep)
     columns = "check, ok, detail, advice"
     documents = [dict(read_fields(each, columns)) for each in findings]
@@ -78,6 +83,20 @@ def doctor(
     if unwell:
         note(f"{len(unwell)} of {len(findings)} checks failed")
         raise typer.Exit(1)
+
+
+def _repair(options: Invocation) -> None:
+    from waygraph.registry.storage.migrate import repair_at
+
+    settings = options.settings()
+    report = repair_at(str(options.own_place(settings)), settings)
+    if report is None:
+        note("nothing to repair: the index knows the graph")
+        return
+    note(
+        f"made anew from the index: {report.agents} agents, {report.tools} tools at revision {report.revision}; "
+        f"the log of changes begins anew, the former graph is kept as {report.target}"
+    )
 
 
 def _show_sizes(options: Invocation, as_json: bool) -> None:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, StorageFailed
 
-FORMAT = 2
+FORMAT = 3
 """Of the file, in SQLite's `user_version`. A file of another format is built anew."""
 COLUMN_ROWS = 256
 """Rows of one block of columns."""
@@ -54,6 +54,9 @@ _DAMAGE_CODES = (
     *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_MISMATCH),
 )
 """The latter for what else a file may lack, such as a table."""
+
+
+ASK_A_WRITER = "If you may not write there, let a user who may run `waygraph status` once, or copy the registry."
 
 
 class DamagedIndex(Exception):
@@ -239,6 +242,8 @@ class IndexFile:
             yield
         except sqlite3.ProgrammingError as exc:  # the connection was closed by another thread
             raise RegistryClosed from exc
+        except UnicodeDecodeError as exc:  # the message of an error names a table whose name is damaged
+            raise DamagedIndex(str(exc)) from exc
         except sqlite3.DatabaseError as exc:
             # Without a code: a text that is none.
             code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
@@ -312,12 +317,21 @@ class IndexFile:
         stamp = _stamp(self.path)
         return self.is_damaged or stamp is None or (self._is_frozen and stamp != self._stamp)
 
+    @property
+    def is_current_format(self) -> bool:
+        return bool(self.fetch("PRAGMA user_version")[0][0] == FORMAT)
+
     def header(self) -> Header:
         """Raises DamagedIndex, also for a file of another format."""
-        if self.fetch("PRAGMA user_version")[0][0] != FORMAT:
+        if not self.is_current_format:
             raise DamagedIndex("another Waygraph wrote it")
         document = decode(self.read("meta", "header"))
         return Header(**{**document, "state": IndexState(**document["state"])})
+
+    def graph_version(self) -> tuple[int, str]:
+        """Revision and commit of the graph that it shows, in every format so far. Raises DamagedIndex."""
+        state = decode(self.read("meta", "header"))["state"]
+        return state["revision"], state.get("commit", "")
 
     def put_header(self, header: Header) -> None:
         self.put("meta", [("header", encode(asdict(header)))])
@@ -438,6 +452,7 @@ def open_to_read(folder: Path) -> IndexFile:
 def unusable(folder: Path, exc: Exception) -> RegistryUnusable:
     """The damage is marked, so that the next comer builds the index anew."""
     mark_damaged(folder)
-    return RegistryUnusable(
-        folder, f"the search index is damaged ({str(exc)[:200]}). Ask again: it is built anew from the graph."
-    )
+    fault = f"the search index is damaged, or of another version ({str(exc)[:200]})"
+    if not os.access(folder, os.W_OK):
+        return RegistryUnusable(folder, f"{fault}. It cannot be built anew here. {ASK_A_WRITER}")
+    return RegistryUnusable(folder, f"{fault}. Ask again: it is built anew from the graph.")

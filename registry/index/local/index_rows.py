@@ -52,10 +52,10 @@ _NO_POSTINGS = Postings(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class AgentRecord(NamedTuple):
-    """`claims`: (source, the source's own key) of each claim on it."""
+    """`claims`: (source, the source's own key, hash, since) of each claim on it."""
 
     agent: Agent
-    claims: Sequence[tuple[str, str]]
+    claims: Sequence[tuple[str, str, str, str]]
 
 
 class Rows:
@@ -200,7 +200,7 @@ def _with_new(by_id: Places, ids: NDArray[np.object_]) -> Places:
 
 
 def _agent_record(record: Any) -> AgentRecord:
-    return AgentRecord(of_record(Agent, record["agent"]), [(source, key) for source, key in record["claims"]])
+    return AgentRecord(of_record(Agent, record["agent"]), [tuple(each) for each in record["claims"]])
 
 
 class Living:

@@ -78,9 +78,9 @@ from waygraph.registry.index.search_index import (
 from waygraph.registry.model.changes import IndexState, OperatorSettings
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import sync_path
-from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.process import without_collection
-from waygraph.registry.model.tool_settings import settings_of_tools
+from waygraph.registry.model.tool_settings import overlay_tools, settings_of_tools
 from waygraph.registry.model.transitions import Transition, is_tool
 
 logger = logging.getLogger(__name__)
@@ -124,8 +124,8 @@ def _digest(body: bytes, size: int) -> str:
     return hashlib.blake2b(body, digest_size=size).hexdigest()
 
 
-def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tuple[str, str]]) -> Iterator[Row]:
-    """Of the agent, then of its tools, as they hold now. `claims`: (source, the source's own key) of each on it."""
+def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tuple[str, ...]]) -> Iterator[Row]:
+    """Of the agent, then of its tools, as they hold now. `claims`: on it, as `AgentRecord` has them."""
     agent, tools = owner.agent, [item.tool for item in items]
     flags = PENDING * agent.pending | IS_HIDDEN * agent.hidden | IS_PINNED * agent.pinned | BARE * (not tools)
     record = encode({"agent": record_of(agent), "claims": claims})
@@ -167,9 +167,9 @@ class IndexWriter:
     def put(self, agent_ids: Iterable[str]) -> None:
         """These agents, whole, or that they are gone; what of them is as it was is not written again."""
         for ids in batched(sorted(agent_ids), _AGENTS_AT_ONCE):
-            claims: dict[str, list[tuple[str, str]]] = defaultdict(list)
+            claims: dict[str, list[tuple[str, ...]]] = defaultdict(list)
             for claim in read_claims(self._session, ids):
-                claims[claim.agent_id].append((claim.source, claim.key))
+                claims[claim.agent_id].append((claim.source, claim.key, claim.hash, claim.since))
             rows = {
                 owner.agent.id: rows_of(owner, tools, claims[owner.agent.id])
                 for owner, tools in read_entries(self._session, ids, self._settings)
@@ -182,7 +182,7 @@ class IndexWriter:
     def _put_agent(self, agent_id: str, rows: Iterable[Row], next_row: int) -> list[tuple[int, Row]]:
         """Those of its rows that are to be appended from `next_row` on, each with its number; former ones die.
 
-        The file keeps of each agent its number and the row and stamp of each of its living entities.
+        The file keeps of each agent its number and, of each of its living entities, row, stamp and the vector's key.
         """
         body = self._file.find("agent", agent_id)
         number, before = decode(body) if body else (self._owners + 1, {})
@@ -198,9 +198,9 @@ class IndexWriter:
             else:
                 self._deaths.append(former[0])
             self._has_others_near |= former is None or former[1][: 2 * _NEAR_BYTES] != stamp[: 2 * _NEAR_BYTES]
-            after[row.id] = [next_row + len(new), stamp]
+            after[row.id] = [next_row + len(new), stamp, row.vector_key]
             new.append((number, row))
-        for entity_id, (dead, _) in before.items():
+        for entity_id, (dead, *_) in before.items():
             self._deaths.append(dead)
             self._counts[is_tool(entity_id)] -= 1
         self._has_others_near |= bool(before)
@@ -312,7 +312,7 @@ class IndexWriter:
         parts = {
             "sources": [asdict(each) for each in read_sources(session, ())],  # each agent's row says who claims it
             "settings": [asdict(each) for each in self._settings.values()],
-            "stated": [record_of(tool) for tool in _stated_tools(session, self._settings)],
+            "stated": [record_of(each) for each in _source_records(session, self._settings)],
             "transitions": [asdict(each) for each in transitions],
             **{noun.name: [each.as_json() for each in noun.read(session)] for noun in nouns},
         }
@@ -337,11 +337,19 @@ def _near_tools(file: IndexFile, header: Header, transitions: Sequence[Transitio
     return near_tools([*ids], rows.vectors(file, tools), [each for each in counted_ids if each in ids], agents)
 
 
-def _stated_tools(session: GraphSession, settings: Mapping[str, OperatorSettings]) -> list[Tool]:
-    """The tools of which operators said something, as their sources state them."""
-    owners = [agent_id for agent_id, each in settings.items() if settings_of_tools(each)]
-    tools = (item.tool for item in read_tools(session, owners))
-    return [tool for tool in tools if tool.name in settings_of_tools(settings[tool.agent_id])]
+def _source_records(session: GraphSession, settings: Mapping[str, OperatorSettings]) -> list[Agent | Tool]:
+    """The agents and tools of which operators said what hides a text of their sources, as these state them."""
+    agent_ids = [at for at, each in settings.items() if each.tags or each.visible_to is not None or each.rejections]
+    owners = [at for at, each in settings.items() if settings_of_tools(each) or each.rejections]
+    tools = [item.tool for item in read_tools(session, owners)]
+    return [
+        *(each.agent for each in read_agents(session, agent_ids).values()),
+        *(
+            tool
+            for tool, now in zip(tools, overlay_tools(tools, settings), strict=True)
+            if now != tool or tool.name in settings_of_tools(settings[tool.agent_id])
+        ),
+    ]
 
 
 def shows(index: IndexState, state: RegistryState | None) -> bool:

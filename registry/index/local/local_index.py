@@ -46,7 +46,7 @@ from waygraph.registry.index.search_index import (
     Transitions,
     of_record,
 )
-from waygraph.registry.model.changes import OperatorSettings, SourceSummary
+from waygraph.registry.model.changes import Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
@@ -368,7 +368,7 @@ class LocalIndex:
     def _transitions(self) -> Transitions | None:
         """Read by the first question that has a history."""
         living = self._living
-        rows = [Transition(**row) for row in self._part("transitions")]
+        rows = self.transition_rows()
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
         if not (transitions or np.any(living.tools & (living.flags & GIVES > 0))):
             return None
@@ -416,7 +416,7 @@ class LocalIndex:
     def sources(self) -> Sequence[SourceSummary]:
         claims: dict[str, list[tuple[str, str]]] = {}
         for agent, its_claims in self._agent_records(list(self._agent_rows.values())):
-            for source, key in its_claims:
+            for source, key, *_ in its_claims:
                 claims.setdefault(source, []).append((key, agent.id))
         return [
             SourceSummary(
@@ -437,13 +437,44 @@ class LocalIndex:
     def stated_tool(self, tool_id: str) -> tuple[Tool, ToolSetting] | None:
         agent_id, _, name = tool_id.partition("/")
         setting = settings_of_tools(self.settings().get(agent_id)).get(name)
-        if setting is None or tool_id not in self._tools_of_manifests:
-            return None
-        return self._tools_of_manifests[tool_id], setting
+        tool = self.source_records().get(tool_id)
+        return (tool, setting) if setting is not None and isinstance(tool, Tool) else None
 
-    @cached_property
-    def _tools_of_manifests(self) -> Mapping[str, Tool]:
-        return {record["id"]: of_record(Tool, record) for record in self._part("stated")}
+    @once
+    def source_records(self) -> Mapping[str, Agent | Tool]:
+        """By id, as sources state them: the agents and tools of which operators say what hides a text of theirs."""
+        return {
+            each["id"]: of_record(Tool, each) if is_tool(each["id"]) else of_record(Agent, each)
+            for each in self._part("stated")
+        }
+
+    # -- what the graph of this revision holds beside ------------------------------------------------
+
+    def claims(self) -> list[Claim]:
+        """In order of source and agent."""
+        ranks = {source.name: source.rank for source in self.sources()}
+        claims = [
+            Claim(source=source, agent_id=agent.id, key=key, hash=digest, rank=ranks[source], since=since)
+            for agent, its_claims in self._agent_records(list(self._agent_rows.values()))
+            for source, key, digest, since in its_claims
+        ]
+        return sorted(claims, key=lambda each: (each.source, each.agent_id))
+
+    def transition_rows(self) -> list[Transition]:
+        return [Transition(**row) for row in self._part("transitions")]
+
+    def vector_keys(self) -> dict[str, str]:
+        """By id of agent or tool."""
+        with self._readable():
+            entities = [decode(self._file.read("agent", agent_id))[1] for agent_id in self._agent_rows]
+        return {entity_id: key for each in entities for entity_id, (_, _, key) in each.items()}
+
+    def vectors(self) -> dict[str, Vector]:
+        """Of all agents and tools that have one, also of zeros: float32 of shape (dimension,), by id."""
+        ids = self._living.ids
+        with self._readable():
+            bodies = self._file.find_rows("vector", np.flatnonzero(self._living.alive).tolist())
+        return {ids[row]: np.frombuffer(body, "<f4") for row, body in bodies.items()}
 
     def close(self) -> None:
         self._file.close()

@@ -1,8 +1,9 @@
 """One session of writes, and how the index follows it.
 
 What is about to be committed is written down before the graph's commit: which commits may follow, and the agents that
-they change. Whoever finds that note and no writer reads these agents from the graph. Where the note does not explain
-the graph's revision the index is built anew.
+they change. Whoever finds that note and no writer reads these agents from the graph. Where neither the note nor the
+index knows the graph's commit, a log was lost or a file replaced: nothing is written until a person says which of the
+two holds.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from waygraph.registry.graph.contents import GraphNoun
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import read_state
+from waygraph.registry.graph.read import RegistryState, read_state
 from waygraph.registry.index.local.file import (
     DamagedIndex,
     IndexFile,
@@ -25,7 +26,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.index_upkeep import publish_changes, publish_whole, shows
 from waygraph.registry.model.changes import IndexState
-from waygraph.registry.model.errors import RegistryError
+from waygraph.registry.model.errors import RegistryError, RegistryUnusable
 
 
 class Publication:
@@ -34,7 +35,7 @@ class Publication:
     def __init__(self, folder: Path, session: GraphSession, nouns: Sequence[GraphNoun[Any]], *, whole: bool) -> None:
         """`nouns`: the kinds of values beside agents and tools. `whole`: the index is not to be trusted.
 
-        Raises StorageFailed where nothing can be written.
+        Raises RegistryUnusable for a graph that the index does not know; StorageFailed where nothing can be written.
         """
         self._folder, self._session, self._nouns = folder, session, nouns
         self._file: IndexFile | None = None
@@ -50,16 +51,23 @@ class Publication:
                 self._intent = self._begin(self._file)
         except DamagedIndex:
             self.close()
+        except RegistryUnusable:
+            self.close()
+            raise
         if self._file is None or self._intent.agent_ids is None:
             mark_damaged(folder)
 
     def _begin(self, file: IndexFile) -> Intent:
         """What differs between the index and the graph, if the note of a writer that was killed says so."""
-        intent = file.intent()
-        if shows(file.header().state, self.state):
+        intent, state = file.intent(), self.state
+        if shows(file.header().state, state):
             return Intent()
-        is_explained = intent and self.state and self.state.commit in intent.commits
-        return intent if intent and is_explained else Intent(agent_ids=None)
+        if intent and state and state.commit in intent.commits:
+            return intent
+        graph = (state.revision, state.commit) if state else (0, "")
+        if graph != file.graph_version():
+            refuse_graph(self._folder, graph, file.graph_version())
+        return Intent(agent_ids=None)
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
@@ -93,6 +101,41 @@ class Publication:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+WHICH_HOLDS = (
+    "put the lost files back. Or run `waygraph doctor --repair`, which makes the graph anew from the index; or "
+    "`waygraph reindex`, which keeps the graph as it is, such as a backup that was put back, and makes the index anew"
+)
+
+
+def refuse_unknown(folder: Path, state: RegistryState | None) -> None:
+    """Raises RegistryUnusable if the graph at this state is behind its index, or is none that the index knows.
+
+    An index that must be built anew may be behind its graph: then no note is taken of what is committed.
+    """
+    graph = (state.revision, state.commit) if state else (0, "")
+    try:
+        with closing(open_to_read(folder)) as file:
+            index, intent = file.graph_version(), file.intent()
+            is_unsound = is_damaged(folder) or not file.is_current_format
+    except (RegistryError, DamagedIndex, LookupError, ValueError):
+        return
+    is_noted = is_unsound or (intent is not None and graph[1] in intent.commits)
+    if graph != index and not (is_noted and graph[0] > index[0]):
+        refuse_graph(folder, graph, index)
+
+
+def refuse_graph(folder: Path, graph: tuple[int, str], index: tuple[int, str]) -> None:
+    """Raises RegistryUnusable. Of each the revision and the commit."""
+    (revision, commit), (index_revision, index_commit) = graph, index
+    raise RegistryUnusable(
+        str(folder).removesuffix(".index"),
+        f"its graph is at revision {revision} (commit {commit or 'none'}), its index shows revision {index_revision} "
+        f"(commit {index_commit or 'none'}): a part of the log {str(folder).removesuffix('.index')}.wal was lost, or "
+        f"one of the files replaced. Nothing was written; lists, routes and `waygraph export` show what the index "
+        f"holds. What to do: {WHICH_HOLDS}.",
+    )
 
 
 def published_state(folder: Path) -> IndexState | None:

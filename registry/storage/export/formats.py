@@ -2,21 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import quote, unquote, urlsplit
 
 from waygraph.registry.graph.contents import Contents
-from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Vectors, read_vectors
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
-from waygraph.registry.storage.noun_list import NOUNS, read_whole
+from waygraph.registry.storage.noun_list import NOUNS
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from waygraph.registry.storage.graph_access import GraphAccess
 
     Graph = nx.DiGraph[str]
 
@@ -24,40 +24,27 @@ ExportFormat = Literal["json", "graphml", "html"]
 FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
-class Readable(Protocol):
-    """What one revision can be read of: a registry or its store."""
-
-    def read[T](self, work: Callable[[GraphSession], T]) -> T: ...
-
-
-def export(registry: Readable, format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
-    """The published revision as text. The same revision gives the same text.
+def export(registry: "GraphAccess", format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
+    """The revision that lists show, as text. The same revision gives the same text.
 
     `json` holds what sources state, and apart from it what operators said; `graphml` and `html` show what holds
     now. Raises UnknownName, RegistryNotFound.
     """
+    contents = registry.store.contents
     match format:
         case "json":
-            return as_json(registry.read(_read_contents))
+            return as_json(contents(*_PARTS))
         case "graphml":
-            return as_graphml(registry.read(_read_contents))
+            return as_graphml(contents(*_PARTS))
         case "html":
             from waygraph.registry.storage.export.page import as_page
 
-            return as_page(*registry.read(_read_with_vectors))
+            return as_page(contents(*_PARTS, "vectors"))
         case _:
             raise UnknownName("export format", format, FORMATS)
 
 
-def _read_contents(session: GraphSession) -> Contents:
-    """Raises RegistryNotFound if the graph is not a registry."""
-    return read_whole(session, "state", "agents", "tools", "sources", "settings")
-
-
-def _read_with_vectors(session: GraphSession) -> tuple[Contents, Vectors]:
-    """The contents, and agent id → vector: float32 of shape (dimension,)."""
-    contents = _read_contents(session)
-    return contents, read_vectors(session, agents=list(contents.agents))
+_PARTS = ("state", "agents", "tools", "sources", "settings")
 
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -11,7 +11,6 @@ from string import Template
 from typing import Any
 
 from waygraph.registry.graph.contents import Contents
-from waygraph.registry.graph.read import Vectors
 from waygraph.registry.storage.export.map import lay_out_map
 
 POLICY = (
@@ -21,14 +20,14 @@ _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028
 """What could end a script element or begin another, and how a JSON text says it otherwise."""
 
 
-def as_page(contents: Contents, vectors: Vectors) -> str:
-    """The map as one HTML page. `vectors`: agent id → float32 of shape (dimension,); if empty, words decide."""
+def as_page(contents: Contents) -> str:
+    """The map as one HTML page. By the vectors of the agents; if there are none, words decide."""
     style, script = _asset("page.css"), _asset("drawing.js") + _asset("page.js")
     return Template(_asset("page.html")).substitute(
         policy=POLICY.format(script=_digest(script), style=_digest(style)),
         style=style,
         script=script,
-        data=json_in_html(_page_data(contents, vectors)),
+        data=json_in_html(_page_data(contents)),
     )
 
 
@@ -40,9 +39,10 @@ def json_in_html(value: object) -> str:
     return text
 
 
-def _page_data(contents: Contents, vectors: Vectors) -> dict[str, Any]:
+def _page_data(contents: Contents) -> dict[str, Any]:
     """What page.js reads: the map, and all that is told of what stands on it."""
     agents, tools_by_agent = contents.overlaid_agents, contents.tools_by_agent()
+    vectors = {each: vector for each, vector in contents.vectors.items() if each in agents}
     map_data = lay_out_map(list(agents.values()), tools_by_agent, vectors, contents.state.revision)
     tools = {tool.id: tool for owned in tools_by_agent.values() for tool in owned}
     agent_fields = ("description", "version", "transport", "visible_to")

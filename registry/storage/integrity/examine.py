@@ -16,7 +16,7 @@ from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.index.local.index_upkeep import publish_whole
 from waygraph.registry.index.local.local_index import LocalIndex
-from waygraph.registry.index.local.publication import is_behind, published_state
+from waygraph.registry.index.local.publication import WHICH_HOLDS, is_behind, published_state, refuse_unknown
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
 from waygraph.registry.model.errors import (
     NeedsRegistry,
@@ -183,30 +183,26 @@ def _graph_copy(store: EmbeddedStore) -> Finding:
 
     def look() -> str:
         state = store.read(read_state)
-        revision, index_revision = state.revision if state else None, store.index().state.revision
-        if revision != index_revision:
-            raise RegistryError(f"it shows revision {revision}, the index {index_revision}")
-        return f"revision {revision}"
+        refuse_unknown(store.folder, state)
+        return f"revision {state.revision}" if state else "empty"
 
-    return attempt("graph copy", look, rebuild_advice(store))
+    return attempt("graph copy", look, WHICH_HOLDS)
 
 
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     """Over the live graph, under the write lock; over the published copy if the live one cannot be had."""
-    findings: list[Finding] = []
     try:
         if store.path is None or store.path.exists():
-            with store.writing(alone=True) as (engine, *_):
-                findings = [Finding(check="live graph", ok=True, detail="held alone while it was examined")]
-                findings += _examine(engine, store, settings)
-                return findings  # the publication at the end of the block may still raise
+            with store.reading_alone() as session:
+                alone = Finding(check="live graph", ok=True, detail="held alone while it was examined")
+                return [alone, *_examine(session, store, settings)]
         reason = f"{store.path} is missing"
     except DAMAGE as error:
         reason = str(error)
     finding = Finding(
         check="live graph", ok=False, detail=f"{reason} (see below: its copy)", advice=restore_advice(store.place)
     )
-    return [finding, *findings[1:]] if findings else [finding, *_over_copy(store, settings)]
+    return [finding, *_over_copy(store, settings)]
 
 
 def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
@@ -241,11 +237,8 @@ def _index_findings(session: GraphSession, graph: Graph, store: EmbeddedStore) -
 
 
 def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
-    state = published_state(store.folder)
-    revision = state.revision if state else None
-    if revision != graph.state.revision:
-        raise RegistryError(f"the index shows revision {revision}, the graph is at {graph.state.revision}")
-    return f"{revision}, as the graph"
+    refuse_unknown(store.folder, graph.state)
+    return f"{graph.state.revision}, as the graph"
 
 
 def _same_part(part: str, current: IndexDump, fresh: IndexDump) -> str:
