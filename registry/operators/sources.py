@@ -12,7 +12,7 @@ from waygraph.registry.model.changes import Forgotten, Written
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal
-from waygraph.registry.operators.rights import is_own, refuse_non_operator
+from waygraph.registry.operators.rights import refuse_non_operator, refuse_source
 from waygraph.registry.writer import WriteSession
 
 _SYNC_REMOVE_SOURCE = load("sync/remove_source")
@@ -75,14 +75,15 @@ def _pause_s(graph: GraphView, source: str) -> int:
 def forget_source(session: WriteSession, name: str, principal: Principal | None = None) -> Forgotten:
     """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
 
-    Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
-    a policy, and the principal is no operator.
+    Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or is another's, or has a
+    policy, and the principal is no operator.
     """
     session.begin()
     graph = session.read_graph_view(Part(sources=[name]))
     mine = claims_of(session, graph, name, principal)
-    if graph.policy_of(name) != "accept" or not all(is_own(graph.overlaid(agent_id), principal) for agent_id in mine):
-        refuse_non_operator("to forget a source that others see, or that has a policy,", principal)
+    refuse_source(graph.sources[name], [graph.overlaid(agent_id) for agent_id in mine], principal)
+    if graph.policy_of(name) != "accept":
+        refuse_non_operator("to forget a source that has a policy", principal)
     other_ids = {claim.agent_id for claim in graph.claims if claim.source != name}
     agent_ids = [agent_id for agent_id in mine if agent_id not in other_ids]
     tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
