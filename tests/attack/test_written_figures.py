@@ -59,7 +59,7 @@ def test_a_text_that_was_embedded_for_a_group_is_kept(registry: Registry, endpoi
 def test_a_removal_counts_what_its_sender_sees(registry: Registry) -> None:
     """Hidden agents of the source make a removal of all that is seen of it no smaller."""
     sync(registry, manifest("both", *(entry(name) for name in ("a", "b", "c", "d"))), principal=CREW)
-    for name in ("both.c", "both.d"):
+    for name in ("ns-both.c", "ns-both.d"):
         registry.operator.set(name, hidden=True)
     gone = replace(manifest("both"), partial=True, gone=("a", "b"))
     with pytest.raises(MassRemoval) as raised:
