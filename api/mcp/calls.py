@@ -361,7 +361,8 @@ def _note_call(gateway: Gateway, asker: Asker, tool: Tool, failure: str | None) 
     if gateway.settings.route_history and failure is not None:
         asker.session.note_call(asker.caller, tool, failure)
         if gateway.counter and not failure:
-            gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
+            calls = [turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"]
+            gateway.counter.note(calls, asker.caller)
 
 
 def _find_meant(gateway: Gateway, asker: Asker, name: str, query: str = "") -> tuple[Agent, Tool]:

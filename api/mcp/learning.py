@@ -1,11 +1,13 @@
 """Which tool is called after which, counted for the graph as calls end (`WAYGRAPH_LEARN=transitions`)."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
 from waygraph.registry.model.transitions import MAX_KEPT, Transition, add_transitions, count_last, keep_largest
@@ -19,20 +21,38 @@ if TYPE_CHECKING:
 TRANSITIONS = "transitions"
 EVERY_S = 60.0
 """From one write of what was counted to the next."""
+MOST_CALLS, MOST_REPEATS = 200, 5
+"""So many calls of one caller count in a day, and so many times that one follows another; of who sees everything all.
+What is counted ranks tools for everybody."""
 logger = logging.getLogger("waygraph.gateway")
 
 
 class CallCounter:
-    """Holds the counts since the last write: tools and agents, no arguments, texts or callers. Threads may share it."""
+    """Holds the counts since the last write: tools and agents, no arguments, texts or callers, and of each
+    caller's day how much it added. Threads may share it."""
 
     def __init__(self, registry: "LocalRegistry", clock: Callable[[], str] = now) -> None:
         self._registry, self._clock = registry, clock
         self._counted: dict[tuple[str, str, str], Transition] = {}
+        self._day, self._shares = "", Counter[tuple[str, ...]]()
         self._lock = Lock()
 
-    def note(self, calls: Sequence[str]) -> None:
+    def note(self, calls: Sequence[str], caller: Caller = LOCAL) -> None:
         """The last of a session's calls has worked; `calls`: ids of tools, those that worked, oldest first."""
-        self._add(count_last(calls, self._clock()))
+        at = self._clock()
+        counts = count_last(calls, at)
+        self._add(counts if caller.sees_everything else self._share_of(caller.id, counts, at[: len("2026-01-01")]))
+
+    def _share_of(self, caller: str, counts: Sequence[Transition], day: str) -> list[Transition]:
+        """Of these counts of one call what counts of the caller on this day."""
+        with self._lock:
+            if day != self._day:
+                self._day, self._shares = day, Counter()
+            self._shares[caller,] += 1
+            if self._shares[caller,] > MOST_CALLS:
+                return []
+            self._shares.update((caller, *each.key) for each in counts)
+            return [each for each in counts if self._shares[caller, *each.key] <= MOST_REPEATS]
 
     def write(self) -> None:
         """What could not be written is kept for the next time, except for a registry of which nothing can be learned.

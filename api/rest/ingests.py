@@ -56,7 +56,8 @@ class Ingests:
         try:
             future = submit(lambda: ingest.run(work))
         except WaygraphError:
-            self._drop(ingest.id)
+            with self._lock:
+                self._forget(ingest.id)
             raise
         context = copy_context()  # the id of the request is in the problem
         future.add_done_callback(lambda future: context.run(note_dropped, future))
@@ -86,10 +87,6 @@ class Ingests:
 
     def _keeps_too_much(self) -> bool:
         return len(self._ended) > MOST_ENDED or sum(len(self._records[each]) for each in self._ended) > MOST_ENDED_BYTES
-
-    def _drop(self, ingest_id: str) -> None:
-        with self._lock:
-            self._forget(ingest_id)
 
     def _forget(self, ingest_id: str) -> None:
         del self._records[ingest_id]

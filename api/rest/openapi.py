@@ -72,7 +72,8 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
         responses[304] = {"description": "The caller has the answer of this revision: its ETag is the one sent."}
     is_open = operation.tag == "health" and operation.scope is None
     failures = {**({} if is_open else _PROBLEMS), **operation.failures}
-    responses |= {status: _problem(text) for status, text in failures.items()}
+    problem = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    responses |= {status: {"description": text, "content": problem} for status, text in failures.items()}
     return {
         "methods": [operation.method],
         "tags": [operation.tag],
@@ -93,10 +94,6 @@ def _good(operation: Operation[Any]) -> dict[str, Any]:
     if media_type == "application/json":
         return {"model": model, "description": "The answer.", "content": {media_type: {}}}
     return {"description": "The catalogue.", "content": {media_type: {"schema": model.model_json_schema()}}}
-
-
-def _problem(text: str) -> dict[str, Any]:
-    return {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
 
 def complete(document: dict[str, Any]) -> None:

@@ -33,6 +33,8 @@ class Manifest:
     """Keys of agents that the source says are no more; also a partial one can say so."""
     policy: Policy | None = None
     """None: as it was, and `accept` for a new source."""
+    owner: str = ""
+    """Of an export: the writer whose source it was; empty: it was the operators'."""
     silent: tuple[tuple[str, str], ...] = ()
     """Of servers that were asked and did not answer as they should: the key, and the status that this gives."""
     is_part: bool = False

@@ -45,7 +45,7 @@ from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, co
 from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import check_policy, checked_texts, refuse_other_texts
-from waygraph.registry.operators.rights import refuse_non_operator
+from waygraph.registry.operators.rights import is_operator, refuse_non_operator, refuse_source
 from waygraph.registry.operators.sources import NO_PAUSES, put_failures, refuse_change, refuse_unseen
 from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
@@ -255,7 +255,7 @@ def _write_plan(
     changes = sync_plan.changes(graph, session.state())
     if _is_refused_whole(graph, changes):
         source = graph.sources.get(changes.source)
-        if changes.failures != (source.failures if source else ()):
+        if is_operator(sync_plan.terms.principal) and changes.failures != (source.failures if source else ()):
             put_failures(session, changes.source, changes.failures)
         return graph, changes, Written(revision=_revision(session.state())), session.state()
     result = session.commit(changes, progress, graph)
@@ -270,12 +270,13 @@ def _read_draft(registry: LocalRegistry, sync_plan: SyncPlan, *, before_write: b
     try:
         return registry.read(partial(_draft_in_session, sync_plan), before_write=before_write)
     except RegistryError:
-        return draft(GraphView(), sync_plan.manifest, sync_plan.checks)
+        return draft(GraphView(), sync_plan.manifest, sync_plan.checks, sync_plan.terms.principal)
 
 
 def _draft_in_session(sync_plan: SyncPlan, session: GraphSession) -> Draft:
     sync_plan.checks.state = read_state(session)
-    return draft(read_graph_view(session, part_of(sync_plan.manifest)), sync_plan.manifest, sync_plan.checks)
+    graph = read_graph_view(session, part_of(sync_plan.manifest))
+    return draft(graph, sync_plan.manifest, sync_plan.checks, sync_plan.terms.principal)
 
 
 def _revision(state: RegistryState | None) -> int:
@@ -356,14 +357,20 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
     """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
-    if changes.operator or manifest.values:
+    if changes.operator or manifest.values or manifest.owner:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
+    claimed_ids = {claim.agent_id for claim in graph.claims if claim.source == manifest.source}
+    source = graph.sources.get(manifest.source)
+    refuse_source(source, [graph.overlaid(agent_id) for agent_id in claimed_ids], principal)
     refuse_unseen(graph, touched_agents(changes), principal)
-    refuse_unseen(graph, _placing_agents(graph, manifest), principal)
+    if is_operator(principal):
+        refuse_unseen(graph, _placing_agents(graph, manifest), principal)
+    elif graph.agents.keys() & touched_agents(changes) - claimed_ids:
+        refuse_change()
     if any(not visible(overlaid(Agent(id=each, name=each), graph.settings), principal) for each in changes.withheld):
         refuse_change()  # one that is removed, and was not theirs to see
     if changes.new_terms:
-        refuse_unseen(graph, (claim.agent_id for claim in graph.claims if claim.source == manifest.source), principal)
+        refuse_unseen(graph, claimed_ids, principal)
     if graph.was_read(manifest.source) and changes.policy != graph.policy_of(manifest.source):
         refuse_non_operator("another policy of a source", principal)
 

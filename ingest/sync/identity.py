@@ -30,12 +30,14 @@ class Placement:
     withheld: Sequence[str]
 
 
-def place(graph: GraphView, manifest: Manifest, mine: Mapping[str, Claim]) -> Placement:
-    """`mine`: the source's own claims, by agent id."""
+def place(graph: GraphView, manifest: Manifest, mine: Mapping[str, Claim], *, is_apart: bool = False) -> Placement:
+    """`mine`: the source's own claims, by agent id. `is_apart`: what is new is no agent of another source, and is
+    called in its namespace, whichever ids are free: where it goes tells nothing of what its writer may not see.
+    """
     ids_by_key = {claim.key: claim.agent_id for claim in mine.values()}
     entries, rejections = _distinct(manifest)
     entries = _tell_apart(graph, entries, ids_by_key)
-    ids = _Ids(graph, manifest, ids_by_key)
+    ids = _Ids(graph, manifest, ids_by_key, is_apart)
     pairs = ids.choose_ids(entries)
     return Placement(
         entries=_unasked_as_held(graph, [_under(i, e) for i, e in pairs if not ids.is_removed(i)]),
@@ -134,6 +136,7 @@ class _Ids:
     graph: GraphView
     manifest: Manifest
     ids_by_key: Mapping[str, str]
+    is_apart: bool
     ids_by_transport: dict[str, list[str]] = field(default_factory=dict)
     """Ids of the agents held, by transport."""
     settings: dict[str, OperatorSettings] = field(default_factory=dict)
@@ -163,6 +166,9 @@ class _Ids:
     def _new(self, entry: AgentEntry, alone: bool, other_ids: set[str]) -> str:
         if self.manifest.restores and self._is_free(entry.agent.id, entry, other_ids):
             return entry.agent.id  # the id that it had, whichever others are ids_by_transport like it
+        if self.is_apart:
+            long_id, own = _other_ids(self.manifest, entry)
+            return own if self._has_settings(own) or {long_id} & {*self.graph.agents, *other_ids} else long_id
         free = self._free_id(entry, other_ids)
         return free if self.is_removed(free) else self._same_launch(entry, alone, other_ids) or free
 

@@ -1,6 +1,7 @@
 """What a sync will do: what a manifest says, against what is held."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from waygraph.registry.model.changes import (
 from waygraph.registry.model.identity import call_name, tool_id, with_fields
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool
 from waygraph.registry.model.tool_settings import mark_rejection, rejections_of
+from waygraph.registry.operators.rights import is_operator, owner_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Claims:
 
     def speaks_for(self, agent_id: str) -> bool:
         """Whether this source's word counts for a shared agent. One that it does not claim yet it claims last."""
-        new = Claim(source=self.source, agent_id=agent_id, key="", hash="", since="~")
+        new = Claim(source=self.source, agent_id=agent_id, key="", hash="", revision=sys.maxsize)
         return speaks(replace(self.mine.get(agent_id, new), rank=self.rank), self.others.get(agent_id, ()))
 
     def live_policies(self, graph: GraphView, agent_id: str) -> list[Policy]:
@@ -67,9 +69,9 @@ def strictest(policies: Sequence[Policy]) -> Policy:
     return max(policies, key=STRICTNESS.index)
 
 
-def draft(graph: GraphView, manifest: Manifest, checks: Checks) -> Draft:
+def draft(graph: GraphView, manifest: Manifest, checks: Checks, principal: Principal | None = None) -> Draft:
     """The texts that a sync of this manifest will write, and what they are compared with, for `Checks.run`."""
-    plan = _Plan.of(graph, manifest, checks)
+    plan = _Plan.of(graph, manifest, checks, principal)
     return plan.draft(plan.gone_agents())
 
 
@@ -85,7 +87,7 @@ def plan(
     `scan`: what a language model found in its texts. `principal`: who sends it, and learns what waits. `checks`: those
     that ran before over its `draft`.
     """
-    return replace(_Plan.of(graph, manifest, checks or Checks()), scan=scan or Scan(), principal=principal).change_set()
+    return replace(_Plan.of(graph, manifest, checks or Checks(), principal), scan=scan or Scan()).change_set()
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,10 @@ class _Plan:
     principal: Principal | None = None
 
     @classmethod
-    def of(cls, graph: GraphView, manifest: Manifest, checks: Checks) -> "_Plan":
+    def of(cls, graph: GraphView, manifest: Manifest, checks: Checks, principal: Principal | None) -> "_Plan":
         claims = Claims.of(graph, manifest)
-        return cls(graph, manifest, claims, place(graph, manifest, claims.mine), checks)
+        placement = place(graph, manifest, claims.mine, is_apart=not is_operator(principal))
+        return cls(graph, manifest, claims, placement, checks, principal=principal)
 
     def change_set(self) -> ChangeSet:
         entries, manifest = self.placement.entries, self.manifest
@@ -114,6 +117,7 @@ class _Plan:
             namespace=manifest.namespace,
             rank=manifest.rank,
             policy=self.policy,
+            owner=manifest.owner or owner_after(self.graph.sources.get(manifest.source), self.principal),
             new_terms=self._has_new_terms(),
             written=tuple(comparison.entries),
             created_agents=tuple(created_agents),
@@ -347,7 +351,7 @@ def _since(graph: GraphView) -> dict[str, str]:
     """By agent: when the first of its claims was made."""
     first = dict[str, str]()
     for claim in graph.claims:
-        first[claim.agent_id] = min(claim.since, first.get(claim.agent_id, "~"))
+        first[claim.agent_id] = min(claim.order, first.get(claim.agent_id, "~"))
     return first
 
 

@@ -222,6 +222,22 @@ class Writer:
     _refusals: dict[Member, str] = field(default_factory=dict)
     """The status of each source that the registry does not take as it is."""
     _pauses: Mapping[str, int] = field(default_factory=dict)
+    _stamps: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By source: the registry's stamp, and when the source was confirmed, as this watch wrote or saw it last."""
+    _rewrites: set[str] = field(default_factory=set)
+    """Those that another changed since: all of them is written anew."""
+
+    def must_rewrite(self, source: str) -> bool:
+        """Whether another changed or removed what this watch wrote of a source. Threads may ask; true once a change."""
+        stamp, confirmation = self._stamps.get(source, ("", ""))
+        if not stamp or not self.registry.store.exists or (now := self.registry.stamp) == stamp:
+            return False
+        summary = self._known_source(source)
+        self._stamps[source] = now, summary.seen_at if summary else ""
+        if self._stamps[source][1] == confirmation:
+            return False
+        self._rewrites.add(source)
+        return True
 
     def write(self, batch: Batch) -> Collection[str]:
         """Returns the sources of which something was written.
@@ -243,10 +259,17 @@ class Writer:
                 member[0] for member, status in statuses.items() if self._statuses.get(member) != status
             }
         self._statuses |= statuses
+        if self._written_sources:
+            stamp = self.registry.stamp
+            seen = {each.name: each.seen_at for each in self.registry.sources()}
+            self._stamps |= {name: (stamp, seen.get(name, "")) for name in self._written_sources}
         return self._written_sources
 
     def _write_source(self, source: str, batch: Batch) -> None:
         parts = self._parts[source]
+        if source in self._rewrites and source in batch.parts:
+            self._rewrites.discard(source)
+            self._hashes = {member: its_hash for member, its_hash in self._hashes.items() if member[0] != source}
         if not parts.servers and source not in self._with_servers:
             self._sync(parts.manifest)
             return

@@ -176,20 +176,25 @@ class Watch:
     # -- sources -----------------------------------------------------------------------------------
 
     async def _follow(self, source: FollowedSource, fleet: Fleet) -> None:
-        """Reads it now, and whenever it may say something else."""
+        """Reads it now, whenever it may say something else, and where the registry no longer holds what it said."""
         stamp: object = None
+        must_write = False
         failure = ""
         looks_s = deque([0.0], maxlen=2)  # the last two: a machine that was busy for a moment makes no folder large
         while True:
             try:
                 new_stamp = await self._look(source, looks_s)
-                if new_stamp is None or new_stamp != stamp:
+                if not (must_write or self._writing):
+                    must_write = await to_thread.run_sync(
+                        self._writer.must_rewrite, source.name, abandon_on_cancel=True
+                    )
+                if must_write or new_stamp is None or new_stamp != stamp:
                     parts = await to_thread.run_sync(source.say, abandon_on_cancel=True)
-                    if parts != self._parts.get(source.name):
+                    if must_write or parts != self._parts.get(source.name):
                         self._take_source(source.name, parts, fleet)
                 if failure:
                     self._inbox.status((source.name, ""), ONLINE)
-                stamp, failure = new_stamp, ""
+                stamp, failure, must_write = new_stamp, "", False
             except Exception as error:  # noqa: BLE001 - told, see `_error_text`
                 if (reason := _error_text(error, f"looking at {source.name}")) != failure:
                     failure = reason

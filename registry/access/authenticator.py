@@ -150,7 +150,8 @@ class Authenticator:
             return api_key.strip(), None
         if not (text := bearer_token(authorization or "")):
             raise NotAuthenticated(f"nothing says who calls; {HOW}")
-        return text, None if _is_key(text) else self._tokens
+        # No JSON Web Token begins so: it begins with a JSON object in base64, `ey…`.
+        return text, None if text.startswith("wg_") else self._tokens
 
     def _holder(self, text: str) -> Caller:
         if self._local and hmac.compare_digest(text.encode(), self._local.encode()):
@@ -201,8 +202,3 @@ def bearer_token(authorization: str) -> str:
     """Of the header (RFC 6750, 2.1); empty: it holds none."""
     scheme, _, text = authorization.strip().partition(" ")
     return text.strip() if scheme.lower() == "bearer" else ""
-
-
-def _is_key(text: str) -> bool:
-    """No JSON Web Token begins so: it begins with a JSON object in base64, `ey…`."""
-    return text.startswith("wg_")

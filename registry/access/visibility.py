@@ -40,7 +40,7 @@ class Caller:
     @property
     def writer(self) -> Principal | None:
         """In whose name something is changed."""
-        return self.principal and replace(self.principal, operates="admin" in self.scopes)
+        return self.principal and replace(self.principal, id=self.id, operates="admin" in self.scopes)
 
     @property
     def transport_filter(self) -> Callable[[JsonText], JsonText] | None:

@@ -31,6 +31,7 @@ from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import (
     About,
     Change,
+    Claim,
     IndexState,
     ListedAgent,
     Page,
@@ -243,7 +244,7 @@ def seen_changes(session: GraphSession, query: ChangesQuery, principal: Principa
 class _Visibility:
     """What of the log a principal may see: the agents, each since when, and the names of sources."""
 
-    since: Mapping[str, str]
+    since: Mapping[str, Claim]
     sources: Collection[str]
 
     @staticmethod
@@ -252,14 +253,15 @@ class _Visibility:
         settings = read_settings(session)
         agents = (overlaid(row.agent, settings) for row in read_agents(session).values())
         visible_ids = {agent.id for agent in agents if visible(agent, principal)}
-        since: dict[str, str] = {}
+        since: dict[str, Claim] = {}
         claims = [claim for claim in read_claims(session) if claim.agent_id in visible_ids]
         for claim in claims:
-            since[claim.agent_id] = min(claim.since, since.get(claim.agent_id, claim.since))
+            since[claim.agent_id] = min(claim, since.get(claim.agent_id, claim), key=lambda each: each.order)
         return _Visibility(since, {claim.source for claim in claims})
 
     def may_show(self, change: Change) -> bool:
-        return change.at >= self.since[change.agent_id]
+        first = self.since[change.agent_id]
+        return change.revision >= first.revision if first.revision else change.at >= first.since
 
     def show_change(self, change: Change) -> Change:
         """Without the name of a source that has nothing any more which the principal may see."""

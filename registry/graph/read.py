@@ -500,7 +500,7 @@ def outranked_sources(graph: "GraphView", source: str, agent_ids: Collection[str
 
 
 def _turn(claim: Claim) -> tuple[int, str, str]:
-    return -claim.rank, claim.since, claim.source
+    return -claim.rank, claim.order, claim.source
 
 
 def _remaining_claims(graph: "GraphView", source: str, agent_ids: Collection[str]) -> Mapping[str, Sequence[Claim]]:

@@ -70,7 +70,7 @@ def write_changes(
     _remove(session, changes)
     _write_entries(session, changes, vectors)
     put_source(session, changes, now)
-    _write_claims(session, changes, now)
+    _write_claims(session, changes, stamp)
     for setting in changes.operator:
         put_setting(session, setting)
     keep_changes(session, stamp_changes(changes.log, stamp), max_changes_kept)
@@ -176,6 +176,7 @@ def put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
         namespace=changes.namespace,
         rank=changes.rank,
         policy=changes.policy,
+        owner=changes.owner,
         seen_at=now,
         pause_s=changes.pause_s,
         failures=failures_json(changes.failures),
@@ -186,8 +187,9 @@ def put_failures(session: GraphSession, source: str, failures: Iterable[Failure]
     session.run(_SYNC_PUT_FAILURES, name=source, pause_s=pause_s, failures=failures_json(failures))
 
 
-def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:
-    rows = [{"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": now} for c in changes.claims]
+def _write_claims(session: GraphSession, changes: ChangeSet, stamp: Stamp) -> None:
+    new = {"since": stamp.now, "revision": stamp.revision}
+    rows = [{"agent_id": c.agent_id, "key": c.key, "hash": c.hash, **new} for c in changes.claims]
     for batch in batched(rows, BATCH_ROWS):
         session.run(_SYNC_PUT_CLAIMS, source=changes.source, rows=list(batch))
 

@@ -72,6 +72,8 @@ class SourceSummary:
     namespace: str
     rank: int = 0
     policy: Policy = "accept"
+    owner: str = ""
+    """The id of the writer whose source it is (`operators.rights`); empty: it is the operators'."""
     seen_at: str = ""
     """Empty: it was never read."""
     pause_s: int = 0
@@ -87,11 +89,13 @@ class SourceSummary:
         return tuple(agent_id for _, agent_id in self.claims)
 
     def limit_to(self, agents: Container[str]) -> "SourceSummary":
-        """What tells of these agents alone. What else fails, and how often the source changes, may tell of others."""
+        """What tells of these agents alone. What else fails, how often the source changes, and who owns it may tell of
+        others.
+        """
         claims = tuple(claim for claim in self.claims if claim[1] in agents)
         keys = {bounded_key(key) for key, _ in claims}
         failures = tuple(each for each in self.failures if each.key in keys)
-        return replace(self, claims=claims, failures=failures, pause_s=0)
+        return replace(self, claims=claims, failures=failures, pause_s=0, owner="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +166,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """That a source claims an agent. `hash` is the bundle hash it stated, `since` ISO 8601 in UTC."""
+    """That a source claims an agent. `hash` is the bundle hash it stated, `since` ISO 8601 in UTC.
+
+    `revision`: the one that made it, by which claims are in order; 0: an older Waygraph made it, and `since` tells.
+    """
 
     source: str
     agent_id: str
@@ -170,6 +177,12 @@ class Claim:
     hash: str
     rank: int = 0
     since: str = ""
+    revision: int = 0
+
+    @property
+    def order(self) -> str:
+        """Of two claims the earlier one has the lower. A clock may go back, revisions do not."""
+        return f"{self.revision:012d} {self.since}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +316,7 @@ class ChangeSet:
     namespace: str = ""
     rank: int = 0
     policy: Policy = "accept"
+    owner: str = ""
     new_terms: bool = False
     """Whether the source was known before, with another namespace, rank or policy."""
     written: tuple[AgentEntry, ...] = ()

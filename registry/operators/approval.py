@@ -112,7 +112,7 @@ def spoken_agents(graph: GraphView, source: str) -> list[str]:
     speakers: dict[str, tuple[int, bool, str, str]] = {}
     for claim in graph.claims:
         said_otherwise = claim.hash != graph.agents[claim.agent_id].bundle_hash
-        rank = (-claim.rank, said_otherwise, claim.since, claim.source)
+        rank = (-claim.rank, said_otherwise, claim.order, claim.source)
         speakers[claim.agent_id] = min(rank, speakers.get(claim.agent_id, rank))
     return sorted(agent_id for agent_id, (*_, name) in speakers.items() if name == source)
 

@@ -4,10 +4,14 @@ What operators set holds for everybody who sees an agent, whatever its source sa
 a caller who sees everything, or the scope `admin`. Of an agent that only the caller's own groups see a writer may set
 what can do no harm to others, also if its source shows it to all later: that it is hidden, removed, tagged, or for
 fewer groups.
+
+What a source says is changed by its owner: the writer who made it, or the operators. What operators write is theirs
+from then on, and so is a source of which no owner is known.
 """
 
 from collections.abc import Collection
 
+from waygraph.registry.model.changes import SourceSummary
 from waygraph.registry.model.errors import NotAllowed
 from waygraph.registry.model.nouns import Agent, Principal
 
@@ -28,6 +32,26 @@ def refuse_non_operator(what: str, principal: Principal | None) -> None:
 def is_own(agent: Agent, principal: Principal | None) -> bool:
     """Whether nobody sees the agent but operators and the principal's groups."""
     return principal is None or (bool(agent.visible_to) and set(agent.visible_to) <= set(principal.groups))
+
+
+def owner_after(before: SourceSummary | None, principal: Principal | None) -> str:
+    """The owner of a source that the principal writes."""
+    if is_operator(principal) or principal is None:
+        return ""
+    return before.owner if before else principal.id
+
+
+def refuse_source(source: SourceSummary | None, agents: Collection[Agent], principal: Principal | None) -> None:
+    """Raises NotAllowed, in the same words whatever there is, for a source (None: it is new) that is another's.
+
+    `agents`: all that it claims. A source of which only the principal's groups see anything is theirs together.
+    """
+    is_owner = source is None or (principal is not None and source.owner == principal.id != "")
+    if not (is_operator(principal) or is_owner or (agents and all(is_own(each, principal) for each in agents))):
+        raise NotAllowed(
+            "this source is not the caller's: what it says is changed by the writer who made it; else that needs the "
+            "scope 'admin', or a caller who sees everything. Use another name for a source of your own"
+        )
 
 
 def refuse_setting(before: Agent, after: Agent, fields: Collection[str], principal: Principal | None) -> None:

@@ -8,11 +8,11 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, outranked_sources
 from waygraph.registry.graph.write import put_agent_props, remove_agents
 from waygraph.registry.graph.write import put_failures as put_failures_of
-from waygraph.registry.model.changes import Forgotten, Written
+from waygraph.registry.model.changes import Forgotten, SourceSummary, Written
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal
-from waygraph.registry.operators.rights import is_own, refuse_non_operator
+from waygraph.registry.operators.rights import refuse_non_operator, refuse_source
 from waygraph.registry.writer import WriteSession
 
 _SYNC_REMOVE_SOURCE = load("sync/remove_source")
@@ -21,6 +21,7 @@ NOTHING_TRIED: SourceStatuses = {}
 
 
 NO_PAUSES: Mapping[str, int] = {}
+_UNREAD = SourceSummary(name="", namespace="")
 
 
 def put_statuses(
@@ -35,8 +36,12 @@ def put_statuses(
     """
     revision = session.begin().revision
     graph = session.read_graph_view(Part(agent_ids=statuses))
-    failures = {name: _failures_after(session, graph, name, its) for name, its in attempts.items()}
-    waits = {name: pauses.get(name, _pause_s(graph, name)) for name in failures}
+    now, sources = session.clock(), {name: graph.sources.get(name, _UNREAD) for name in attempts}
+    failures = {
+        name: continue_failures(name, sources[name].failures, its, now, remaining=None)
+        for name, its in attempts.items()
+    }
+    waits = {name: pauses.get(name, source.pause_s) for name, source in sources.items()}
     differing = {
         agent_id: {"status": status}
         for agent_id, status in statuses.items()
@@ -56,33 +61,22 @@ def put_statuses(
 def put_failures(session: WriteSession, source: str, failures: Iterable[Failure]) -> Written:
     """What of a source does not work; one that was never read is made. The revision stays."""
     session.begin()
-    pause_s = _pause_s(session.read_graph_view(Part()), source)
+    pause_s = session.read_graph_view(Part()).sources.get(source, _UNREAD).pause_s
     return session.touch(lambda graph_session: put_failures_of(graph_session, source, failures, pause_s))
-
-
-def _failures_after(
-    session: WriteSession, graph: GraphView, source: str, statuses: Mapping[str, str]
-) -> tuple[Failure, ...]:
-    summary = graph.sources.get(source)
-    return continue_failures(source, summary.failures if summary else (), statuses, session.clock(), remaining=None)
-
-
-def _pause_s(graph: GraphView, source: str) -> int:
-    summary = graph.sources.get(source)
-    return summary.pause_s if summary else 0
 
 
 def forget_source(session: WriteSession, name: str, principal: Principal | None = None) -> Forgotten:
     """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
 
-    Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
-    a policy, and the principal is no operator.
+    Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or is another's, or has a
+    policy, and the principal is no operator.
     """
     session.begin()
     graph = session.read_graph_view(Part(sources=[name]))
     mine = claims_of(session, graph, name, principal)
-    if graph.policy_of(name) != "accept" or not all(is_own(graph.overlaid(agent_id), principal) for agent_id in mine):
-        refuse_non_operator("to forget a source that others see, or that has a policy,", principal)
+    refuse_source(graph.sources[name], [graph.overlaid(agent_id) for agent_id in mine], principal)
+    if graph.policy_of(name) != "accept":
+        refuse_non_operator("to forget a source that has a policy", principal)
     other_ids = {claim.agent_id for claim in graph.claims if claim.source != name}
     agent_ids = [agent_id for agent_id in mine if agent_id not in other_ids]
     tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]

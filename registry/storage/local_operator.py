@@ -164,8 +164,8 @@ class LocalOperator:
         """Removes a source and the agents that only it claimed, which the answer names, beside the sources that speak
         for another agent now and must be ingested again to be heard.
 
-        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
-        a policy, and the principal is no operator.
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or is another's, or has a
+        policy, and the principal is no operator.
         """
         return self._graph.change_existing(lambda session: forget_source(session, source, principal))
 

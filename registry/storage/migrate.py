@@ -216,6 +216,7 @@ def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> Non
             namespace=source.namespace,
             rank=source.rank,
             policy=source.policy,
+            owner=source.owner,
             seen_at=source.seen_at,
             pause_s=source.pause_s,
             failures=failures_json(source.failures),
@@ -224,8 +225,7 @@ def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> Non
 
 def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
     for source, of_source in groupby(claims, key=lambda claim: claim.source):
-        rows = [{"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": c.since} for c in of_source]
-        session.run(_SYNC_PUT_CLAIMS, source=source, rows=rows)
+        session.run(_SYNC_PUT_CLAIMS, source=source, rows=list(map(asdict, of_source)))
 
 
 def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:

@@ -11,6 +11,7 @@ from tests.sync_graph import entry, manifest
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import put_statuses, sync
 from waygraph.registry.model.changes import Rejected
+from waygraph.registry.model.errors import NotAllowed
 from waygraph.registry.model.failures import MAX_FAILURES, MAX_KEY_CHARS
 from waygraph.registry.model.nouns import MAX_REASON_CHARS, ONLINE, Principal, failing, unreachable
 from waygraph.registry.model.settings import Settings
@@ -131,13 +132,15 @@ def test_who_does_not_see_everything_learns_of_its_agents_alone(registry: LocalR
 
 
 def test_a_limited_writer_takes_no_failure_away_that_it_may_not_see(registry: LocalRegistry) -> None:
+    writer = Principal(id="writer")
     sync(registry, silent("down", "refused"))
-    sync(registry, manifest("cfg", entry("mine")), principal=Principal())
+    with pytest.raises(NotAllowed):
+        sync(registry, manifest("cfg", entry("mine")), principal=writer)
     assert set(fails(registry)) == {"down"}
     own = replace(manifest("own", entry("own"), rejected=(Rejected(where="own#/2", reason="no id", key="two"),)))
-    sync(registry, own, principal=Principal())
+    sync(registry, own, principal=writer)
     assert set(fails(registry, "own")) == {"two"}
-    sync(registry, manifest("own", entry("own")), principal=Principal())
+    sync(registry, manifest("own", entry("own")), principal=writer)
     assert fails(registry, "own") == {}
 
 

@@ -327,3 +327,18 @@ def test_the_example_catalogue_goes_in_with_the_real_model(tmp_path: Path) -> No
         assert registry.status().state.dimension == 384
         best = registry.route("book a table for four").matches[0].agent.id
         assert best == "trencher-tables"
+
+
+def test_a_clock_that_goes_back_moves_no_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of the earlier revision speaks, and what a caller sees of the log begins there."""
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+        monkeypatch.setattr("waygraph.registry.model.clock.now", lambda: "2026-06-02T00:00:00.000000+00:00")
+        sync(registry, manifest(entry("a", 1, 1), entry("b", 1, 1), source="first"))
+        monkeypatch.setattr("waygraph.registry.model.clock.now", lambda: "2026-06-01T00:00:00.000000+00:00")
+        sync(registry, manifest(entry("a", 1, 1), source="second"))
+        sync(registry, manifest(entry("a", 2, 1), source="second"))
+        assert "revision1" in registry.agent("a").description
+        sync(registry, manifest(entry("a", 3, 1), entry("b", 3, 1), source="first"))
+        assert "revision3" in registry.agent("a").description
+        seen = registry.operator.changes(agent_id="b", principal=Principal()).items
+        assert "changed" in {change.what for change in seen}

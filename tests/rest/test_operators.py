@@ -36,6 +36,9 @@ FOR_OPERATORS: dict[str, Call] = {
     "approve its own": lambda client: client.post("/v1/approvals", json={"names": ["own"]}),
     "loosen a policy": ingested("held", agent("waits", "look"), policy="accept"),
     "forget a source that others see": lambda client: client.delete("/v1/sources/s"),
+    "say something else of what it sees": ingested(
+        "s", agent("open", "look", description="Another word"), partial=True
+    ),
     "forget a policy": lambda client: client.delete("/v1/sources/held-own"),
     "pin its own": patched("own", pinned=True),
     "show to all what an operator restricted": patched("kept", visible_to=None),
@@ -48,11 +51,8 @@ FOR_WRITERS: dict[str, Call] = {
     "remove its own": lambda client: client.delete("/v1/agents/own"),
     "restrict its own": patched("own", visible_to=["crew"]),
     "forget its own source": lambda client: client.delete("/v1/sources/own"),
-    "say something else of what it sees": ingested(
-        "s", agent("open", "look", description="Another word"), partial=True
-    ),
     "bring a source with a policy": ingested("new", agent("new", "look"), policy="strict"),
-    "repeat a policy": ingested("held", agent("waits", "look"), policy="hold"),
+    "repeat a policy": ingested("held-own", agent("calm", "look", visible_to=["crew"]), policy="hold"),
 }
 
 

@@ -485,8 +485,8 @@ def _bare(response: httpx2.Response, name: str) -> Mapping[str, Any]:
 
 
 def assert_refused(client: httpx2.Client, world: World, secret: Secret) -> None:
-    """A manifest that claims it, has its id, its launch or its key: refused alike, and it tells no name. A rehearsal is
-    as if it never was.
+    """A manifest of its source is refused, and the answer tells no name; so is nothing that has its id or launch, which
+    comes beside it. A rehearsal is as if it never was.
     """
     other = {"id": "newcomer", "name": "n", "description": "n", "tools": []}
     tries = [
@@ -494,6 +494,13 @@ def assert_refused(client: httpx2.Client, world: World, secret: Secret) -> None:
         manifest("mine", {**other, "id": secret.word}),
         manifest("mine", {**other, "transport": secret.url}),
         manifest("mine", other, {**other, "id": secret.word}),
+    ]
+    for body in tries:
+        assert_good(client.post("/v1/manifests", json={**body, "dry_run": True}))
+        [report] = assert_good(client.post("/v1/manifests", json=body))["reports"]
+        assert all(each.startswith("mine.") for each in report["created"]["agents"])
+        assert_good(client.delete("/v1/sources/mine"))
+    tries = [
         manifest(secret.source, secret.record(), partial=True),
         manifest(secret.source, {**secret.record(), "description": "changed"}, partial=True),
         manifest(secret.source, other, allow_mass_removal=True),

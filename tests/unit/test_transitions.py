@@ -13,6 +13,7 @@ from waygraph.api.cli.app import app
 from waygraph.api.mcp.learning import CallCounter, open_counter
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
+from waygraph.registry.access.visibility import Caller
 from waygraph.registry.graph.read import read_transitions
 from waygraph.registry.index.call_graph import (
     MOST_ALIKE,
@@ -35,6 +36,7 @@ from waygraph.registry.model.transitions import (
     keep_largest,
     owner_of,
 )
+from waygraph.registry.operators.transition_counts import forget_transitions
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph_lab.datasets.conversations import read_call_counts
 
@@ -245,6 +247,37 @@ def test_a_counter_counts_the_last_call_and_keeps_what_cannot_be_written(tmp_pat
         revision = registry.status().state.revision
         counter.write()
         assert registry.status().state.revision == revision
+
+
+def test_one_caller_adds_so_much_a_day_to_what_all_share(tmp_path: Path) -> None:
+    """600 calls in seconds count as 5 of each that follows another, and 200 calls in all; the next day counts anew."""
+    names = [f"t{number}" for number in range(60)]
+    clock = {"now": START}
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+        sync(registry, Manifest(source="s", entries=(entry("a", tools=names),)))
+        counter = CallCounter(registry, clock=lambda: clock["now"])
+        one, two, operator = (
+            Caller(id=name, scopes=frozenset(), principal=None if name == "operator" else Principal(id=name))
+            for name in ("one", "two", "operator")
+        )
+
+        def learn(caller: Caller, calls: int) -> float:
+            for _ in range(calls):
+                counter.note(["a/t0", "a/t1"], caller)
+            counter.write()
+            counts = {each.key: each.count for each in registry.read(read_transitions)}
+            registry.change(forget_transitions)
+            return counts.get(("", "a/t0", "a/t1"), 0.0)
+
+        assert [learn(one, 600), learn(one, 1), learn(two, 3), learn(operator, 9)] == [5, 0, 3, 9]
+        for number in range(300):
+            counter.note([f"a/t{number % 60}", f"a/t{number // 60}"], two)
+        counter.write()
+        sums = [each for each in registry.read(read_transitions) if "/" in each.next and "/" in each.first]
+        assert sum(each.count for each in sums) == 200 - 3
+        clock["now"] = LATER
+        registry.change(forget_transitions)
+        assert learn(one, 600) == 5
 
 
 def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:

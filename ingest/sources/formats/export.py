@@ -73,6 +73,7 @@ class _Source(_Row):
     namespace: _Name | Literal[""]
     rank: int = Field(ge=-1000, le=1000)
     policy: Policy | None = None
+    owner: _Name | Literal[""] = ""
     claims: list[Annotated[list[_Name], Field(min_length=2, max_length=2)]]
 
 
@@ -166,6 +167,7 @@ def _manifest(row: _Source, entries: Mapping[str, AgentEntry], *, restore: bool)
         namespace=row.namespace,
         rank=row.rank if restore else min(row.rank, 0),  # any file may say that it speaks before running servers
         policy=row.policy if restore else None,
+        owner=row.owner if restore else "",
         restores=restore,
         entries=tuple(AgentEntry(key=key, agent=entry.agent, tools=entry.tools) for key, entry in own_entries),
     )

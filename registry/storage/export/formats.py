@@ -183,6 +183,7 @@ def _source(source: SourceSummary) -> dict[str, object]:
         "namespace": source.namespace,
         "rank": source.rank,
         "policy": source.policy,
+        **({"owner": source.owner} if source.owner else {}),
         "claims": source.claims,
     }
 

@@ -46,7 +46,7 @@ def fill(engine: GraphEngine, tools: int) -> None:
     engine.run(load("state/create"), props=props)
 
     def work(session: GraphSession) -> None:
-        source = {"namespace": "", "rank": 0, "policy": "", "seen_at": NOW, "pause_s": 0, "failures": "[]"}
+        source = {"namespace": "", "rank": 0, "policy": "", "owner": "", "seen_at": NOW, "pause_s": 0, "failures": "[]"}
         session.run(load("sync/put_source"), name=SOURCE, **source)
         for batch in batched(_invented(tools), BATCH_ROWS // 10):
             _write(session, [agent for agent, _ in batch], [tool for _, tools in batch for tool in tools])
@@ -106,7 +106,9 @@ def _write(session: GraphSession, agents: Sequence[Agent], tools: Sequence[Tool]
         session.run(
             load("sync/update_tools"), rows=[{"id": tool.id, "props": tool_props(tool, vectors)} for tool in tools]
         )
-    claims = [{"agent_id": each.id, "key": each.id, "hash": each.content_hash, "since": NOW} for each in agents]
+    claims = [
+        {"agent_id": each.id, "key": each.id, "hash": each.content_hash, "since": NOW, "revision": 0} for each in agents
+    ]
     session.run(load("sync/put_claims"), source=SOURCE, rows=claims)
 
 
