@@ -23,6 +23,7 @@ from waygraph.ingest.manifest.suspicion.hidden_text import (
 from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of
 from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
+from waygraph.registry.model.identity import stated_words
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
 
 OwnedElsewhere = Callable[[Collection[str]], Mapping[str, Collection[str]]]
@@ -71,12 +72,12 @@ class NamedTools(NamedTuple):
 
 def text_chars(entity: Agent | Tool) -> int:
     """How many characters there are to examine."""
-    return sum(map(len, (entity.name, entity.description, *_schemas_of(entity).values())))
+    return sum(len(text) for _, text in _plain_texts(entity)) + sum(map(len, _schemas_of(entity).values()))
 
 
 def examine(entity: Agent | Tool) -> Findings:
     """Takes time in proportion to the length of the texts."""
-    texts = [Passage("name", entity.name), Passage("description", entity.description)]
+    texts = [Passage(*each) for each in _plain_texts(entity)]
     for where, schema in _schemas_of(entity).items():
         if "\\" in schema or _needs_a_look(schema):  # what JSON escapes is not read as it stands
             texts += (Passage(where, text, is_data) for text, is_data in schema_texts(json.loads(schema)))
@@ -93,11 +94,19 @@ def describing_texts(entity: Agent | Tool) -> Iterator[tuple[str, str]]:
     return ((where, text[:MAX_READ_CHARS]) for where, text in texts if " " in text or not text.isascii())
 
 
+_SCHEMAS = ("input_schema", "output_schema", "annotations")
+
+
+def _plain_texts(entity: Agent | Tool) -> Iterator[tuple[str, str]]:
+    """Where each text stands that is no schema, and the text."""
+    for where, value in stated_words(entity).items():
+        if where not in _SCHEMAS:
+            yield from ((where, text) for text in ((value,) if isinstance(value, str) else value))
+
+
 def _schemas_of(entity: Agent | Tool) -> Mapping[str, JsonText]:
-    if isinstance(entity, Agent):
-        return {}
-    schemas = {"input schema": entity.input_schema, "output schema": entity.output_schema}
-    return schemas | {"annotations": entity.annotations}
+    words = stated_words(entity)
+    return {name.replace("_", " "): str(words[name]) for name in _SCHEMAS if name in words}
 
 
 def _parameters(schema: JsonText) -> tuple[str, ...]:
