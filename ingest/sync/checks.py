@@ -11,7 +11,8 @@ from typing import NamedTuple
 from waygraph.ingest.manifest.suspicion.findings import Findings, OwnedElsewhere, examine, text_chars
 from waygraph.ingest.manifest.suspicion.scores import Scorer
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
-from waygraph.ingest.sync.copies import CopySearch, Original
+from waygraph.ingest.sync.copies import CopySearch, Original, Seniority
+from waygraph.registry.access.visibility import Shows
 from waygraph.registry.graph.read import GraphView, RegistryState
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, JsonText, Tool
@@ -82,17 +83,24 @@ class Checks:
                 self.copy_flags(tool, old.get(tool.name), entry.agent.transport, draft.others)
         self._score([each for entry in draft.entries for each in draft.changed_entities(entry)])
 
-    def flags(self, entity: Agent | Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-        """By the rules, and by the score where no rule speaks."""
+    def flags(
+        self, entity: Agent | Tool, elsewhere: OwnedElsewhere, yields: Shows = lambda _owner: False
+    ) -> tuple[str, ...]:
+        """By the rules, and by the score where no rule speaks. `yields`: whether what tells of an agent is a notice."""
         self._score([entity])
         findings, by_score = self.findings(entity), self._score_findings.get(entity.content_hash, Findings())
         reasons, notices = findings.reasons or by_score.reasons, (*findings.notices, *by_score.notices)
-        return replace(findings, reasons=reasons, notices=notices).flags(elsewhere)
+        return replace(findings, reasons=reasons, notices=notices).flags(elsewhere, yields)
 
     def copy_flags(
-        self, tool: Tool, old: Tool | None, transport: JsonText, others: Sequence[Original]
+        self,
+        tool: Tool,
+        old: Tool | None,
+        transport: JsonText,
+        others: Sequence[Original],
+        own: Seniority = Seniority(),  # noqa: B008 - frozen
     ) -> tuple[str, ...]:
-        return tuple(self._copies.flags(tool, old, transport, others)) if others else ()
+        return tuple(self._copies.flags(tool, old, transport, others, own)) if others else ()
 
     def findings(self, entity: Agent | Tool) -> Findings:
         if entity.content_hash not in self._findings:

@@ -216,6 +216,8 @@ class Judge:
     scan: Scan = field(default_factory=Scan, repr=False)
     shows: Shows | None = field(default=None, repr=False)
     """To who sent the entry: for what that one may not see nothing waits, since that would tell of it."""
+    yields: Shows = field(default=lambda _owner: False, repr=False)
+    """Whether another agent is known less long, or trusted less, than the one that is judged."""
     copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _new, _old: (), repr=False)
     """Of a tool and of what is held of it: why it looks like a copy of another server's."""
 
@@ -241,7 +243,7 @@ class Judge:
         return with_fields(
             new,
             **self._weigh(new, old, is_changed=is_changed, same_words={"visible_to"}.issuperset(fields)),
-            flags=(*self._scan_flags(new, old), *self.checks.flags(new, elsewhere)),
+            flags=(*self._scan_flags(new, old), *self.checks.flags(new, elsewhere, self.yields)),
         )
 
     def _tool(self, new: Tool, old: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
@@ -251,7 +253,7 @@ class Judge:
             return with_fields(new, **_standing(old), status=status)
         flags = (
             *self._scan_flags(new, old),
-            *self.checks.flags(new, elsewhere),
+            *self.checks.flags(new, elsewhere, self.yields),
             *self.copy_flags(new, old),
         )
         is_changed = self._holds(fields, fields)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.checks import Checks, Draft, OldTools
-from waygraph.ingest.sync.copies import Original, alike_names, is_long, server_of
+from waygraph.ingest.sync.copies import Original, Seniority, alike_names, is_long, server_of
 from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
@@ -24,8 +24,13 @@ from waygraph.registry.model.changes import (
     plain_key,
 )
 from waygraph.registry.model.identity import call_name, tool_id, with_fields
-from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool
+from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool, is_approved
 from waygraph.registry.model.tool_settings import mark_rejection, rejections_of
+
+NamedOwners = Mapping[str, Collection[str]]
+"""By a name that a text puts aside or has called: the agents that have a tool of this name."""
+Seniorities = Mapping[str, Seniority]
+"""By agent id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +151,12 @@ class _Plan:
         draft = self.draft(gone_agents)
         self.checks.run(draft)
         owners_meant, owners = self._owners_meant(draft)
+        seniorities = _seniorities(self.graph) | _seniorities(owners)
         shows = self._shows((self.graph, draft.owners, owners))
         return Comparison(
             source=self.manifest.source,
             graph=self.graph,
-            entries=[self._judge_entry(each, draft, owners_meant, shows) for each in draft.entries],
+            entries=[self._judge_entry(each, draft, (owners_meant, seniorities), shows) for each in draft.entries],
             old_tools=draft.old_tools,
             gone_agents=gone_agents,
             shows=shows,
@@ -217,13 +223,20 @@ class _Plan:
         return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
 
     def _judge_entry(
-        self, entry: AgentEntry, draft: Draft, owners_meant: Mapping[str, Collection[str]], shows: Shows | None
+        self, entry: AgentEntry, draft: Draft, owners: tuple[NamedOwners, Seniorities], shows: Shows | None
     ) -> AgentEntry:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
-        agent = entry.agent
+        agent, (owners_meant, seniorities) = entry.agent, owners
+        former = seniorities.get(agent.id, Seniority())
+        own = former._replace(rank=max(former.rank, self.manifest.rank))
+
+        def yields(other_id: str) -> bool:
+            other = seniorities.get(other_id, Seniority())
+            return own.is_older(other) or own.outranks(other)
+
         policies = self.claims.live_policies(self.graph, agent.id)
         policy = strictest((self.policy, *policies))
         judge = Judge(
@@ -235,7 +248,8 @@ class _Plan:
             owners_meant=owners_meant,
             scan=self.scan,
             shows=shows,
-            copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others),
+            yields=yields,
+            copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others, own=own),
         )
         old, old_tools = draft.old_agents.get(agent.id), draft.old_tools.get(agent.id, {})
         result, settings = judge.judge(entry, old, old_tools), self.graph.settings.get(agent.id)
@@ -255,11 +269,11 @@ class _Plan:
         """Those tools of agents that this source does not name."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
         tools, owners = alike
-        since = _since(owners)
+        seniorities = _seniorities(owners)
         for tool in (item.tool for item in tools if item.tool.agent_id not in own and is_long(item.tool.description)):
             agent = overlaid(owners.agents[tool.agent_id].agent, owners.settings)
             if server := server_of(agent.transport):
-                yield Original(tool, server, since.get(agent.id, ""), _audience(agent))
+                yield Original(tool, server, seniorities[agent.id], _audience(agent))
 
     def _owners_meant(self, draft: Draft) -> tuple[Mapping[str, Collection[str]], GraphView]:
         """By each name that a text puts aside or has called: the agents that have a tool of this name, id
@@ -282,7 +296,8 @@ class _Plan:
                     whole.setdefault(name, set()).add(owner)
         own = {entry.agent.id: entry.agent for entry in self.placement.entries} if owners else {}
         agents = own | {each: item.agent for each, item in {**self.graph.agents, **graph.agents}.items()}
-        settings, since = {**self.graph.settings, **graph.settings}, _since(self.graph) | _since(graph)
+        settings = {**self.graph.settings, **graph.settings}
+        since = {each: senior.since for each, senior in (_seniorities(self.graph) | _seniorities(graph)).items()}
         audiences = {each: _audience(overlaid(agents[each], settings)) for ids in owners.values() for each in ids}
         return {
             name: _first_owners(owners.get(name, set()) | whole.get(name, set()), since, audiences) for name in names
@@ -343,12 +358,14 @@ def _first_owners(
     return result[:MAX_NAMED_OWNERS]
 
 
-def _since(graph: GraphView) -> dict[str, str]:
-    """By agent: when the first of its claims was made."""
-    first = dict[str, str]()
+def _seniorities(graph: GraphView) -> "Seniorities":
+    """By agent: since the first of its claims, by the highest rank of them."""
+    result = {each: Seniority(is_approved=is_approved(item.agent)) for each, item in graph.agents.items()}
     for claim in graph.claims:
-        first[claim.agent_id] = min(claim.since, first.get(claim.agent_id, "~"))
-    return first
+        if (former := result.get(claim.agent_id)) is not None:
+            since, rank = min(claim.since, former.since), max(claim.rank, former.rank)
+            result[claim.agent_id] = former._replace(since=since, rank=rank)
+    return result
 
 
 def _audience(agent: Agent) -> tuple[str, ...]:

@@ -34,10 +34,10 @@ def visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agen
 
 def _as_seen[E: Agent | Tool](entity: E, may_see: Shows | None, principal: Principal | None) -> E:
     """Of what waits for approval only operators are given by which tags and questions it will be found."""
-    seen = as_seen(entity, may_see)
-    if not seen.pending or principal is None or principal.operates:
-        return seen
-    return replace(seen, tags=()) if isinstance(seen, Agent) else replace(seen, tags=(), questions=())
+    entity = as_seen(entity, may_see)
+    if not entity.pending or principal is None or principal.operates:
+        return entity
+    return replace(entity, tags=()) if isinstance(entity, Agent) else replace(entity, tags=(), questions=())
 
 
 def seen_tools(index: SearchIndex, ids: Sequence[str], principal: Principal | None) -> list[Tool]:

@@ -41,9 +41,9 @@ def registry() -> Iterator[Registry]:
         yield opened
 
 
-def flags(registry: Registry, said: AgentEntry, source: str = "second") -> tuple[str, ...]:
+def flags(registry: Registry, said: AgentEntry, source: str = "second", rank: int = 0) -> tuple[str, ...]:
     """Of its tool, once the source has said it."""
-    sync(registry, Manifest(source=source, entries=(said,)), allow_mass_removal=True)
+    sync(registry, Manifest(source=source, entries=(said,), rank=rank), allow_mass_removal=True)
     [tool] = registry.tools(said.agent.id)
     return tool.flags
 
@@ -87,6 +87,47 @@ def test_the_original_stays_one_whatever_it_changes(registry: Registry) -> None:
     assert flags(registry, entry("copy", takes="to bcc"))
     assert not flags(registry, entry("post", f"{TEXT} Now faster.", takes="to cc subject"), source="first")
     assert flags(registry, entry("copy", f"{TEXT} Now faster still.", takes="to bcc cc subject"))
+
+
+def test_the_next_release_is_no_copy_of_what_a_stranger_published_before(registry: Registry) -> None:
+    """Nor is an update of the older tool, when a near copy of it was registered since."""
+    release = "Send an email with attachments to any number of recipients, now also in plain text."
+    flags(registry, entry("early", release))
+    assert not flags(registry, entry("post", release, takes="to attachment"), source="first")
+
+
+@pytest.mark.parametrize(("rank", "is_approved", "doubtful"), [(0, False, True), (1, False, False), (0, True, False)])
+def test_a_copy_of_lower_standing_is_noticed_and_denies_nothing(
+    registry: Registry, rank: int, is_approved: bool, doubtful: bool
+) -> None:
+    """A stranger registers it first: who is run here, or was approved, is not denied for it."""
+    text = "Moves a file from one folder of the disk into another one."
+    flags(registry, entry("stranger", text, name="move"), source="stranger")
+    if is_approved:
+        short = entry("honest", "Moves files.", name="move")
+        sync(registry, Manifest(source="honest", entries=(short,), policy="strict"))
+        registry.operator.approve("honest")
+    told = flags(registry, entry("honest", text, name="move", takes="to force"), source="honest", rank=rank)
+    assert [flag.startswith(NOTICE) for flag in told] == [not doubtful]
+    assert is_doubtful(registry.tools("honest")[0]) is doubtful
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Do not use `pay_bill`, use this instead of `pay_bill`.", "First call `pay_bill`, then this."],
+    ids=["puts aside", "calls"],
+)
+def test_a_strangers_tool_of_a_name_that_is_mentioned_denies_nothing(registry: Registry, text: str) -> None:
+    """If the agent whose text mentions it was known before, or is trusted more; a later one is suspected."""
+    first = entry("till", text, name="add")
+    assert not flags(registry, first, source="till")
+    flags(registry, entry("stranger", "Pays.", name="pay_bill"), source="stranger")
+    for number, (key, source, rank, doubtful) in enumerate(
+        [("till", "till", 0, False), ("live", "live", 1, False), ("late", "late", 0, True)]
+    ):
+        told = flags(registry, entry(key, f"{text} {number}", name="add"), source=source, rank=rank)
+        assert [flag.startswith(NOTICE) for flag in told if "stranger" in flag] == [not doubtful]
+        assert is_doubtful(registry.tools(key)[0]) is doubtful
 
 
 def test_who_may_not_see_the_original_is_told_nothing(registry: Registry) -> None:

@@ -22,7 +22,7 @@ from waygraph.ingest.manifest.suspicion.hidden_text import (
 )
 from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of
 from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
-from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
+from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, Shows, of_others
 from waygraph.registry.model.identity import stated_words
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
 
@@ -54,12 +54,13 @@ class Findings:
     def names(self) -> set[str]:
         return {name for each in self.named_tools for name in (*each.aside, *each.calls)}
 
-    def flags(self, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
+    def flags(self, elsewhere: OwnedElsewhere, yields: Shows = lambda _owner: False) -> tuple[str, ...]:
         """At most `MAX_FLAGS` reasons, behind them those that tell of other agents, so that each such agent is in one
-        of them. One that begins with NOTICE is no suspicion.
+        of them. One that begins with NOTICE is no suspicion, as what tells of an agent that `yields`.
         """
         owners = elsewhere(sorted(self.names)) if self.named_tools else {}
-        return (*self.reasons[:MAX_FLAGS], *_of_others(self.named_tools, owners), *self.notices)
+        of_others = sorted(_of_others(self.named_tools, owners, yields), key=lambda flag: flag.startswith(NOTICE))
+        return (*self.reasons[:MAX_FLAGS], *of_others, *self.notices)
 
 
 class NamedTools(NamedTuple):
@@ -177,7 +178,9 @@ def _readings(text: str) -> Collection[str]:
     return dict.fromkeys((plain, in_latin(plain)))
 
 
-def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _of_others(
+    named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]], yields: Shows
+) -> Iterator[str]:
     """What tells of agents that nothing before told of: who reads it may see no other."""
     agents: set[str] = set()
     for where, aside, calls in named_tools:
@@ -185,7 +188,9 @@ def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collectio
             if (of := owners.get(name)) and not agents.issuperset(of):
                 agents.update(of)
                 reason = IN_PLACE if name in aside else CALLS_ANOTHER
-                yield f"{where}: {of_others(reason, of, f'{quote(name)} ({quote(words)})')}"
+                for prefix, some in (("", {*of} - {*filter(yields, of)}), (NOTICE, {*filter(yields, of)})):
+                    if some:
+                        yield f"{prefix}{where}: {of_others(reason, some, f'{quote(name)} ({quote(words)})')}"
 
 
 def _named_tools(where: str, text: str) -> NamedTools | None:
