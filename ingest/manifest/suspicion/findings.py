@@ -10,14 +10,17 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal, NamedTuple
 
 from waygraph.ingest.manifest.suspicion.hidden_text import (
     encoded_text,
     hidden_characters,
     in_latin,
+    look_alike_word,
     quote,
+    scripts_of,
+    wide_gaps,
     without_hidden,
 )
 from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of
@@ -131,6 +134,7 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
         if len(text) > MAX_READ_CHARS
     )
     named_tools, notices = list[NamedTools](), dict[str, None]()
+    scripts = set[str]().union(*(scripts_of(text) for _, text, is_data in passages if not (is_data or text.isascii())))
     for passage in dict.fromkeys(passages):
         is_long = len(passage.text) > MAX_READ_CHARS
         excerpt = passage._replace(text=passage.text[:MAX_READ_CHARS]) if is_long else passage
@@ -139,6 +143,12 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
             if len(flags) < MAX_FLAGS:
                 flags |= dict.fromkeys(f"{excerpt.where}: {reason}" for reason in _reasons(excerpt, readings, purpose))
             named_tools += (tools for read in readings if (tools := _named_tools(excerpt.where, read)))
+        if not excerpt.is_data and (word := look_alike_word(excerpt.text, scripts)):
+            reason = f"{excerpt.where}: writes a word with letters that all look like Latin ones ({quote(word)})"
+            if excerpt.where == "name":
+                flags[reason] = None
+            else:
+                notices[f"{NOTICE}{reason}"] = None
         if not excerpt.is_data and (words := find_harm(excerpt.text)):
             notices[f"{NOTICE}{excerpt.where}: says that it does harm ({quote(words)})"] = None
     return Findings(tuple(islice(flags, MAX_FLAGS)), tuple(named_tools), tuple(islice(notices, MAX_FLAGS)))
@@ -154,7 +164,11 @@ def _look(text: str) -> bool:
         return True
     small = text.lower()
     rules = load_rules()
-    return rules.may_order(small) or has_one(rules.words_of_names, small) or any(encoded_text(text))
+    return (
+        rules.may_order(small)
+        or has_one(rules.words_of_names, small)
+        or any(chain(encoded_text(text), wide_gaps(text)))
+    )
 
 
 _look_at_short = lru_cache(maxsize=2**15)(_look)
@@ -165,6 +179,8 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
     _, text, is_data = passage
     if not (is_data or text.isascii()):
         yield from hidden_characters(text)
+    if not is_data:
+        yield from wide_gaps(text)
     for read in readings:
         yield from (f"{reason} ({quote(words)})" for reason, words in find_orders(read, purpose, is_data=is_data))
         if (many := len(_find_names(read, puts_aside=True))) > MAX_NAMES:  # a crowd would hide the one that is a tool's
