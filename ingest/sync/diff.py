@@ -10,12 +10,13 @@ from waygraph.ingest.manifest.suspicion.findings import OwnedElsewhere
 from waygraph.ingest.sync.checks import Checks, OldTools
 from waygraph.ingest.sync.copies import free_texts
 from waygraph.ingest.sync.scanner import Scan
-from waygraph.registry.access.visibility import Shows, seen_flags
+from waygraph.registry.access.visibility import NEAR_ID, Shows, of_others, seen_flags
 from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import AgentEntry, Change, Flagged, Policy, Updated
 from waygraph.registry.model.identity import stated_fields, with_fields
-from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json, suspicions
+from waygraph.registry.model.nouns import KNOWN, NOTICE, Agent, JsonText, Tool, canonical_json, suspicions
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
+from waygraph.registry.model.transitions import owner_of
 
 MAX_TEXT_CHARS = 1_000
 """Of each text that is kept; it is cut to where the two differ."""
@@ -218,6 +219,8 @@ class Judge:
     """To who sent the entry: for what that one may not see nothing waits, since that would tell of it."""
     yields: Shows = field(default=lambda _owner: False, repr=False)
     """Whether another agent is known less long, or trusted less, than the one that is judged."""
+    alike_ids: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)
+    """By id of agents and tools: others that a person takes for it."""
     copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _new, _old: (), repr=False)
     """Of a tool and of what is held of it: why it looks like a copy of another server's."""
 
@@ -243,7 +246,7 @@ class Judge:
         return with_fields(
             new,
             **self._weigh(new, old, is_changed=is_changed, same_words={"visible_to"}.issuperset(fields)),
-            flags=(*self._scan_flags(new, old), *self.checks.flags(new, elsewhere, self.yields)),
+            flags=tuple(self._flags(new, old, elsewhere)),
         )
 
     def _tool(self, new: Tool, old: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
@@ -251,11 +254,7 @@ class Judge:
         status = old.status if old and new.status == KNOWN else new.status
         if old and not fields:
             return with_fields(new, **_standing(old), status=status)
-        flags = (
-            *self._scan_flags(new, old),
-            *self.checks.flags(new, elsewhere, self.yields),
-            *self.copy_flags(new, old),
-        )
+        flags = (*self._flags(new, old, elsewhere), *self.copy_flags(new, old))
         is_changed = self._holds(fields, fields)
         if old and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
@@ -269,9 +268,16 @@ class Judge:
             (fields and self.policy == "strict") or (fields_of_hold and self.policy == "hold" and not self.first)
         )
 
-    def _scan_flags(self, new: Agent | Tool, old: Agent | Tool | None) -> tuple[str, ...]:
-        """Nothing where nothing was scanned, now or before."""
-        return self.scan.flags(new, old) if self.scan.texts or (old and old.flags) else ()
+    def _flags(self, new: Agent | Tool, old: Agent | Tool | None, elsewhere: OwnedElsewhere) -> Iterator[str]:
+        """Of a scan nothing where nothing was scanned, now or before. A name that was marked stays so."""
+        if self.scan.texts or (old and old.flags):
+            yield from self.scan.flags(new, old)
+        yield from self.checks.flags(new, elsewhere, self.yields)
+        if old:
+            yield from (flag for flag in old.flags if NEAR_ID in flag)
+        elif others := self.alike_ids.get(new.id):
+            reason = of_others(NEAR_ID, {*map(owner_of, others)}, canonical_json(new.id))
+            yield f"{NOTICE}{'id' if isinstance(new, Agent) else 'name'}: {reason}"
 
     def _weigh(
         self, new: Agent | Tool, old: Agent | Tool | None, *, is_changed: bool, same_words: bool = False

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.checks import Checks, Draft, OldTools
@@ -13,7 +14,7 @@ from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
-from waygraph.registry.graph.read import GraphView, NamedTools, overlaid, speaks
+from waygraph.registry.graph.read import GraphView, NamedTools, Part, overlaid, speaks
 from waygraph.registry.model.changes import (
     STRICTNESS,
     AgentEntry,
@@ -23,14 +24,17 @@ from waygraph.registry.model.changes import (
     Policy,
     plain_key,
 )
-from waygraph.registry.model.identity import call_name, tool_id, with_fields
+from waygraph.registry.model.identity import call_name, plain_id, tool_id, with_fields
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool, is_approved
 from waygraph.registry.model.tool_settings import mark_rejection, rejections_of
 
-NamedOwners = Mapping[str, Collection[str]]
-"""By a name that a text puts aside or has called: the agents that have a tool of this name."""
-Seniorities = Mapping[str, Seniority]
-"""By agent id."""
+
+class _Others(NamedTuple):
+    """What is known of other agents: `owners_meant` and `alike_ids` as `Judge` takes them, and how senior each is."""
+
+    owners_meant: Mapping[str, Collection[str]]
+    seniorities: Mapping[str, Seniority]
+    alike_ids: Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +156,14 @@ class _Plan:
         self.checks.run(draft)
         owners_meant, owners = self._owners_meant(draft)
         seniorities = _seniorities(self.graph) | _seniorities(owners)
-        shows = self._shows((self.graph, draft.owners, owners))
+        alike = self._agents_alike(draft)
+        shows = self._shows((self.graph, draft.owners, owners, alike))
+        ids = {each.id for entry in draft.entries for each in entry.entities}
+        others = _Others(owners_meant, seniorities, alike_ids({*ids, *alike.agents}))
         return Comparison(
             source=self.manifest.source,
             graph=self.graph,
-            entries=[self._judge_entry(each, draft, (owners_meant, seniorities), shows) for each in draft.entries],
+            entries=[self._judge_entry(each, draft, others, shows) for each in draft.entries],
             old_tools=draft.old_tools,
             gone_agents=gone_agents,
             shows=shows,
@@ -222,14 +229,12 @@ class _Plan:
         source = self.graph.sources[manifest.source]
         return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
 
-    def _judge_entry(
-        self, entry: AgentEntry, draft: Draft, owners: tuple[NamedOwners, Seniorities], shows: Shows | None
-    ) -> AgentEntry:
+    def _judge_entry(self, entry: AgentEntry, draft: Draft, others: "_Others", shows: Shows | None) -> AgentEntry:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
-        agent, (owners_meant, seniorities) = entry.agent, owners
+        agent, seniorities = entry.agent, others.seniorities
         former = seniorities.get(agent.id, Seniority())
         own = former._replace(rank=max(former.rank, self.manifest.rank))
 
@@ -245,10 +250,11 @@ class _Plan:
             by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self._is_first and policy not in policies,
             checks=self.checks,
-            owners_meant=owners_meant,
+            owners_meant=others.owners_meant,
             scan=self.scan,
             shows=shows,
             yields=yields,
+            alike_ids=others.alike_ids,
             copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others, own=own),
         )
         old, old_tools = draft.old_agents.get(agent.id), draft.old_tools.get(agent.id, {})
@@ -264,6 +270,11 @@ class _Plan:
         return lambda agent_id: agent_id in own or any(view.shows(agent_id, self.principal) for view in views)
 
     # -- other agents' tools -----------------------------------------------------------------------
+
+    def _agents_alike(self, draft: Draft) -> GraphView:
+        """Those that are held and whose ids look like those of new ones."""
+        ids = {entry.agent.id for entry in draft.entries} - draft.old_agents.keys()
+        return self.graph.part(Part(plain_ids=set(map(plain_id, ids)))) if ids else GraphView()
 
     def _originals(self, alike: NamedTools) -> Iterator[Original]:
         """Those tools of agents that this source does not name."""
@@ -337,6 +348,14 @@ def _keep_out[E: (Agent, Tool)](new: E, old: E | None, settings: OperatorSetting
     return mark_rejection(with_fields(new, pending=new.pending or is_back), settings)
 
 
+def alike_ids(ids: Iterable[str]) -> dict[str, list[str]]:
+    """By id the others that differ by case, punctuation or blanks alone."""
+    groups = dict[str, list[str]]()
+    for each in sorted(ids):
+        groups.setdefault(plain_id(each), []).append(each)
+    return {each: [x for x in group if x != each] for group in groups.values() if len(group) > 1 for each in group}
+
+
 def _names_alike(draft: Draft) -> set[str]:
     """Names like those of tools whose texts are new."""
     tools = (tool for entry in draft.entries for tool in draft.changed_tools(entry) if is_long(tool.description))
@@ -358,7 +377,7 @@ def _first_owners(
     return result[:MAX_NAMED_OWNERS]
 
 
-def _seniorities(graph: GraphView) -> "Seniorities":
+def _seniorities(graph: GraphView) -> dict[str, Seniority]:
     """By agent: since the first of its claims, by the highest rank of them."""
     result = {each: Seniority(is_approved=is_approved(item.agent)) for each, item in graph.agents.items()}
     for claim in graph.claims:

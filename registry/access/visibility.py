@@ -157,9 +157,10 @@ def narrow(filters: Filters, members: frozenset[str]) -> Filters:
 MAX_FLAGS, MAX_OWNERS = 5, 5
 """So many are told of one entity, and so many agents in one of them."""
 IN_PLACE, CALLS_ANOTHER = "puts itself in the place of a tool of ", "has the model call a tool of "
-NEAR_COPY = "is nearly the same as a tool of "
+NEAR_COPY, NEAR_ID = "is nearly the same as a tool of ", "differs by case, punctuation or blanks alone from that of "
 _OF_ANOTHER = re.compile(
-    rf"(?P<before>(?:{NOTICE})?[a-z ]+: (?:{IN_PLACE}|{CALLS_ANOTHER}|{NEAR_COPY}))(?P<owners>[^:]+)(?P<after>: .*)",
+    rf"(?P<before>(?:{NOTICE})?[a-z ]+: (?:{IN_PLACE}|{CALLS_ANOTHER}|{NEAR_COPY}|{NEAR_ID}))"
+    r"(?P<owners>[^:]+)(?P<after>: .*)",
     re.DOTALL,
 )
 """What a source wrote stands behind the second colon only: nobody writes an owner into it, or out of it."""
@@ -169,7 +170,7 @@ Shows = Callable[[str], bool]
 
 
 def of_others(reason: str, owners: Collection[str], words: str) -> str:
-    """The reason (IN_PLACE, CALLS_ANOTHER, NEAR_COPY), with the agents whose tool is meant by the words."""
+    """The reason (IN_PLACE, CALLS_ANOTHER, NEAR_COPY, NEAR_ID), with the agents whose tool is meant by the words."""
     return f"{reason}{', '.join(sorted(owners))}: {words}"
 
 

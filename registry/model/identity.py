@@ -88,6 +88,11 @@ def agent_id(key: str) -> str:
     return f"{legal or 'agent'}-{digest(key)[:_SHORT_HASH_CHARS]}"
 
 
+def plain_id(name: str) -> str:
+    """What is left of a name for who overlooks case, dots, blanks, hyphens and underscores."""
+    return re.sub(r"[\s._-]", "", name).lower()
+
+
 def namespaced_id(namespace: str, local_id: str, *distinguish: str) -> str:
     """`<namespace>.<id>`, legal; with a short hash of what distinguishes it if that is given."""
     suffix = f"-{digest(*distinguish)[:_SHORT_HASH_CHARS]}" if distinguish else ""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs
-from waygraph.registry.access.visibility import MAX_FLAGS, NEAR_COPY
+from waygraph.registry.access.visibility import MAX_FLAGS, NEAR_COPY, NEAR_ID
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, is_doubtful
@@ -128,6 +129,27 @@ def test_a_strangers_tool_of_a_name_that_is_mentioned_denies_nothing(registry: R
         told = flags(registry, entry(key, f"{text} {number}", name="add"), source=source, rank=rank)
         assert [flag.startswith(NOTICE) for flag in told if "stranger" in flag] == [not doubtful]
         assert is_doubtful(registry.tools(key)[0]) is doubtful
+
+
+@pytest.mark.parametrize("twin", ["POST", "post.", "po st", "p_o-st"])
+def test_an_id_that_looks_like_a_known_one_is_marked(registry: Registry, twin: str) -> None:
+    """For who sees the other; nothing is held for it, and the older one is as it was."""
+    sync(registry, Manifest(source="first", entries=(entry("post", visible_to=("office",)),)))
+    sync(registry, Manifest(source="second", entries=(entry(twin, "Posts.", name="post"),)))
+    [flag] = registry.agent(twin, principal=OFFICE).flags
+    assert flag.startswith(f"{NOTICE}id: {NEAR_ID}post: ")
+    assert registry.agent(twin, principal=Principal()).flags == registry.agent("post").flags == ()
+    sync(registry, Manifest(source="second", entries=(entry(twin, "Posts.", name="post", description="Other."),)))
+    assert registry.agent(twin).flags == (flag,), "it stays marked"
+
+
+def test_a_name_that_looks_like_one_of_the_same_agent_is_marked(registry: Registry) -> None:
+    both = entry("till", "Pays.", name="send")
+    twin = entry("till", "Pays.", name="Send ").tools[0]
+    sync(registry, Manifest(source="till", entries=(both,)))
+    sync(registry, Manifest(source="till", entries=(replace(both, tools=(*both.tools, twin)),)))
+    flags = {tool.name: tool.flags for tool in registry.tools("till", principal=Principal())}
+    assert flags == {"send": (), "Send ": (f'{NOTICE}name: {NEAR_ID}till: "till/Send "',)}
 
 
 def test_who_may_not_see_the_original_is_told_nothing(registry: Registry) -> None:

@@ -59,9 +59,9 @@ def look_alike_word(text: str, scripts: Collection[str]) -> str:
     if text.isascii():
         return ""
     look_alikes = set().union(*load_rules().look_alikes.values())
-    used = scripts_of(text).union(() if _LATIN.search(text) else scripts)
+    own_scripts = scripts_of(text).union(() if _LATIN.search(text) else scripts)
     words = (match.group() for match in _OTHER_WORD.finditer(text))
-    return next((each for each in words if look_alikes.issuperset(each) and _script(each, 0) not in used), "")
+    return next((each for each in words if look_alikes.issuperset(each) and _script(each, 0) not in own_scripts), "")
 
 
 _LATIN = re.compile("[a-zA-Z]")
