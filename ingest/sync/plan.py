@@ -353,7 +353,8 @@ def alike_ids(ids: Iterable[str]) -> dict[str, list[str]]:
     groups = dict[str, list[str]]()
     for each in sorted(ids):
         groups.setdefault(plain_id(each), []).append(each)
-    return {each: [x for x in group if x != each] for group in groups.values() if len(group) > 1 for each in group}
+    pairs = ((each, group[:MAX_NAMED_OWNERS]) for group in groups.values() if len(group) > 1 for each in group)
+    return {each: [other for other in others if other != each] for each, others in pairs}
 
 
 def _names_alike(draft: Draft) -> set[str]:

@@ -174,9 +174,15 @@ def of_others(reason: str, owners: Collection[str], words: str) -> str:
     return f"{reason}{', '.join(sorted(owners))}: {words}"
 
 
-def as_seen[E: Agent | Tool](entity: E, shows: Shows | None) -> E:
-    """With those flags that tell of no agent which somebody may not see. `shows` None: of somebody who sees all."""
-    return replace(entity, flags=seen_flags(entity.flags, shows)) if entity.flags else entity
+def as_seen[E: Agent | Tool](entity: E, shows: Shows | None, principal: Principal | None = None) -> E:
+    """With those flags that tell of no agent which somebody may not see. `shows` None: of somebody who sees all.
+
+    Of what waits for approval a principal who is no operator is not given by which tags and questions it will be found.
+    """
+    entity = replace(entity, flags=seen_flags(entity.flags, shows)) if entity.flags else entity
+    if not entity.pending or principal is None or principal.operates:
+        return entity
+    return replace(entity, tags=()) if isinstance(entity, Agent) else replace(entity, tags=(), questions=())
 
 
 def seen_flags(flags: Collection[str], shows: Shows | None) -> tuple[str, ...]:

@@ -237,6 +237,10 @@ class Waiting:
     description: str = ""
     content_hash: str = ""
     """Of all that it says now, which an approval or a rejection takes with its id."""
+    fields: tuple[str, ...] = ()
+    """Those in which it says anything that a model or the ranking reads."""
+    chars: int = 0
+    """How many characters these have."""
     pending: bool
     """Whether it is out of routing."""
     rejection: str = ""

@@ -389,7 +389,7 @@ def sources(exchange: Exchange) -> Shape:
 def changes(exchange: Exchange, part: Annotated[ChangesPart, Query()]) -> Shape:
     """What came, and what sources changed of what was known: agents, tools and sources, the newest first."""
     page = exchange.registry.operator.changes(
-        since=part.since, agent_id=part.agent, after=part.start, limit=part.limit, principal=exchange.principal
+        since=part.since, agent_id=part.agent, after=part.start, limit=part.limit, principal=exchange.caller.writer
     )
     return {**shapes.changes(page.items, exchange.transport_filter), **_place(page)}
 
@@ -397,7 +397,7 @@ def changes(exchange: Exchange, part: Annotated[ChangesPart, Query()]) -> Shape:
 @handles(operations.WAITING)
 def waiting(exchange: Exchange, part: Annotated[Part, Query()]) -> Shape:
     """What waits for approval, what was rejected, and what is flagged and not approved: agents and tools, by id."""
-    page = exchange.registry.operator.waiting(after=part.start, limit=part.limit, principal=exchange.principal)
+    page = exchange.registry.operator.waiting(after=part.start, limit=part.limit, principal=exchange.caller.writer)
     return {**shapes.waiting(page.items, exchange.transport_filter), **_place(page)}
 
 
