@@ -67,7 +67,7 @@ class Checks:
     ) -> None:
         """`open_scorer` is called when the first text is to be scored, with the registry's `state`."""
         self.state: RegistryState | None = None
-        self._open_scorer = open_scorer
+        self._open_scorer, self._copies = open_scorer, CopySearch()
         self._findings: dict[str, Findings] = {}
         self._score_findings: dict[str, Findings] = {}
         self._made_of_tools: dict[tuple[str, ...], bool] = {}
@@ -116,10 +116,6 @@ class Checks:
         if key not in self._made_of_tools:
             self._made_of_tools[key] = is_made_of_tools(agent.description, tuple(tools))
         return self._made_of_tools[key]
-
-    @cached_property
-    def _copies(self) -> CopySearch:
-        return CopySearch()
 
     @cached_property
     def _scorer(self) -> Scorer | None:

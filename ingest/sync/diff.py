@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from waygraph.ingest.manifest.suspicion.findings import OwnedElsewhere
 from waygraph.ingest.sync.checks import Checks, OldTools
@@ -35,43 +35,33 @@ Tools = Mapping[str, Tool]
 
 def changes_of(source: str, agent: Agent, tools: Tools, entry: AgentEntry) -> Iterator[Change]:
     """The agent first, then its tools by name."""
+    place: dict[str, Any] = {"source": source, "agent_id": agent.id}
     if fields := differing(agent, entry.agent):
-        yield _change(_Place(source, agent.id), agent, entry.agent, fields)
+        yield _change(place, agent, entry.agent, fields)
     now = {tool.name: tool for tool in entry.tools}
     for name in sorted({*tools, *now}):
         old, new = tools.get(name), now.get(name)
         differences = differing(old, new) if old and new else _filled_fields(old or new)
         if differences or not (old and new):
-            yield _change(_Place(source, agent.id, name), old, new, differences)
-
-
-def arrival(source: str, entry: AgentEntry) -> Change:
-    """Of a new agent: how many tools it brings; what they say, the graph itself holds."""
-    counts = canonical_json({"tools": len(entry.tools)})
-    return replace(_change(_Place(source, entry.agent.id), None, entry.agent, ()), after=counts)
+            yield _change({**place, "tool": name}, old, new, differences)
 
 
 def removal(source: str, agent: Agent, tools: Iterable[str]) -> Change:
     """Of a whole agent, which takes its tools along."""
-    change = _change(_Place(source, agent.id), agent, None, _filled_fields(agent))
+    change = _change({"source": source, "agent_id": agent.id}, agent, None, _filled_fields(agent))
     names = sorted(tools)[:_LISTED_TOOLS]
     return replace(change, before=canonical_json(json.loads(change.before) | {"tools": names})) if names else change
 
 
-class _Place(NamedTuple):
-    """Who says it, and of whom. `tool` empty: of the agent itself."""
-
-    source: str
-    agent_id: str
-    tool: str = ""
-
-
-def _change(place: _Place, old: Agent | Tool | None, new: Agent | Tool | None, fields: Sequence[str]) -> Change:
+def _change(
+    place: Mapping[str, Any], old: Agent | Tool | None, new: Agent | Tool | None, fields: Sequence[str]
+) -> Change:
+    """`place`: the source, and the ids of the agent and the tool, as a change has them."""
     what: Literal["added", "changed", "removed"] = "added" if old is None else "changed" if new else "removed"
     fields = sorted(fields)
     before, after = _texts(old, new, fields)
     return Change(
-        **place._asdict(),
+        **place,
         what=what,
         fields=tuple(fields),
         before_hash=old.content_hash if old else "",
@@ -94,16 +84,12 @@ def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[
     after: dict[str, object] = {}
     for name in fields:
         one, other = (_text(name, entity) if entity else None for entity in (old, new))
-        start = _common(one or "", other or "")
+        pairs = zip(one or "", other or "", strict=False)
+        start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         for side, text in ((before, one), (after, other)):
             if text is not None:
                 side[name] = _excerpt(name, text, start)
     return canonical_json(before), canonical_json(after)
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _text(name: str, of: Agent | Tool) -> str:
@@ -170,7 +156,9 @@ class Comparison:
         new_entries = [entry for entry in self.entries if not self._agent(entry)]
         is_large = len(new_entries) > MAX_ARRIVALS
         if not is_large:
-            yield from (arrival(self.source, entry) for entry in new_entries)
+            for entry in new_entries:  # what it says, the graph itself holds
+                change = _change({"source": self.source, "agent_id": entry.agent.id}, None, entry.agent, ())
+                yield replace(change, after=canonical_json({"tools": len(entry.tools)}))
         if is_large or not self.graph.was_read(self.source):
             yield self._arrival_of_source(new_entries)
         for entry in self.entries:

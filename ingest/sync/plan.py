@@ -2,10 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.checks import Checks, Draft, OldTools
@@ -27,14 +26,6 @@ from waygraph.registry.model.changes import (
 from waygraph.registry.model.identity import call_name, plain_id, tool_id, with_fields
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool, is_approved
 from waygraph.registry.model.tool_settings import mark_rejection, rejections_of
-
-
-class _Others(NamedTuple):
-    """What is known of other agents: `owners_meant` and `alike_ids` as `Judge` takes them, and how senior each is."""
-
-    owners_meant: Mapping[str, Collection[str]]
-    seniorities: Mapping[str, Seniority]
-    alike_ids: Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +150,20 @@ class _Plan:
         alike = self._agents_alike(draft)
         shows = self._shows((self.graph, draft.owners, owners, alike))
         ids = {each.id for entry in draft.entries for each in entry.entities}
-        others = _Others(owners_meant, seniorities, alike_ids({*ids, *alike.agents}))
+        judging = partial(
+            Judge,
+            restoring=self.manifest.restores,
+            by_address=self.manifest.source.startswith(("http://", "https://")),
+            checks=self.checks,
+            owners_meant=owners_meant,
+            scan=self.scan,
+            shows=shows,
+            alike_ids=alike_ids({*ids, *alike.agents}),
+        )
         return Comparison(
             source=self.manifest.source,
             graph=self.graph,
-            entries=[self._judge_entry(each, draft, others, shows) for each in draft.entries],
+            entries=[self._judge_entry(each, draft, seniorities, judging) for each in draft.entries],
             old_tools=draft.old_tools,
             gone_agents=gone_agents,
             shows=shows,
@@ -229,12 +229,14 @@ class _Plan:
         source = self.graph.sources[manifest.source]
         return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
 
-    def _judge_entry(self, entry: AgentEntry, draft: Draft, others: "_Others", shows: Shows | None) -> AgentEntry:
+    def _judge_entry(
+        self, entry: AgentEntry, draft: Draft, seniorities: Mapping[str, Seniority], judging: Callable[..., Judge]
+    ) -> AgentEntry:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
-        agent, seniorities = entry.agent, others.seniorities
+        agent = entry.agent
         former = seniorities.get(agent.id, Seniority())
         own = former._replace(rank=max(former.rank, self.manifest.rank))
 
@@ -244,17 +246,10 @@ class _Plan:
 
         policies = self.claims.live_policies(self.graph, agent.id)
         policy = strictest((self.policy, *policies))
-        judge = Judge(
+        judge = judging(
             policy=policy,
-            restoring=self.manifest.restores,
-            by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self._is_first and policy not in policies,
-            checks=self.checks,
-            owners_meant=others.owners_meant,
-            scan=self.scan,
-            shows=shows,
             yields=yields,
-            alike_ids=others.alike_ids,
             copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others, own=own),
         )
         old, old_tools = draft.old_agents.get(agent.id), draft.old_tools.get(agent.id, {})

@@ -112,6 +112,11 @@ def test_questions_and_tags_that_wait_change_no_search_and_are_for_operators() -
             assert (bool(tool.questions), bool(tool.tags), bool(agent.tags)) == (shown, shown, shown)
             assert registry.tools("pay", principal=principal)[0] == registry.about("pay", principal=principal).tools[0]
             assert registry.lookup("pay__send", principal=principal) == tool
+            log = [*registry.operator.changes(limit=2, principal=principal)]
+            log += [each.change for each in registry.operator.waiting(principal=principal) if each.change]
+            assert [("weather" in each.after) for each in log] == [shown] * 4
+            [of_tool] = [each for each in registry.operator.waiting(principal=principal) if each.tool]
+            assert ("questions" in of_tool.fields, of_tool.chars > len("sendSends money.")) == (shown, shown)
         registry.operator.approve("source:s")
         assert registry.tool("pay/send", principal=reader).questions == asked.questions
         assert registry.route(query).matches

@@ -62,8 +62,8 @@ class Findings:
         of them. One that begins with NOTICE is no suspicion, as what tells of an agent that `yields`.
         """
         owners = elsewhere(sorted(self.names)) if self.named_tools else {}
-        of_others = sorted(_of_others(self.named_tools, owners, yields), key=lambda flag: flag.startswith(NOTICE))
-        return (*self.reasons[:MAX_FLAGS], *of_others, *self.notices)
+        others = sorted(_of_others(self.named_tools, owners, yields), key=lambda flag: flag.startswith(NOTICE))
+        return (*self.reasons[:MAX_FLAGS], *others, *self.notices)
 
 
 class NamedTools(NamedTuple):
@@ -164,11 +164,8 @@ def _look(text: str) -> bool:
         return True
     small = text.lower()
     rules = load_rules()
-    return (
-        rules.may_order(small)
-        or has_one(rules.words_of_names, small)
-        or any(chain(encoded_text(text), wide_gaps(text)))
-    )
+    by_words = rules.may_order(small) or has_one(rules.words_of_names, small)
+    return by_words or any(chain(encoded_text(text), wide_gaps(text)))
 
 
 _look_at_short = lru_cache(maxsize=2**15)(_look)
