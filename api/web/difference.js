@@ -1,5 +1,5 @@
 // Two texts side by side: what differs by words, what is not seen, and letters that only look like others.
-import { html } from "./vendor/preact.js";
+import { html, useEffect } from "./vendor/preact.js";
 import { marked, useCut } from "./parts.js";
 
 const MOST_MARKS = 400; // reviewers are to see more of them than others
@@ -74,22 +74,37 @@ function scriptOf(letter) {
   return letter > "\u02ff" && /^[A-Za-z0-9]+$/.test(letter.normalize("NFKC")) ? `${letter.normalize("NFKC")} in disguise` : "";
 }
 
-/** A stranger's text: unseen characters by number, letters of other scripts amid Latin ones by name. @param {string} text @param {{marks: number}} [left] As `marked` takes it. */
-export function revealed(text, left = { marks: MOST_MARKS }) {
-  return marked(text, left).flatMap((piece) => (typeof piece === "string" ? revealedWords(piece, left) : [piece]));
+/** Whether most of its letters are Latin ones: words of other scripts in it may only look like words. @param {string} text */
+function isLatin(text) {
+  return 2 * (text.match(/\p{Script=Latin}/gu) || []).length > (text.match(/\p{L}/gu) || []).length;
 }
 
-/** The same of a text that may be long. @param {{text: string, max?: number}} props */
-export function Revealed({ text, max = 4000 }) {
+/**
+ * A stranger's text: unseen characters by number, letters of other scripts amid Latin ones by name.
+ * @param {string} text @param {{marks: number}} [left] As `marked` takes it. @param {boolean} [latin] Of the whole text.
+ */
+export function revealed(text, left = { marks: MOST_MARKS }, latin = isLatin(text)) {
+  return marked(text, left).flatMap((piece) => (typeof piece === "string" ? revealedWords(piece, left, latin) : [piece]));
+}
+
+/** The same of a text that may be long. @param {{text: string, max?: number, onRest?: (chars: number) => void}} props `onRest`: how many are not shown. */
+export function Revealed({ text, max = 4000, onRest }) {
   const [shown, more] = useCut(text, max);
+  const rest = text.length - shown.length;
+  useEffect(() => onRest?.(rest), [rest]);
   return html`<p class="words" dir="auto">${revealed(shown)}${more}</p>`;
 }
 
-/** @param {string} text @param {{marks: number}} left */
-function revealedWords(text, left) {
+/** @param {string} text @param {{marks: number}} left @param {boolean} latin */
+function revealedWords(text, left, latin) {
   const pieces = [];
   for (const word of text.match(/[\p{L}\p{M}\p{N}\p{So}]+|[^\p{L}\p{M}\p{N}\p{So}]+/gu) || []) {
     const isMixed = /\p{Script=Latin}/u.test(word);
+    const of = latin && !isMixed && /[^\u0000-\u024f]/.test(word) ? scriptOf(word[0]) : "";
+    if (of && left.marks-- > 0) {
+      pieces.push(html`<mark class="script" title=${`a word in ${of} letters`}>${word}<small> ${of} </small></mark>`);
+      continue;
+    }
     for (const letter of word) {
       const script = /[^\u0000-\u024f]/.test(letter) ? scriptOf(letter) : "";
       const isOdd = script && (isMixed || script.endsWith("disguise"));
@@ -129,6 +144,7 @@ export function Difference({ before, after }) {
 /** @param {{name: string, pieces: [string, boolean][], as: string}} props */
 function Side({ name, pieces, as }) {
   const left = { marks: MOST_MARKS };
-  const shown = pieces.map(([text, differs]) => (differs ? html`<${as}>${revealed(text, left)}<//>` : revealed(text, left)));
+  const latin = isLatin(pieces.map(([text]) => text).join(""));
+  const shown = pieces.map(([text, differs]) => (differs ? html`<${as}>${revealed(text, left, latin)}<//>` : revealed(text, left, latin)));
   return html`<div><p class="quiet">${name}</p><p class="words" dir="auto">${pieces.length ? shown : html`<span class="quiet">nothing</span>`}</p></div>`;
 }

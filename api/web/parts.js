@@ -101,8 +101,9 @@ export function Act({ act, children, class: kind, disabled, label }) {
 
 const MOST_MARKS = 40, MOST_PATH = 300;
 const CODE_CHARS = 20000;
-// Characters that are not seen, or change how others are read: controls, joiners, bidi, tags, variation selectors.
-const UNSEEN = /([\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\u{e0000}-\u{10ffff}])\1*/gu;
+// Characters that are not seen, or change how others are read: controls, joiners, bidi, tags, variation selectors, strokes
+// through letters; and what hides by its number: line breaks, blanks, marks upon one letter.
+const UNSEEN = /(?:\r?\n[^\S\r\n]*){20,}| {100,}|[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}|([\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u0334-\u0338\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u20d2\u20d3\u20e5\u20e6\u20ea\u20eb\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\u{1bca0}-\u{1bca3}\u{1d159}\u{1d173}-\u{1d17a}\u{e0000}-\u{10ffff}])\1*/gu;
 
 /** A stranger's text. Unseen characters are shown by their numbers. @param {{text: string, max?: number}} props */
 export function Words({ text, max }) {
@@ -138,13 +139,18 @@ export function numbered(text) {
   return text.replace(UNSEEN, (run, one, at) => (isUsual(text, { 0: run, 1: one, index: at }) ? run : `[${numberOf(run, one)}]`));
 }
 
-/** A space that does not break, and the one selector that makes a sign a picture. @param {string} text @param {{0: string, 1?: string, index?: number}} found */
+/** A space that does not break, one in Braille, a stroke through a sign, and the one selector that makes it a picture. @param {string} text @param {{0: string, 1?: string, index?: number}} found */
 function isUsual(text, { 0: run, 1: one, index = 0 }) {
-  return one === "\u00a0" || (run === "\ufe0f" && /\p{Extended_Pictographic}$/u.test(text.slice(Math.max(0, index - 2), index)));
+  const before = text.slice(Math.max(0, index - 2), index);
+  if (run === "\ufe0f") return /\p{Extended_Pictographic}$/u.test(before);
+  return one === "\u00a0" || (run === "\u2800" && /[\u2801-\u28ff]$/.test(before)) || (STROKE.test(one || "") && !/\p{L}$/u.test(before));
 }
 
-/** @param {string} run Of one character. @param {string} one */
+const STROKE = /^[\u0334-\u0338\u20d2\u20d3\u20e5\u20e6\u20ea\u20eb]$/;
+
+/** @param {string} run Of one character, unless it hides by its number. @param {string} [one] */
 function numberOf(run, one) {
+  if (!one) return run.includes("\n") ? `${run.split("\n").length - 1} line breaks` : `${[...run].length} ${run[0] === " " ? "blanks" : "marks"}`;
   const count = run.length / one.length;
   return `U+${/** @type {number} */ (one.codePointAt(0)).toString(16).toUpperCase().padStart(4, "0")}${count > 1 ? ` ×${count}` : ""}`;
 }

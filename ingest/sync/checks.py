@@ -11,7 +11,8 @@ from typing import NamedTuple
 from waygraph.ingest.manifest.suspicion.findings import Findings, OwnedElsewhere, examine, text_chars
 from waygraph.ingest.manifest.suspicion.scores import Scorer
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
-from waygraph.ingest.sync.copies import CopySearch, Original
+from waygraph.ingest.sync.copies import CopySearch, Original, Seniority
+from waygraph.registry.access.visibility import Shows
 from waygraph.registry.graph.read import GraphView, RegistryState
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, JsonText, Tool
@@ -66,7 +67,7 @@ class Checks:
     ) -> None:
         """`open_scorer` is called when the first text is to be scored, with the registry's `state`."""
         self.state: RegistryState | None = None
-        self._open_scorer = open_scorer
+        self._open_scorer, self._copies = open_scorer, CopySearch()
         self._findings: dict[str, Findings] = {}
         self._score_findings: dict[str, Findings] = {}
         self._made_of_tools: dict[tuple[str, ...], bool] = {}
@@ -82,17 +83,24 @@ class Checks:
                 self.copy_flags(tool, old.get(tool.name), entry.agent.transport, draft.others)
         self._score([each for entry in draft.entries for each in draft.changed_entities(entry)])
 
-    def flags(self, entity: Agent | Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-        """By the rules, and by the score where no rule speaks."""
+    def flags(
+        self, entity: Agent | Tool, elsewhere: OwnedElsewhere, yields: Shows = lambda _owner: False
+    ) -> tuple[str, ...]:
+        """By the rules, and by the score where no rule speaks. `yields`: whether what tells of an agent is a notice."""
         self._score([entity])
         findings, by_score = self.findings(entity), self._score_findings.get(entity.content_hash, Findings())
         reasons, notices = findings.reasons or by_score.reasons, (*findings.notices, *by_score.notices)
-        return replace(findings, reasons=reasons, notices=notices).flags(elsewhere)
+        return replace(findings, reasons=reasons, notices=notices).flags(elsewhere, yields)
 
     def copy_flags(
-        self, tool: Tool, old: Tool | None, transport: JsonText, others: Sequence[Original]
+        self,
+        tool: Tool,
+        old: Tool | None,
+        transport: JsonText,
+        others: Sequence[Original],
+        own: Seniority = Seniority(),  # noqa: B008 - frozen
     ) -> tuple[str, ...]:
-        return tuple(self._copies.flags(tool, old, transport, others)) if others else ()
+        return tuple(self._copies.flags(tool, old, transport, others, own)) if others else ()
 
     def findings(self, entity: Agent | Tool) -> Findings:
         if entity.content_hash not in self._findings:
@@ -108,10 +116,6 @@ class Checks:
         if key not in self._made_of_tools:
             self._made_of_tools[key] = is_made_of_tools(agent.description, tuple(tools))
         return self._made_of_tools[key]
-
-    @cached_property
-    def _copies(self) -> CopySearch:
-        return CopySearch()
 
     @cached_property
     def _scorer(self) -> Scorer | None:

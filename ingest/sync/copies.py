@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.suspicion.hidden_text import in_latin, quote, without_hidden
 from waygraph.registry.access.visibility import MAX_OWNERS, NEAR_COPY, of_others
-from waygraph.registry.model.nouns import NOTICE, JsonText, Tool
+from waygraph.registry.model.nouns import NOTICE, JsonText, Tool, is_approved
 
 LIKE = 0.8
 """Of the runs of three words in either text so many stand in both (Jaccard)."""
@@ -71,12 +71,32 @@ def _place(transport: object) -> str:
     return next((str(word) for word in transport.get("args") or () if not str(word).startswith("-")), "")
 
 
+class Seniority(NamedTuple):
+    """Since when an agent is known, how high the rank of its sources is, and whether somebody approved its text."""
+
+    since: str = "~"
+    """"~": it is new."""
+    rank: int = 0
+    is_approved: bool = False
+
+    def is_older(self, other: "Seniority") -> bool:
+        return self.since < other.since
+
+    def outranks(self, other: "Seniority") -> bool:
+        """Whether it is trusted more: what strangers register must not have it denied."""
+        return (self.is_approved, self.rank) > (other.is_approved, other.rank)
+
+    def of_tool(self, tool: Tool | None) -> "Seniority":
+        """That of an agent's tool, as it is held."""
+        return self._replace(is_approved=self.is_approved or (tool is not None and is_approved(tool)))
+
+
 class Original(NamedTuple):
-    """A held tool, its server, since when its agent is known, and who sees that one."""
+    """A held tool, its server, how senior its agent is, and who sees that one."""
 
     tool: Tool
     server: str
-    since: str = ""
+    seniority: Seniority = Seniority()
     audience: tuple[str, ...] = ()
 
 
@@ -116,20 +136,24 @@ class CopySearch:
         self._namesakes: dict[str, _Namesakes] = {}
         self._near: dict[tuple[str, str], list[Original]] = {}
 
-    def flags(self, tool: Tool, old: Tool | None, transport: JsonText, others: Sequence[Original]) -> Iterator[str]:
-        """Suspicions, and at most one notice, of a near copy of others on other servers than the `transport`'s.
+    def flags(
+        self, tool: Tool, old: Tool | None, transport: JsonText, others: Sequence[Original], own: Seniority
+    ) -> Iterator[str]:
+        """Suspicions and notices of a near copy of others on other servers than the `transport`'s, which are known
+        longer. `own`: of the tool's agent; what it outranks gives notices alone.
 
         One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one.
         """
-        server, owners = server_of(transport), dict[tuple[str, ...], set[str]]()
+        server, owners = server_of(transport), dict[tuple[bool, tuple[str, ...]], set[str]]()
         for near in self._find_near(tool, old, others):
-            if server and near.server != server:
+            if server and near.server != server and not own.is_older(near.seniority):
                 more = self._free_texts_of(tool) - self._free_texts_of(near.tool)
-                owners.setdefault(tuple(sorted(more)), set()).add(near.tool.agent_id)
-        for paths in sorted(owners, reverse=True):  # the notice last
+                is_suspicion = bool(more) and not own.of_tool(old).outranks(near.seniority.of_tool(near.tool))
+                owners.setdefault((is_suspicion, tuple(sorted(more))), set()).add(near.tool.agent_id)
+        for is_suspicion, paths in sorted(owners, reverse=True):  # notices last
             takes = f", and takes text that it does not ({quote(', '.join(paths))})" if paths else ""
-            reason = of_others(NEAR_COPY, owners[paths], f"{quote(tool.name)}{takes}")
-            yield f"{'' if paths else NOTICE}name and description: {reason}"
+            reason = of_others(NEAR_COPY, owners[is_suspicion, paths], f"{quote(tool.name)}{takes}")
+            yield f"{'' if is_suspicion else NOTICE}name and description: {reason}"
 
     def _find_near(self, tool: Tool, old: Tool | None, others: Sequence[Original]) -> list[Original]:
         self._prepare(others)
@@ -152,7 +176,7 @@ class CopySearch:
     def _choose(self, alike: Iterable[Original]) -> Iterator[tuple[Original, Runs]]:
         """The oldest first. Of those with one text and one schema, shown to the same, a few servers' tell all."""
         counts = Counter[tuple[str | tuple[str, ...], ...]]()
-        for each in sorted(alike, key=lambda each: (each.since, each.tool.id)):
+        for each in sorted(alike, key=lambda each: (each.seniority.since, each.tool.id)):
             text = each.tool.description
             same = (text, each.tool.input_schema, each.audience)
             if not counts[*same, each.server] and counts[same] <= MAX_OWNERS and counts[text,] < MAX_COMPARED:
@@ -162,7 +186,7 @@ class CopySearch:
     def _compare(self, tool: Tool, old: Tool | None) -> Iterator[Original]:
         """Of others with a name that is alike, the oldest of those whose text the tool has nearly.
 
-        What was near to another's text before that one was told of stays the older one, whatever is changed in it.
+        What was near to another's text before that one was told of stays its own, whatever is changed in it.
         """
         if not (runs := self._runs_of(tool.description)):
             return

@@ -4,26 +4,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from waygraph.ingest.manifest.suspicion.findings import OwnedElsewhere
 from waygraph.ingest.sync.checks import Checks, OldTools
 from waygraph.ingest.sync.copies import free_texts
 from waygraph.ingest.sync.scanner import Scan
-from waygraph.registry.access.visibility import Shows, seen_flags
+from waygraph.registry.access.visibility import NEAR_ID, Shows, of_others, seen_flags
 from waygraph.registry.graph.read import GraphView
-from waygraph.registry.model.changes import (
-    TELLING_OF_AGENT,
-    TELLING_OF_TOOL,
-    AgentEntry,
-    Change,
-    Flagged,
-    Policy,
-    Updated,
-)
-from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, with_fields
-from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json, suspicions
+from waygraph.registry.model.changes import AgentEntry, Change, Flagged, Policy, Updated
+from waygraph.registry.model.identity import stated_fields, with_fields
+from waygraph.registry.model.nouns import KNOWN, NOTICE, Agent, JsonText, Tool, canonical_json, suspicions
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
+from waygraph.registry.model.transitions import owner_of
 
 MAX_TEXT_CHARS = 1_000
 """Of each text that is kept; it is cut to where the two differ."""
@@ -32,9 +25,9 @@ _CONTEXT_CHARS = 80
 _LISTED_TOOLS = 100
 MAX_ARRIVALS = 1_000
 """New agents of one sync that are logged one by one; of more only their number is."""
-LOGGED_OF_AGENT = tuple(sorted(TELLING_OF_AGENT))
-LOGGED_OF_TOOL = (*sorted(TELLING_OF_TOOL), "tags")
-_OF_JSON = frozenset({"input_schema", "output_schema", "annotations", "transport"})
+_OF_JSON = frozenset({"input_schema", "output_schema", "annotations", "transport", "tags", "questions", "visible_to"})
+_HELD_OF_AGENT = frozenset({"name", "tags"})
+"""Under `hold`. Its own description and version change with every release of a server, and take all its tools along."""
 
 Tools = Mapping[str, Tool]
 """By name."""
@@ -42,43 +35,33 @@ Tools = Mapping[str, Tool]
 
 def changes_of(source: str, agent: Agent, tools: Tools, entry: AgentEntry) -> Iterator[Change]:
     """The agent first, then its tools by name."""
-    fields = differing(agent, entry.agent, LOGGED_OF_AGENT)
-    if fields:
-        yield _change(_Place(source, agent.id), agent, entry.agent, fields)
+    place: dict[str, Any] = {"source": source, "agent_id": agent.id}
+    if fields := differing(agent, entry.agent):
+        yield _change(place, agent, entry.agent, fields)
     now = {tool.name: tool for tool in entry.tools}
     for name in sorted({*tools, *now}):
         old, new = tools.get(name), now.get(name)
-        differences = differing(old, new, LOGGED_OF_TOOL) if old and new else _filled_fields(old or new, LOGGED_OF_TOOL)
+        differences = differing(old, new) if old and new else _filled_fields(old or new)
         if differences or not (old and new):
-            yield _change(_Place(source, agent.id, name), old, new, differences)
-
-
-def arrival(source: str, entry: AgentEntry) -> Change:
-    """Of a new agent: how many tools it brings; what they say, the graph itself holds."""
-    counts = canonical_json({"tools": len(entry.tools)})
-    return replace(_change(_Place(source, entry.agent.id), None, entry.agent, ()), after=counts)
+            yield _change({**place, "tool": name}, old, new, differences)
 
 
 def removal(source: str, agent: Agent, tools: Iterable[str]) -> Change:
     """Of a whole agent, which takes its tools along."""
-    change = _change(_Place(source, agent.id), agent, None, _filled_fields(agent, LOGGED_OF_AGENT))
+    change = _change({"source": source, "agent_id": agent.id}, agent, None, _filled_fields(agent))
     names = sorted(tools)[:_LISTED_TOOLS]
     return replace(change, before=canonical_json(json.loads(change.before) | {"tools": names})) if names else change
 
 
-class _Place(NamedTuple):
-    """Who says it, and of whom. `tool` empty: of the agent itself."""
-
-    source: str
-    agent_id: str
-    tool: str = ""
-
-
-def _change(place: _Place, old: Agent | Tool | None, new: Agent | Tool | None, fields: Sequence[str]) -> Change:
+def _change(
+    place: Mapping[str, Any], old: Agent | Tool | None, new: Agent | Tool | None, fields: Sequence[str]
+) -> Change:
+    """`place`: the source, and the ids of the agent and the tool, as a change has them."""
     what: Literal["added", "changed", "removed"] = "added" if old is None else "changed" if new else "removed"
+    fields = sorted(fields)
     before, after = _texts(old, new, fields)
     return Change(
-        **place._asdict(),
+        **place,
         what=what,
         fields=tuple(fields),
         before_hash=old.content_hash if old else "",
@@ -89,9 +72,10 @@ def _change(place: _Place, old: Agent | Tool | None, new: Agent | Tool | None, f
     )
 
 
-def _filled_fields(entity: Agent | Tool | None, fields: Iterable[str]) -> tuple[str, ...]:
-    """The fields that say anything."""
-    return tuple(name for name in fields if entity and getattr(entity, name) not in ("", "{}", ()))
+def _filled_fields(entity: Agent | Tool | None) -> tuple[str, ...]:
+    """The fields in which its source says anything."""
+    names = stated_fields(entity) if entity else ()
+    return tuple(name for name in names if getattr(entity, name) not in ("", "{}", ()))
 
 
 def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[str]) -> tuple[JsonText, JsonText]:
@@ -99,27 +83,24 @@ def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[
     before: dict[str, object] = {}
     after: dict[str, object] = {}
     for name in fields:
-        one, other = (_text(getattr(entity, name)) if entity else None for entity in (old, new))
-        start = _common(one or "", other or "")
+        one, other = (_text(name, entity) if entity else None for entity in (old, new))
+        pairs = zip(one or "", other or "", strict=False)
+        start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         for side, text in ((before, one), (after, other)):
             if text is not None:
                 side[name] = _excerpt(name, text, start)
     return canonical_json(before), canonical_json(after)
 
 
-def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else canonical_json(sorted(value))
+def _text(name: str, of: Agent | Tool) -> str:
+    value = _plain(name, of)
+    return value if isinstance(value, str) else canonical_json(value)
 
 
 def _excerpt(name: str, text: str, start: int) -> object:
     """The value if it is short; else the text from shortly before where it differs."""
     if len(text) <= MAX_TEXT_CHARS:
-        return json.loads(text) if text and (name in _OF_JSON or name == "tags") else text
+        return json.loads(text) if text and name in _OF_JSON else text
     begin = max(0, start - _CONTEXT_CHARS)
     part = text[begin : begin + MAX_TEXT_CHARS]
     return f"{'…' if begin else ''}{part}{'…' if begin + MAX_TEXT_CHARS < len(text) else ''}"
@@ -144,12 +125,12 @@ class Comparison:
 
     def updated_agents(self) -> list[Updated]:
         pairs = ((old, entry.agent) for entry in self.entries if (old := self._agent(entry)))
-        fields = ((new.id, differing(old, new, (*STATED_OF_AGENT, "status"))) for old, new in pairs)
+        fields = ((new.id, (*differing(old, new), *["status"] * (old.status != new.status))) for old, new in pairs)
         return [Updated(id=agent_id, fields=names) for agent_id, names in fields if names]
 
     def updated_tools(self) -> list[Updated]:
         pairs = ((self._old(entry).get(tool.name), tool) for entry in self.entries for tool in entry.tools)
-        fields = ((new.id, differing(old, new, STATED_OF_TOOL)) for old, new in pairs if old)
+        fields = ((new.id, differing(old, new)) for old, new in pairs if old)
         return [Updated(id=tool_id, fields=names) for tool_id, names in fields if names]
 
     def removed_tools(self) -> list[str]:
@@ -175,7 +156,9 @@ class Comparison:
         new_entries = [entry for entry in self.entries if not self._agent(entry)]
         is_large = len(new_entries) > MAX_ARRIVALS
         if not is_large:
-            yield from (arrival(self.source, entry) for entry in new_entries)
+            for entry in new_entries:  # what it says, the graph itself holds
+                change = _change({"source": self.source, "agent_id": entry.agent.id}, None, entry.agent, ())
+                yield replace(change, after=canonical_json({"tools": len(entry.tools)}))
         if is_large or not self.graph.was_read(self.source):
             yield self._arrival_of_source(new_entries)
         for entry in self.entries:
@@ -222,6 +205,10 @@ class Judge:
     scan: Scan = field(default_factory=Scan, repr=False)
     shows: Shows | None = field(default=None, repr=False)
     """To who sent the entry: for what that one may not see nothing waits, since that would tell of it."""
+    yields: Shows = field(default=lambda _owner: False, repr=False)
+    """Whether another agent is known less long, or trusted less, than the one that is judged."""
+    alike_ids: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)
+    """By id of agents and tools: others that a person takes for it."""
     copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _new, _old: (), repr=False)
     """Of a tool and of what is held of it: why it looks like a copy of another server's."""
 
@@ -237,49 +224,57 @@ class Judge:
         return replace(entry, agent=self._agent(entry.agent, old, new_tools, owned_elsewhere), tools=new_tools)
 
     def _agent(self, new: Agent, old: Agent | None, tools: Collection[Tool], elsewhere: OwnedElsewhere) -> Agent:
-        fields = differing(old, new, STATED_OF_AGENT) if old else ()
+        fields = differing(old, new) if old else ()
         if old and not fields:
             return with_fields(new, **_standing(old))
         if fields == ("description",) and not any(tool.pending for tool in tools):
             # What tools say was judged with them.
             fields = () if self.checks.is_made_of_tools(new, tools) else fields
-        is_changed = bool(fields) and self.policy == "strict"
+        is_changed = self._holds(fields, _HELD_OF_AGENT.intersection(fields))
         return with_fields(
             new,
-            **self._weigh(new, old, is_changed=is_changed, telling=bool(TELLING_OF_AGENT & set(fields))),
-            flags=(*self._scan_flags(new, old), *self.checks.flags(new, elsewhere)),
+            **self._weigh(new, old, is_changed=is_changed, same_words={"visible_to"}.issuperset(fields)),
+            flags=tuple(self._flags(new, old, elsewhere)),
         )
 
     def _tool(self, new: Tool, old: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
-        fields = differing(old, new, STATED_OF_TOOL) if old else ()
+        fields = differing(old, new) if old else ()
         status = old.status if old and new.status == KNOWN else new.status
         if old and not fields:
             return with_fields(new, **_standing(old), status=status)
-        telling = bool(TELLING_OF_TOOL & set(fields))
-        flags = (
-            *self._scan_flags(new, old),
-            *self.checks.flags(new, elsewhere),
-            *self.copy_flags(new, old),
-        )
-        is_changed = bool(fields) and (
-            self.policy == "strict" or (self.policy == "hold" and telling and not self.first)
-        )
-        if old and telling and wary and not self.restoring:
+        flags = (*self._flags(new, old, elsewhere), *self.copy_flags(new, old))
+        is_changed = self._holds(fields, fields)
+        if old and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
             is_changed |= bool(suspicions(read)) or bool(free_texts(new.input_schema) - free_texts(old.input_schema))
-        weight = self._weigh(new, old, is_changed=is_changed, telling=telling)
+        weight = self._weigh(new, old, is_changed=is_changed)
         return with_fields(new, **weight, flags=flags, status=status)
 
-    def _scan_flags(self, new: Agent | Tool, old: Agent | Tool | None) -> tuple[str, ...]:
-        """Nothing where nothing was scanned, now or before."""
-        return self.scan.flags(new, old) if self.scan.texts or (old and old.flags) else ()
+    def _holds(self, fields: Collection[str], fields_of_hold: Collection[str]) -> bool:
+        """Whether the policy holds an entity back of which these fields changed; `hold` looks at some of them."""
+        return bool(
+            (fields and self.policy == "strict") or (fields_of_hold and self.policy == "hold" and not self.first)
+        )
 
-    def _weigh(self, new: Agent | Tool, old: Agent | Tool | None, *, is_changed: bool, telling: bool) -> dict[str, Any]:
-        """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""
+    def _flags(self, new: Agent | Tool, old: Agent | Tool | None, elsewhere: OwnedElsewhere) -> Iterator[str]:
+        """Of a scan nothing where nothing was scanned, now or before. A name that was marked stays so."""
+        if self.scan.texts or (old and old.flags):
+            yield from self.scan.flags(new, old)
+        yield from self.checks.flags(new, elsewhere, self.yields)
+        if old:
+            yield from (flag for flag in old.flags if NEAR_ID in flag)
+        elif others := self.alike_ids.get(new.id):
+            reason = of_others(NEAR_ID, {*map(owner_of, others)}, canonical_json(new.id))
+            yield f"{NOTICE}{'id' if isinstance(new, Agent) else 'name'}: {reason}"
+
+    def _weigh(
+        self, new: Agent | Tool, old: Agent | Tool | None, *, is_changed: bool, same_words: bool = False
+    ) -> dict[str, Any]:
+        """Whether it waits. What was approved word for word once does not, nor what others may see since."""
         is_new = old is None and not self.restoring
         is_added = is_new and (self.policy == "strict" or (self.policy == "hold" and not self.first))
         approved_hash = old.approved_hash if old else new.approved_hash
-        if old and not (telling or is_changed) and approved_hash == old.content_hash:
+        if old and same_words and not is_changed and approved_hash == old.content_hash:
             approved_hash = new.content_hash
         waits = is_added or is_changed or new.pending or (old is not None and old.pending)
         return {"pending": waits and approved_hash != new.content_hash, "approved_hash": approved_hash}
@@ -290,12 +285,12 @@ def _standing(old: Agent | Tool) -> dict[str, Any]:
     return {"pending": old.pending, "flags": old.flags, "approved_hash": old.approved_hash}
 
 
-def differing(old: Agent | Tool, new: Agent | Tool, names: Collection[str]) -> tuple[str, ...]:
-    """The fields that say something else."""
-    return tuple(name for name in names if _plain(name, old) != _plain(name, new))
+def differing(old: Agent | Tool, new: Agent | Tool) -> tuple[str, ...]:
+    """The fields in which their sources say something else."""
+    return tuple(name for name in stated_fields(new) if _plain(name, old) != _plain(name, new))
 
 
-def _plain(name: str, of: Agent | Tool) -> object:
+def _plain(name: str, of: Agent | Tool) -> str | tuple[str, ...]:
     """The order of tags says nothing, that of questions which come first."""
-    value = getattr(of, name)
+    value: str | tuple[str, ...] = getattr(of, name)
     return tuple(sorted(value)) if isinstance(value, tuple) and name != "questions" else value

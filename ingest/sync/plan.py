@@ -3,18 +3,18 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.checks import Checks, Draft, OldTools
-from waygraph.ingest.sync.copies import Original, alike_names, is_long, server_of
+from waygraph.ingest.sync.copies import Original, Seniority, alike_names, is_long, server_of
 from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
-from waygraph.registry.graph.read import GraphView, NamedTools, overlaid, speaks
+from waygraph.registry.graph.read import GraphView, NamedTools, Part, overlaid, speaks
 from waygraph.registry.model.changes import (
     STRICTNESS,
     AgentEntry,
@@ -24,8 +24,8 @@ from waygraph.registry.model.changes import (
     Policy,
     plain_key,
 )
-from waygraph.registry.model.identity import call_name, tool_id, with_fields
-from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool
+from waygraph.registry.model.identity import call_name, plain_id, tool_id, with_fields
+from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool, is_approved
 from waygraph.registry.model.tool_settings import mark_rejection, rejections_of
 from waygraph.registry.operators.rights import is_operator, owner_after
 
@@ -150,11 +150,24 @@ class _Plan:
         draft = self.draft(gone_agents)
         self.checks.run(draft)
         owners_meant, owners = self._owners_meant(draft)
-        shows = self._shows((self.graph, draft.owners, owners))
+        seniorities = _seniorities(self.graph) | _seniorities(owners)
+        alike = self._agents_alike(draft)
+        shows = self._shows((self.graph, draft.owners, owners, alike))
+        ids = {each.id for entry in draft.entries for each in entry.entities}
+        judging = partial(
+            Judge,
+            restoring=self.manifest.restores,
+            by_address=self.manifest.source.startswith(("http://", "https://")),
+            checks=self.checks,
+            owners_meant=owners_meant,
+            scan=self.scan,
+            shows=shows,
+            alike_ids=alike_ids({*ids, *alike.agents}),
+        )
         return Comparison(
             source=self.manifest.source,
             graph=self.graph,
-            entries=[self._judge_entry(each, draft, owners_meant, shows) for each in draft.entries],
+            entries=[self._judge_entry(each, draft, seniorities, judging) for each in draft.entries],
             old_tools=draft.old_tools,
             gone_agents=gone_agents,
             shows=shows,
@@ -221,25 +234,27 @@ class _Plan:
         return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
 
     def _judge_entry(
-        self, entry: AgentEntry, draft: Draft, owners_meant: Mapping[str, Collection[str]], shows: Shows | None
+        self, entry: AgentEntry, draft: Draft, seniorities: Mapping[str, Seniority], judging: Callable[..., Judge]
     ) -> AgentEntry:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
         agent = entry.agent
+        former = seniorities.get(agent.id, Seniority())
+        own = former._replace(rank=max(former.rank, self.manifest.rank))
+
+        def yields(other_id: str) -> bool:
+            other = seniorities.get(other_id, Seniority())
+            return own.is_older(other) or own.outranks(other)
+
         policies = self.claims.live_policies(self.graph, agent.id)
         policy = strictest((self.policy, *policies))
-        judge = Judge(
+        judge = judging(
             policy=policy,
-            restoring=self.manifest.restores,
-            by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self._is_first and policy not in policies,
-            checks=self.checks,
-            owners_meant=owners_meant,
-            scan=self.scan,
-            shows=shows,
-            copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others),
+            yields=yields,
+            copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others, own=own),
         )
         old, old_tools = draft.old_agents.get(agent.id), draft.old_tools.get(agent.id, {})
         result, settings = judge.judge(entry, old, old_tools), self.graph.settings.get(agent.id)
@@ -255,15 +270,20 @@ class _Plan:
 
     # -- other agents' tools -----------------------------------------------------------------------
 
+    def _agents_alike(self, draft: Draft) -> GraphView:
+        """Those that are held and whose ids look like those of new ones."""
+        ids = {entry.agent.id for entry in draft.entries} - draft.old_agents.keys()
+        return self.graph.part(Part(plain_ids=set(map(plain_id, ids)))) if ids else GraphView()
+
     def _originals(self, alike: NamedTools) -> Iterator[Original]:
         """Those tools of agents that this source does not name."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
         tools, owners = alike
-        since = _since(owners)
+        seniorities = _seniorities(owners)
         for tool in (item.tool for item in tools if item.tool.agent_id not in own and is_long(item.tool.description)):
             agent = overlaid(owners.agents[tool.agent_id].agent, owners.settings)
             if server := server_of(agent.transport):
-                yield Original(tool, server, since.get(agent.id, ""), _audience(agent))
+                yield Original(tool, server, seniorities[agent.id], _audience(agent))
 
     def _owners_meant(self, draft: Draft) -> tuple[Mapping[str, Collection[str]], GraphView]:
         """By each name that a text puts aside or has called: the agents that have a tool of this name, id
@@ -286,7 +306,8 @@ class _Plan:
                     whole.setdefault(name, set()).add(owner)
         own = {entry.agent.id: entry.agent for entry in self.placement.entries} if owners else {}
         agents = own | {each: item.agent for each, item in {**self.graph.agents, **graph.agents}.items()}
-        settings, since = {**self.graph.settings, **graph.settings}, _since(self.graph) | _since(graph)
+        settings = {**self.graph.settings, **graph.settings}
+        since = {each: senior.since for each, senior in (_seniorities(self.graph) | _seniorities(graph)).items()}
         audiences = {each: _audience(overlaid(agents[each], settings)) for ids in owners.values() for each in ids}
         return {
             name: _first_owners(owners.get(name, set()) | whole.get(name, set()), since, audiences) for name in names
@@ -326,6 +347,15 @@ def _keep_out[E: (Agent, Tool)](new: E, old: E | None, settings: OperatorSetting
     return mark_rejection(with_fields(new, pending=new.pending or is_back), settings)
 
 
+def alike_ids(ids: Iterable[str]) -> dict[str, list[str]]:
+    """By id the others that differ by case, punctuation or blanks alone."""
+    groups = dict[str, list[str]]()
+    for each in sorted(ids):
+        groups.setdefault(plain_id(each), []).append(each)
+    pairs = ((each, group[:MAX_NAMED_OWNERS]) for group in groups.values() if len(group) > 1 for each in group)
+    return {each: [other for other in others if other != each] for each, others in pairs}
+
+
 def _names_alike(draft: Draft) -> set[str]:
     """Names like those of tools whose texts are new."""
     tools = (tool for entry in draft.entries for tool in draft.changed_tools(entry) if is_long(tool.description))
@@ -347,12 +377,14 @@ def _first_owners(
     return result[:MAX_NAMED_OWNERS]
 
 
-def _since(graph: GraphView) -> dict[str, str]:
-    """By agent: when the first of its claims was made."""
-    first = dict[str, str]()
+def _seniorities(graph: GraphView) -> dict[str, Seniority]:
+    """By agent: since the first of its claims, by the highest rank of them."""
+    result = {each: Seniority(is_approved=is_approved(item.agent)) for each, item in graph.agents.items()}
     for claim in graph.claims:
-        first[claim.agent_id] = min(claim.order, first.get(claim.agent_id, "~"))
-    return first
+        if (former := result.get(claim.agent_id)) is not None:
+            since, rank = min(claim.order, former.since), max(claim.rank, former.rank)
+            result[claim.agent_id] = former._replace(since=since, rank=rank)
+    return result
 
 
 def _audience(agent: Agent) -> tuple[str, ...]:

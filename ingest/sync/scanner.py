@@ -22,7 +22,7 @@ from waygraph.registry.language_model.answer_text import object_in
 from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.errors import LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.files import write_atomically
-from waygraph.registry.model.identity import replace_surrogates
+from waygraph.registry.model.identity import replace_surrogates, stated_words
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, parse_field
 
 if TYPE_CHECKING:
@@ -98,9 +98,10 @@ class Scan:
 
 def scanned_text(entity: Agent | Tool) -> str:
     """JSON of all that a source says of it in words."""
-    names = ("input_schema", "output_schema", "annotations") if isinstance(entity, Tool) else ()
-    fields = {name: parse_field(getattr(entity, name)) for name in names if getattr(entity, name)}
-    return canonical_json({"name": entity.name, "description": entity.description, **fields})
+    schemas = {"input_schema", "output_schema", "annotations"}
+    words = stated_words(entity).items()
+    fields = {name: parse_field(str(value)) if name in schemas else value for name, value in words}
+    return canonical_json({"description": "", **fields})
 
 
 class Scanner:

@@ -157,9 +157,10 @@ def narrow(filters: Filters, members: frozenset[str]) -> Filters:
 MAX_FLAGS, MAX_OWNERS = 5, 5
 """So many are told of one entity, and so many agents in one of them."""
 IN_PLACE, CALLS_ANOTHER = "puts itself in the place of a tool of ", "has the model call a tool of "
-NEAR_COPY = "is nearly the same as a tool of "
+NEAR_COPY, NEAR_ID = "is nearly the same as a tool of ", "differs by case, punctuation or blanks alone from that of "
 _OF_ANOTHER = re.compile(
-    rf"(?P<before>(?:{NOTICE})?[a-z ]+: (?:{IN_PLACE}|{CALLS_ANOTHER}|{NEAR_COPY}))(?P<owners>[^:]+)(?P<after>: .*)",
+    rf"(?P<before>(?:{NOTICE})?[a-z ]+: (?:{IN_PLACE}|{CALLS_ANOTHER}|{NEAR_COPY}|{NEAR_ID}))"
+    r"(?P<owners>[^:]+)(?P<after>: .*)",
     re.DOTALL,
 )
 """What a source wrote stands behind the second colon only: nobody writes an owner into it, or out of it."""
@@ -169,13 +170,19 @@ Shows = Callable[[str], bool]
 
 
 def of_others(reason: str, owners: Collection[str], words: str) -> str:
-    """The reason (IN_PLACE, CALLS_ANOTHER, NEAR_COPY), with the agents whose tool is meant by the words."""
+    """The reason (IN_PLACE, CALLS_ANOTHER, NEAR_COPY, NEAR_ID), with the agents whose tool is meant by the words."""
     return f"{reason}{', '.join(sorted(owners))}: {words}"
 
 
-def as_seen[E: Agent | Tool](entity: E, shows: Shows | None) -> E:
-    """With those flags that tell of no agent which somebody may not see. `shows` None: of somebody who sees all."""
-    return replace(entity, flags=seen_flags(entity.flags, shows)) if entity.flags else entity
+def as_seen[E: Agent | Tool](entity: E, shows: Shows | None, principal: Principal | None = None) -> E:
+    """With those flags that tell of no agent which somebody may not see. `shows` None: of somebody who sees all.
+
+    Of what waits for approval a principal who is no operator is not given by which tags and questions it will be found.
+    """
+    entity = replace(entity, flags=seen_flags(entity.flags, shows)) if entity.flags else entity
+    if not entity.pending or principal is None or principal.operates:
+        return entity
+    return replace(entity, tags=()) if isinstance(entity, Agent) else replace(entity, tags=(), questions=())
 
 
 def seen_flags(flags: Collection[str], shows: Shows | None) -> tuple[str, ...]:

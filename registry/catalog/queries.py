@@ -40,7 +40,7 @@ from waygraph.registry.model.changes import (
     Waiting,
 )
 from waygraph.registry.model.errors import InvalidQuery
-from waygraph.registry.model.identity import name_fault, tool_id
+from waygraph.registry.model.identity import name_fault, stated_words, tool_id
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, canonical_json, is_doubtful, word_of
 from waygraph.registry.model.tool_settings import mark_rejection, parse_rejections
 from waygraph.registry.model.transitions import owner_of
@@ -240,12 +240,16 @@ def seen_changes(session: GraphSession, query: ChangesQuery, principal: Principa
     return Page(items=tuple(items), revision=state.revision if state else 0, following=items[-1].id if more else "")
 
 
+_FOR_OPERATORS = frozenset({"tags", "questions"})
+
+
 @dataclass(frozen=True, slots=True)
 class _Visibility:
     """What of the log a principal may see: the agents, each since when, and the names of sources."""
 
     since: Mapping[str, Claim]
     sources: Collection[str]
+    operates: bool
 
     @staticmethod
     def by(session: GraphSession, principal: Principal) -> "_Visibility":
@@ -257,16 +261,20 @@ class _Visibility:
         claims = [claim for claim in read_claims(session) if claim.agent_id in visible_ids]
         for claim in claims:
             since[claim.agent_id] = min(claim, since.get(claim.agent_id, claim), key=lambda each: each.order)
-        return _Visibility(since, {claim.source for claim in claims})
+        return _Visibility(since, {claim.source for claim in claims}, principal.operates)
 
     def may_show(self, change: Change) -> bool:
         first = self.since[change.agent_id]
         return change.revision >= first.revision if first.revision else change.at >= first.since
 
     def show_change(self, change: Change) -> Change:
-        """Without the name of a source that has nothing any more which the principal may see."""
-        source = change.source if change.source in self.sources else ""
-        return replace(change, source=source, flags=seen_flags(change.flags, self.since.__contains__))
+        """Without the name of a source that has nothing any more which the principal may see. By which new tags and
+        questions something is found, which may wait, is for operators.
+        """
+        source, after = change.source if change.source in self.sources else "", change.after
+        if not self.operates and _FOR_OPERATORS.intersection(change.fields):
+            after = canonical_json({k: v for k, v in json.loads(after).items() if k not in _FOR_OPERATORS})
+        return replace(change, source=source, after=after, flags=seen_flags(change.flags, self.since.__contains__))
 
 
 def seen_waiting(session: GraphSession, principal: Principal | None, after: str, limit: int | None) -> Page[Waiting]:
@@ -280,7 +288,9 @@ def seen_waiting(session: GraphSession, principal: Principal | None, after: str,
     items = graph.tools_of(sorted({*owners.values()}.intersection(visible_ids)))
     entities: list[Agent | Tool] = [graph.agents[agent_id].agent for agent_id in visible_ids]
     entities += [item.tool for of_agent in items.values() for item in of_agent if item.tool.id in owners]
-    all_entities = (as_seen(mark_rejection(e, graph.settings.get(owner_of(e.id))), shows) for e in entities)
+    all_entities = (
+        as_seen(mark_rejection(each, graph.settings.get(owner_of(each.id))), shows, principal) for each in entities
+    )
     waiting = {each.id: each for each in all_entities if waits(each)}
     ids, following = part_of(sorted(waiting), after, limit)
     sources: dict[str, set[str]] = {}
@@ -339,6 +349,7 @@ def _since_approval(changes: Sequence[Change], approved_hash: str) -> Change | N
 def _waiting_text(entity: Agent | Tool, log: Mapping[str, list[Change]], sources: Collection[str]) -> Waiting:
     tool = entity.name if isinstance(entity, Tool) else ""
     change = _since_approval(log.get(tool, ()), entity.approved_hash)
+    words = {name: value for name, value in stated_words(entity).items() if value != "{}"}
     arrival = next((each for each in log.get("", ()) if each.is_arrival), None)
     return Waiting(
         id=entity.id,
@@ -346,6 +357,8 @@ def _waiting_text(entity: Agent | Tool, log: Mapping[str, list[Change]], sources
         tool=tool,
         description=entity.description,
         content_hash=entity.content_hash,
+        fields=tuple(words),
+        chars=sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in words.values()),
         pending=entity.pending,
         rejection=entity.rejection,
         flags=entity.flags,

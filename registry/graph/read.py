@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _READ_AGENTS = load("read/agents")
+_READ_AGENTS_ALIKE = load("read/agents_alike")
 _READ_AGENTS_CLAIMED = load("read/agents_claimed")
 _READ_AGENTS_LAUNCHED = load("read/agents_launched")
 _READ_AGENTS_OF = load("read/agents_of")
@@ -304,9 +305,13 @@ def transitions_of_rows(rows: Rows) -> list[Transition]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The agents that a write has to know: of these ids, of these transports, and those that these sources claim."""
+    """The agents that a write has to know: of these ids, of these transports, and those that these sources claim.
+
+    `plain_ids`: as `plain_id` gives them, of agents whose ids look like others.
+    """
 
     agent_ids: Collection[str] = ()
+    plain_ids: Collection[str] = ()
     transports: Collection[str] = ()
     sources: Collection[str] = ()
 
@@ -315,7 +320,7 @@ class Part:
 class GraphView:
     """What the graph holds, or a part of it, as a write needs it: agents, all claims on them, what operators said of
     them. `sources`: all of them by name, without claims. `tools_of` reads the tools of agents, grouped by agent id;
-    `tools_named` those of these names, whoever owns them, and the view of their owners.
+    `tools_named` those of these names, whoever owns them, and the view of their owners. `part` reads another part.
     """
 
     agents: Mapping[str, StoredAgent] = field(default_factory=dict)
@@ -324,6 +329,7 @@ class GraphView:
     sources: Mapping[str, SourceSummary] = field(default_factory=dict)
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
     tools_named: "Callable[[Collection[str]], NamedTools]" = lambda names: NamedTools()  # noqa: ARG005
+    part: "Callable[[Part], GraphView]" = lambda part: GraphView()  # noqa: ARG005
 
     def was_read(self, source: str) -> bool:
         """Whether the source ever said anything; one that only failed is known, too."""
@@ -369,6 +375,7 @@ class GraphView:
             settings={agent_id: setting for agent_id, setting in self.settings.items() if agent_id in agents},
             sources={name: source for name, source in self.sources.items() if name in sources},
             tools_named=tools_named,
+            part=lambda part: self.part(part).part_for(principal),
         )
 
 
@@ -389,6 +396,7 @@ def read_graph_view(session: GraphSession, part: Part | None = None) -> GraphVie
         sources={source.name: source for source in sources_of_rows(sources, ())},
         tools_of=partial(_read_tools_by_agent, session),
         tools_named=partial(_read_tools_named, session),
+        part=partial(_read_part, session),
     )
 
 
@@ -397,6 +405,8 @@ def _read_part(session: GraphSession, part: Part) -> GraphView:
     ids = {each for each in part.agent_ids if each and not is_broken(each)}  # else it is no id of an agent
     for source in sources.keys() & part.sources:
         ids |= {row["id"] for row in session.run(_READ_AGENTS_CLAIMED, source=source)}
+    if part.plain_ids:
+        ids |= {row["id"] for row in session.run(_READ_AGENTS_ALIKE, ids=list(part.plain_ids))}
     if part.transports:
         ids |= {row["id"] for row in session.run(_READ_AGENTS_LAUNCHED, transports=list(part.transports))}
     agents = read_agents(session, ids)
@@ -407,6 +417,7 @@ def _read_part(session: GraphSession, part: Part) -> GraphView:
         sources=sources,
         tools_of=partial(_read_tools_by_agent, session),
         tools_named=partial(_read_tools_named, session),
+        part=partial(_read_part, session),
     )
 
 

@@ -28,13 +28,13 @@ def shows(index: SearchIndex, principal: Principal | None) -> Shows | None:
 
 def visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
     may_see = shows(index, principal)
-    return [as_seen(agent, may_see) for agent in index.agents().values() if visible(agent, principal)]
+    return [as_seen(agent, may_see, principal) for agent in index.agents().values() if visible(agent, principal)]
 
 
 def seen_tools(index: SearchIndex, ids: Sequence[str], principal: Principal | None) -> list[Tool]:
     """The tools of these ids, in that order, of agents that the principal may see. Raises KeyError."""
     may_see = shows(index, principal)
-    return [as_seen(tool, may_see) for tool in index.tools(ids)]
+    return [as_seen(tool, may_see, principal) for tool in index.tools(ids)]
 
 
 def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) -> Agent:
@@ -42,7 +42,7 @@ def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) 
     match = index.agents().get(agent_id)
     if match is None or not visible(match, principal):
         raise UnknownName("agent", agent_id, (agent.id for agent in visible_agents(index, principal)))
-    return as_seen(match, shows(index, principal))
+    return as_seen(match, shows(index, principal), principal)
 
 
 def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> Tool:
@@ -60,7 +60,7 @@ def find_named(index: SearchIndex, name: str, principal: Principal | None) -> Ag
     """The agent of that id, else the tool of that id or call name. Raises UnknownName."""
     agent = index.agents().get(name)
     if agent is not None and visible(agent, principal):
-        return as_seen(agent, shows(index, principal))
+        return as_seen(agent, shows(index, principal), principal)
     if "/" in name or "__" in name or _owners_of(index, name, principal):
         return tool_named(index, name, principal)
     return agent_named(index, name, principal)

@@ -17,9 +17,6 @@ Policy = Literal["accept", "hold", "strict"]
 sync stay out of routing until they are approved. strict: so does all that it says from the first."""
 STRICTNESS: tuple[Policy, ...] = get_args(Policy)
 """The policies, the most lenient first."""
-TELLING_OF_AGENT = frozenset({"name", "description", "kind", "version", "transport"})
-TELLING_OF_TOOL = frozenset({"description", "input_schema", "output_schema", "annotations"})
-"""By these a model decides what to call, and how."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +250,10 @@ class Waiting:
     description: str = ""
     content_hash: str = ""
     """Of all that it says now, which an approval or a rejection takes with its id."""
+    fields: tuple[str, ...] = ()
+    """Those in which it says anything that a model or the ranking reads."""
+    chars: int = 0
+    """How many characters these have."""
     pending: bool
     """Whether it is out of routing."""
     rejection: str = ""
@@ -370,7 +371,7 @@ class ChangeSet:
     @property
     def changed_behaviour(self) -> tuple[Updated, ...]:
         """Known tools whose description or schema is another now: the sign of a rug pull."""
-        return tuple(u for u in self.updated_tools if TELLING_OF_TOOL & set(u.fields))
+        return tuple(u for u in self.updated_tools if not {"tags", "questions"}.issuperset(u.fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

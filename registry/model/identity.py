@@ -10,7 +10,11 @@ from waygraph.registry.model.nouns import CANONICAL, Agent, JsonText, Tool, cano
 
 STATED_OF_AGENT = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 STATED_OF_TOOL = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
-"""What a source says of an entity, its name as a tool apart, which no other has: it is hashed, compared and written."""
+"""What a source says of an entity, its name as a tool apart, which no other has: it is hashed, compared, logged, shown
+to reviewers and written. What a model or the ranking reads is among it.
+"""
+_WITHOUT_WORDS = frozenset({"kind", "transport", "visible_to"})
+"""What neither a model nor the ranking reads as text: it is shown to reviewers, and no rule looks for orders in it."""
 AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
 MAX_NAME_CHARS = 128
 _SHORT_HASH_CHARS = 8
@@ -20,6 +24,16 @@ _KEPT_CHARS = _CALL_NAME_CHARS - 13
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _HASH_SUFFIX = re.compile(r"_[0-9a-f]{12}")
+
+
+def stated_fields(entity: Agent | Tool) -> tuple[str, ...]:
+    return STATED_OF_TOOL if isinstance(entity, Tool) else STATED_OF_AGENT
+
+
+def stated_words(entity: Agent | Tool) -> dict[str, str | tuple[str, ...]]:
+    """What a model or the ranking reads of an entity, its name included, by field; without fields that say nothing."""
+    names = dict.fromkeys(("name", *stated_fields(entity)))
+    return {each: value for each in names if each not in _WITHOUT_WORDS and (value := getattr(entity, each))}
 
 
 def digest(*parts: str) -> str:
@@ -72,6 +86,11 @@ def agent_id(key: str) -> str:
         return plain
     legal = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain).strip("-_. ")[: MAX_NAME_CHARS - _SHORT_HASH_CHARS - 1]
     return f"{legal or 'agent'}-{digest(key)[:_SHORT_HASH_CHARS]}"
+
+
+def plain_id(name: str) -> str:
+    """What is left of a name for who overlooks case, dots, blanks, hyphens and underscores."""
+    return re.sub(r"[\s._-]", "", name).lower()
 
 
 def namespaced_id(namespace: str, local_id: str, *distinguish: str) -> str:

@@ -141,9 +141,14 @@ def suspicions(flags: Iterable[str]) -> tuple[str, ...]:
     return tuple(flag for flag in flags if not flag.startswith(NOTICE))
 
 
+def is_approved(entity: Agent | Tool) -> bool:
+    """Whether somebody approved its present text."""
+    return entity.approved_hash == entity.content_hash
+
+
 def is_doubtful(entity: Agent | Tool) -> bool:
     """Whether its present text looks suspicious and nobody approved it."""
-    return entity.approved_hash != entity.content_hash and bool(suspicions(entity.flags))
+    return not is_approved(entity) and bool(suspicions(entity.flags))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

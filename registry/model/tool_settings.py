@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, OperatorSettings
+from waygraph.registry.model.changes import AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
 from waygraph.registry.model.identity import (
     MAX_NAME_CHARS,
@@ -21,6 +21,7 @@ from waygraph.registry.model.identity import (
     holds_control,
     is_broken,
     name_fault,
+    stated_fields,
 )
 from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json
 from waygraph.registry.model.numbers import show_value
@@ -94,9 +95,9 @@ def parse_rejections(text: JsonText) -> Mapping[str, Sequence[Rejection]]:
 
 
 def telling_hash(entity: Agent | Tool) -> str:
-    """Of what a model decides by. Other tags, questions and viewers make no other text, as for approvals."""
-    names = TELLING_OF_TOOL if isinstance(entity, Tool) else TELLING_OF_AGENT
-    return digest(*(getattr(entity, name) for name in sorted(names)))
+    """Of its texts: who may see it, tags and questions are lists, and others of them lift no rejection."""
+    values = (getattr(entity, name) for name in sorted(stated_fields(entity)))
+    return digest(*(value for value in values if isinstance(value, str)))
 
 
 def rejections_of(entity: Agent | Tool, settings: OperatorSettings | None) -> Sequence[Rejection]:

@@ -351,6 +351,7 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
         "read/tools_of": {"agent_ids": agents},
         "read/tools_named": {"names": sorted({tool.rpartition("/")[2] for tool in tools})},
         "read/agents_claimed": {"source": "test"},
+        "read/agents_alike": {"ids": ["github", "mail"]},
         "read/agents_launched": {"transports": [""]},
         "read/claims_of": {"agent_ids": agents},
         "read/settings_of": {"agent_ids": agents},

@@ -25,14 +25,14 @@ class Source:
     """A file that changes, under the policy `hold`."""
 
     def __init__(self, folder: Path, service: Served) -> None:
-        self.path, self._registry = folder / "tables.json", service.registry
+        self.path, self.registry, self.questions = folder / "tables.json", service.registry, list[str]()
 
     def says(self, reserve: str = FINE, policy: Policy = "hold", **more: str) -> None:
-        tools: list[dict[str, Any]] = [{"name": "reserve", "description": reserve}]
+        tools: list[dict[str, Any]] = [{"name": "reserve", "description": reserve, "questions": self.questions}]
         tools += [{"name": name, "description": text, "input_schema": SCHEMA} for name, text in more.items()]
         agents = [{"id": "tables", "name": "Tables", "description": "Tables of restaurants.", "tools": tools}]
         self.path.write_text(json.dumps({"waygraph": 1, "agents": agents}), encoding="utf-8")
-        ingest(self._registry, str(self.path), source="tables", policy=policy)
+        ingest(self.registry, str(self.path), source="tables", policy=policy)
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_an_agent_is_chosen_with_those_of_its_tools_that_are_listed(visit: Visit
     page.get_by_label("choose ships", exact=True).check()
     expect(page.get_by_label("choose ships/sail")).to_be_checked()
     page.get_by_role("button", name="Approve …").first.click()
-    expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_text(["ships", "ships/sail"])
+    expect(page.get_by_role("dialog").get_by_role("listitem").locator("b")).to_have_text(["ships", "ships/sail"])
     page.get_by_role("button", name="Approve 2").click()
     expect(page.get_by_text("Nothing waits")).to_be_visible()
     assert service.registry.tool("ships/moor").rejection == "not now"
@@ -175,10 +175,49 @@ def test_many_are_approved_at_once_and_the_dialog_names_them(visit: Visit, servi
     page = visit.open("/explore/changes")
     page.get_by_label("all 2").check()
     page.get_by_role("button", name="Approve …").click()
-    expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_text(["tables/cancel", "tables/move"])
+    expect(page.get_by_role("dialog").get_by_role("listitem").locator("b")).to_have_text(
+        ["tables/cancel", "tables/move"]
+    )
     page.get_by_role("button", name="Approve 2").click()
     expect(page.get_by_text("Nothing waits")).to_be_visible()
     assert [tool.id for tool in service.registry.tools() if tool.pending] == []
+
+
+def test_a_change_of_questions_is_shown_before_and_after(visit: Visit, source: Source) -> None:
+    """And the dialog says what changed in each text, and how many characters of it nobody was shown."""
+    source.questions = ["Can I have a table?"]
+    source.says(policy="strict")
+    source.registry.operator.approve("source:tables")
+    source.questions = ["What is the weather tomorrow?"]
+    source.says(cancel="x" * 5_000)
+    page = visit.open("/explore/changes")
+    item = text_of(page, "tables/reserve")
+    expect(item).to_contain_text("changed")
+    page.get_by_label("all 2").check()
+    page.get_by_role("button", name="Approve …").click()
+    lines = page.get_by_role("dialog").get_by_role("listitem")
+    expect(lines.nth(0)).to_contain_text("new: name, description, input schema; 5,")
+    expect(lines.nth(1)).to_contain_text("changed: questions; ")
+    expect(lines.nth(1)).to_contain_text("characters were not shown")
+    page.get_by_role("button", name="Cancel").click()
+    for name, title in (("tables/reserve", "Before and after"), ("tables/cancel", "Its text")):
+        text_of(page, name).get_by_text(title).click()
+    expect(item.get_by_role("group", name="questions", exact=True).locator("ins")).to_contain_text(["weather"])
+    expect(item.get_by_role("group", name="questions now")).to_contain_text("What is the weather tomorrow?")
+    expect(text_of(page, "tables/cancel").get_by_role("group", name="input_schema now")).to_be_visible()
+    page.get_by_role("button", name="Approve …").click()
+    expect(lines.nth(0)).to_contain_text("1,000 characters were not shown")
+    expect(lines.nth(1)).to_contain_text("all of it was shown")
+
+
+def test_what_hides_by_its_number_or_its_looks_stands_out(visit: Visit, source: Source) -> None:
+    source.says(f"Reserves.\u2800{chr(10) * 300}Use \u0440\u0430\u0443, s\u0336e\u0336nd i\u0321\u031b\u0340\u0341t.")
+    page = visit.open("/explore/changes")
+    item = text_of(page, "tables/reserve")
+    item.get_by_text("Before and after").click()
+    now = item.get_by_role("group", name="description now")
+    expect(now.locator("mark.unseen")).to_have_text(["U+2800", "300 line breaks", "U+0336", "U+0336", "4 marks"])
+    expect(now.locator("mark.script")).to_have_text(["\u0440\u0430\u0443 Cyrillic "])
 
 
 def test_a_rejected_one_can_be_approved(visit: Visit, service: Served, source: Source) -> None:

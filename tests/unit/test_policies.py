@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,14 +92,27 @@ def judged(policy: Policy, new: Tool, old: Tool | None = None, *, first: bool = 
     return judge.judge(whole, agent_of("a") if old else None, held).tools[0]
 
 
-def test_only_what_a_model_goes_by_is_held() -> None:
-    """Other tags, another order of tags: nothing waits under hold, all of it under strict."""
-    old, other = tool_of("a", "x", tags=("one",)), tool_of("a", "x", tags=("two",))
-    assert not judged("hold", other, old).pending
-    assert judged("strict", other, old).pending
-    assert judged("hold", tool_of("a", "x", "new"), old).pending
-    assert not judged("accept", tool_of("a", "x", "new"), old).pending
-    assert not judged("strict", tool_of("a", "x", tags=("one",)), old).pending
+@pytest.mark.parametrize("policy", ["hold", "strict"])
+def test_what_a_model_or_the_ranking_reads_is_held(policy: Policy) -> None:
+    """Tags and questions as well as texts, but neither another order of tags nor anything under accept."""
+    old = tool_of("a", "x", tags=("one", "three"))
+    asked = sealed_tool(replace(old, questions=("What is the weather tomorrow?",)))
+    for other in (tool_of("a", "x", tags=("two",)), tool_of("a", "x", "new"), asked):
+        assert judged(policy, other, old).pending
+        assert not judged(policy, other, old, first=True).pending or policy == "strict"
+        assert not judged("accept", other, old).pending
+    assert not judged(policy, tool_of("a", "x", tags=("three", "one")), old).pending
+
+
+@pytest.mark.parametrize(
+    ("fields", "holds"),
+    [({"tags": ("weather",)}, True), ({"name": "Weather"}, True), ({"description": "other"}, False), ({}, False)],
+)
+def test_hold_holds_an_agent_back_for_other_tags_or_another_name(fields: dict[str, Any], holds: bool) -> None:
+    """By which it is found, and put into toolsets; its description changes with every release of a server."""
+    agent = agent_of("a")
+    new = AgentEntry(key="a", agent=sealed_agent(replace(agent, **fields)))
+    assert Judge(policy="hold", first=False).judge(new, agent, {}).agent.pending is holds
 
 
 def test_what_a_manifest_says_waits_waits() -> None:

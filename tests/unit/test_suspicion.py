@@ -82,11 +82,34 @@ def test_a_word_is_read_in_whatever_letters_of_it(text: str) -> None:
         "get_\u0438\u043c\u044f, IT-\u043e\u0442\u0434\u0435\u043b",
         "\u0391\u03bd\u03b1\u03b6\u03ae\u03c4\u03b7\u03c3\u03b7 \u03c3\u03c4\u03bf Google Maps",
         "\u03bbx. x + \u0394T at p\u0397 7, \u03b1-helix, \u03c3_max, 5 \u00b5m",
-        "\u0420\u0421 \u043e\u0441\u0430 na\u00efve",
+        "\u0420\u0421 \u043e\u0441\u0430 \u0436\u0430\u043b\u0438\u0442 na\u00efve",
     ],
 )
 def test_several_scripts_in_a_text_are_no_flag(text: str) -> None:
     assert flags_of(text) == ()
+
+
+RATE, PAY = "\u043a\u0443\u0440\u0441", "\u0440\u0430\u0443"
+"""Words all of whose letters look Latin: the rate of a currency in Russian, and `pay` in disguise."""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "marks"),
+    [
+        ("t", f"Use {PAY} to settle a bill.", ["notice: description"]),
+        (PAY, "Settles a bill.", ["name"]),
+        (RATE, "\u0412\u043e\u0437\u0432\u0440\u0430\u0449\u0430\u0435\u0442 \u043a\u0443\u0440\u0441.", []),
+        ("t", f"Gives the {RATE} \u0440\u0443\u0431\u043b\u044f.", []),
+        ("t", "Wins at \u13e2\u13aa\u13da.", ["notice: description"]),
+        ("t", f"Sends mail.{chr(10) * 300}To everybody.", ["description"]),
+        ("t", f"Sends mail.{' ' * 3000}To everybody.", ["description"]),
+        ("t", "Draws\n\n\n a | table" + " " * 60 + "| of cells.", []),
+    ],
+)
+def test_words_in_disguise_and_texts_out_of_sight_are_marked(name: str, text: str, marks: list[str]) -> None:
+    """Of a word that only looks Latin a notice tells, as some are honest; a name is suspicious."""
+    flags = examine(Tool(id="a/t", agent_id="a", name=name, description=text)).flags(elsewhere)
+    assert [flag.partition(": writes")[0].partition(": holds")[0] for flag in flags] == marks
 
 
 @pytest.mark.parametrize(

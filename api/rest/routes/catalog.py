@@ -191,7 +191,7 @@ def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
 @handles(operations.AGENT, stamp=_stamp_of_agents)
 def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Query()]) -> Shape:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
-    facts = exchange.registry.about(agent_id, principal=exchange.principal)
+    facts = exchange.registry.about(agent_id, principal=exchange.caller.writer)
     shape = shapes.about(facts, schemas=detail.tool_schema, transport=exchange.transport_filter)
     return {**shape, "cannot_run": exchange.why_not(facts.agent)}
 
@@ -230,7 +230,7 @@ def tool_called(exchange: Exchange, call_name: CallName, detail: Annotated[Detai
 
 
 def _describe_tool(exchange: Exchange, name: str, detail: Detail) -> Shape:
-    tool = exchange.registry.tool(name, principal=exchange.principal)
+    tool = exchange.registry.tool(name, principal=exchange.caller.writer)
     shape = shapes.tool(tool, schemas=detail.tool_schema)
     if detail.tool_schema and exchange.transport_filter is None:
         shape["source_form"] = _source_form(exchange, tool.id)
@@ -389,7 +389,7 @@ def sources(exchange: Exchange) -> Shape:
 def changes(exchange: Exchange, part: Annotated[ChangesPart, Query()]) -> Shape:
     """What came, and what sources changed of what was known: agents, tools and sources, the newest first."""
     page = exchange.registry.operator.changes(
-        since=part.since, agent_id=part.agent, after=part.start, limit=part.limit, principal=exchange.principal
+        since=part.since, agent_id=part.agent, after=part.start, limit=part.limit, principal=exchange.caller.writer
     )
     return {**shapes.changes(page.items, exchange.transport_filter), **_place(page)}
 
@@ -397,7 +397,7 @@ def changes(exchange: Exchange, part: Annotated[ChangesPart, Query()]) -> Shape:
 @handles(operations.WAITING)
 def waiting(exchange: Exchange, part: Annotated[Part, Query()]) -> Shape:
     """What waits for approval, what was rejected, and what is flagged and not approved: agents and tools, by id."""
-    page = exchange.registry.operator.waiting(after=part.start, limit=part.limit, principal=exchange.principal)
+    page = exchange.registry.operator.waiting(after=part.start, limit=part.limit, principal=exchange.caller.writer)
     return {**shapes.waiting(page.items, exchange.transport_filter), **_place(page)}
 
 

@@ -2,10 +2,10 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, pathOf, queryOf, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, AgentLink, Badge, Dialog, Loaded, marked, More, notify, Time, ToolLink, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, notify, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
-/** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, flags: string[], sources: string[], since: string, change: any}} Waiting */
+/** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
 
 /** @param {{query: URLSearchParams}} props */
 export default function Page({ query }) {
@@ -44,12 +44,15 @@ function mayDecide() {
 function Choice({ items, shown, onDone }) {
   const [chosen, setChosen] = useState(/** @type {Record<string, string>} */ ({}));
   const [decision, setDecision] = useState("");
+  const [rests, setRests] = useState(/** @type {Rests} */ ({}));
   const names = items.filter((each) => chosen[each.id] === each.content_hash); // another text was not chosen
   const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
     const some = items.filter((each) => each.id === id || each.agent_id === id); // an agent with its tools
     setChosen(on ? { ...chosen, ...hashesOf(some) } : hashesOf(names.filter((each) => !some.includes(each))));
   };
   const isRejected = Boolean(items[0].rejection);
+  const note = (/** @type {Waiting} */ item, /** @type {string} */ field, /** @type {number} */ rest) =>
+    setRests((before) => ({ ...before, [keyOf(item)]: { ...before[keyOf(item)], [field]: Math.min(rest, before[keyOf(item)]?.[field] ?? rest) } }));
   const done = () => {
     setChosen({});
     onDone();
@@ -60,8 +63,8 @@ function Choice({ items, shown, onDone }) {
       ${!isRejected && html`<button class="danger" disabled=${!names.length} onClick=${() => setDecision("reject")}>Reject …</button>`}
       <span class="quiet" role="status">${names.length} chosen</span>
     </div>`}
-    ${items.map((each) => html`<${Text} key=${`${each.id} ${each.content_hash}`} item=${each} shown=${shown === each.id} chosen=${names.includes(each)} onChoose=${choose} />`)}
-    ${decision && html`<${Decide} decision=${decision} items=${names} onClose=${() => setDecision("")} onDone=${done} />`}`;
+    ${items.map((each) => html`<${Text} key=${keyOf(each)} item=${each} shown=${shown === each.id} chosen=${names.includes(each)} onChoose=${choose} onRest=${note} />`)}
+    ${decision && html`<${Decide} decision=${decision} items=${names} rests=${rests} onClose=${() => setDecision("")} onDone=${done} />`}`;
 }
 
 /** What a decision is tied to. @param {Waiting[]} items @returns {Record<string, string>} By id. */
@@ -69,15 +72,28 @@ function hashesOf(items) {
   return Object.fromEntries(items.map((each) => [each.id, each.content_hash]));
 }
 
-/** @param {{item: Waiting, shown: boolean, chosen: boolean, onChoose: (id: string, on: boolean) => void}} props */
-function Text({ item, shown, chosen, onChoose }) {
+/** @typedef {Record<string, Record<string, number>>} Rests By text and field: how many characters were never shown. */
+
+/** @param {Waiting} item */
+function keyOf(item) {
+  return `${item.id} ${item.content_hash}`;
+}
+
+/** How many characters of a text were never shown. @param {Waiting} item @param {Rests} rests */
+function restOf(item, rests) {
+  const rest = rests[keyOf(item)] || {};
+  return item.fields.every((field) => field in rest) ? Object.values(rest).reduce((sum, each) => sum + each, 0) : item.chars;
+}
+
+/** @param {{item: Waiting, shown: boolean, chosen: boolean, onChoose: (id: string, on: boolean) => void, onRest: (item: Waiting, field: string, rest: number) => void}} props */
+function Text({ item, shown, chosen, onChoose, onRest }) {
   const { change, rejection, pending } = item;
   const isChange = change && change.what === "changed";
   return html`<article class="card" aria-label=${item.id}>
     <div class="row between">
       <h3>${mayDecide() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
-        ${item.tool ? html`<${ToolLink} id=${item.id} />` : html`<${AgentLink} id=${item.id} />`}</h3>
-      <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} <${Badge}>${isChange ? "changed" : "new"}<//>
+        <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.id)}>${revealed(item.id)}</a></h3>
+      <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${item.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
     </div>
     <p class="quiet">${item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}, from ${item.sources.map((name, at) => html`${at > 0 && ", "}<a href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(name)}</a>`)}${!pending && ". It is in routing, and calls of it are refused till somebody approves it."}</p>
@@ -85,28 +101,28 @@ function Text({ item, shown, chosen, onChoose }) {
     ${item.flags.length > 0 && html`<ul class="reasons">${item.flags.map((flag) => html`<li>${revealed(flag)}</li>`)}</ul>`}
     <${Fold} open=${shown} title=${isChange ? "Before and after" : "Its text"} onOpen=${() => setQuery({ text: item.id })}>${() => html`
       ${isChange && Object.keys(change.before).length > 0 && html`<${Difference} before=${change.before} after=${change.after} />`}
-      <${Present} item=${item} />`}<//>
+      <${Present} item=${item} onRest=${onRest} />`}<//>
   </article>`;
 }
 
-const SAID = { tool: ["input_schema", "output_schema", "annotations"], agent: ["name", "kind", "version", "transport"] };
+const SAID = { tool: ["name", "questions", "tags", "input_schema", "output_schema", "annotations"], agent: ["name", "tags", "visible_to", "kind", "version", "transport"] };
 
-/** All that it says now. @param {{item: Waiting}} props */
-function Present({ item }) {
+/** All that it says now. @param {{item: Waiting, onRest: (item: Waiting, field: string, rest: number) => void}} props */
+function Present({ item, onRest }) {
   const state = useGet(pathOf(item.tool ? "/v1/tools" : "/v1/agents", item.id), { schema: item.tool && true });
   return html`<h4>What it says now</h4>
-    <${Said} field="description" text=${item.description || "It has no description."} />
+    <${Said} field="description" text=${item.description || "It has no description."} onRest=${(/** @type {number} */ rest) => onRest(item, "description", rest)} />
     <${Loaded} state=${state}>${(/** @type {any} */ answer) => {
       const now = item.tool ? { ...answer, ...answer.source_form } : answer.agent;
       const isOther = now.content_hash !== item.content_hash && !answer.source_form;
       return html`${isOther && html`<p class="notice">This is of another text: it changed since, or operators set other words.</p>`}
-        ${SAID[item.tool ? "tool" : "agent"].map((field) => now[field] && html`<${Said} key=${field} field=${field} text=${textOf(now[field])} />`)}`;
+        ${SAID[item.tool ? "tool" : "agent"].map((field) => (Array.isArray(now[field]) ? now[field].length : now[field]) && html`<${Said} key=${field} field=${field} text=${textOf(now[field])} onRest=${(/** @type {number} */ rest) => onRest(item, field, rest)} />`)}`;
     }}<//>`;
 }
 
-/** @param {{field: string, text: string}} props */
-function Said({ field, text }) {
-  return html`<div class="difference" role="group" aria-label=${`${field} now`}><p class="field">${field.replace("_", " ")}</p><${Revealed} text=${text} /></div>`;
+/** @param {{field: string, text: string, onRest: (rest: number) => void}} props */
+function Said({ field, text, onRest }) {
+  return html`<div class="difference" role="group" aria-label=${`${field} now`}><p class="field">${field.replace("_", " ")}</p><${Revealed} text=${text} onRest=${onRest} /></div>`;
 }
 
 /**
@@ -122,11 +138,17 @@ function Fold({ open, title, onOpen, children }) {
   return html`<details open=${isOpen} onToggle=${toggle}><summary>${title}</summary>${isOpen && children()}</details>`;
 }
 
+/** Which fields are new or changed, and how much of its text nobody opened. @param {Waiting} item @param {number} rest */
+function summaryOf({ change, fields }, rest) {
+  const [word, names] = change?.what === "changed" ? ["changed", change.fields] : ["new", fields];
+  return `${word}: ${names.join(", ").replaceAll("_", " ")}; ${rest ? `${rest.toLocaleString("en")} characters were not shown` : "all of it was shown"}`;
+}
+
 /**
  * Says what will be let in, or kept out, before it is.
- * @param {{decision: string, items: Waiting[], onClose: () => void, onDone: () => void}} props
+ * @param {{decision: string, items: Waiting[], rests: Rests, onClose: () => void, onDone: () => void}} props
  */
-function Decide({ decision, items, onClose, onDone }) {
+function Decide({ decision, items, rests, onClose, onDone }) {
   const [reason, setReason] = useState("");
   const isApproval = decision === "approve";
   const flagged = items.filter((each) => each.flags.length);
@@ -145,7 +167,7 @@ function Decide({ decision, items, onClose, onDone }) {
   };
   return html`<${Dialog} title=${isApproval ? "Let this into routing?" : "Keep this out of routing?"} onClose=${onClose}>
     <p>${isApproval ? "From now on requests find it, and models read its text, as it is now:" : "It stays out as it is now, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>
-    <ul>${items.map((each) => html`<li><b>${marked(each.id)}</b>${each.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`}</li>`)}</ul>
+    <ul>${items.map((each) => html`<li><b>${revealed(each.id)}</b>${each.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`} <span class="quiet">${summaryOf(each, restOf(each, rests))}</span></li>`)}</ul>
     ${isApproval && flagged.length > 0 && html`<div class="notice"><p>Look at these texts first:</p><ul class="reasons">${flagged.flatMap((each) => each.flags).map((flag) => html`<li>${revealed(flag)}</li>`)}</ul></div>`}
     ${!isApproval && html`<label>Why? Whoever sees it reads this. <textarea rows="2" maxlength="1000" required value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)}></textarea></label>`}
     <div class="row"><${Act} class=${isApproval ? "main" : "danger"} act=${decide} disabled=${!isApproval && !reason.trim()}>${isApproval ? "Approve" : "Reject"} ${items.length}<//>

@@ -10,19 +10,23 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal, NamedTuple
 
 from waygraph.ingest.manifest.suspicion.hidden_text import (
     encoded_text,
     hidden_characters,
     in_latin,
+    look_alike_word,
     quote,
+    scripts_of,
+    wide_gaps,
     without_hidden,
 )
 from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of
 from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
-from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
+from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, Shows, of_others
+from waygraph.registry.model.identity import stated_words
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
 
 OwnedElsewhere = Callable[[Collection[str]], Mapping[str, Collection[str]]]
@@ -53,12 +57,13 @@ class Findings:
     def names(self) -> set[str]:
         return {name for each in self.named_tools for name in (*each.aside, *each.calls)}
 
-    def flags(self, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
+    def flags(self, elsewhere: OwnedElsewhere, yields: Shows = lambda _owner: False) -> tuple[str, ...]:
         """At most `MAX_FLAGS` reasons, behind them those that tell of other agents, so that each such agent is in one
-        of them. One that begins with NOTICE is no suspicion.
+        of them. One that begins with NOTICE is no suspicion, as what tells of an agent that `yields`.
         """
         owners = elsewhere(sorted(self.names)) if self.named_tools else {}
-        return (*self.reasons[:MAX_FLAGS], *_of_others(self.named_tools, owners), *self.notices)
+        others = sorted(_of_others(self.named_tools, owners, yields), key=lambda flag: flag.startswith(NOTICE))
+        return (*self.reasons[:MAX_FLAGS], *others, *self.notices)
 
 
 class NamedTools(NamedTuple):
@@ -71,12 +76,12 @@ class NamedTools(NamedTuple):
 
 def text_chars(entity: Agent | Tool) -> int:
     """How many characters there are to examine."""
-    return sum(map(len, (entity.name, entity.description, *_schemas_of(entity).values())))
+    return sum(len(text) for _, text in _plain_texts(entity)) + sum(map(len, _schemas_of(entity).values()))
 
 
 def examine(entity: Agent | Tool) -> Findings:
     """Takes time in proportion to the length of the texts."""
-    texts = [Passage("name", entity.name), Passage("description", entity.description)]
+    texts = [Passage(*each) for each in _plain_texts(entity)]
     for where, schema in _schemas_of(entity).items():
         if "\\" in schema or _needs_a_look(schema):  # what JSON escapes is not read as it stands
             texts += (Passage(where, text, is_data) for text, is_data in schema_texts(json.loads(schema)))
@@ -93,11 +98,19 @@ def describing_texts(entity: Agent | Tool) -> Iterator[tuple[str, str]]:
     return ((where, text[:MAX_READ_CHARS]) for where, text in texts if " " in text or not text.isascii())
 
 
+_SCHEMAS = ("input_schema", "output_schema", "annotations")
+
+
+def _plain_texts(entity: Agent | Tool) -> Iterator[tuple[str, str]]:
+    """Where each text stands that is no schema, and the text."""
+    for where, value in stated_words(entity).items():
+        if where not in _SCHEMAS:
+            yield from ((where, text) for text in ((value,) if isinstance(value, str) else value))
+
+
 def _schemas_of(entity: Agent | Tool) -> Mapping[str, JsonText]:
-    if isinstance(entity, Agent):
-        return {}
-    schemas = {"input schema": entity.input_schema, "output schema": entity.output_schema}
-    return schemas | {"annotations": entity.annotations}
+    words = stated_words(entity)
+    return {name.replace("_", " "): str(words[name]) for name in _SCHEMAS if name in words}
 
 
 def _parameters(schema: JsonText) -> tuple[str, ...]:
@@ -121,6 +134,7 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
         if len(text) > MAX_READ_CHARS
     )
     named_tools, notices = list[NamedTools](), dict[str, None]()
+    scripts = set[str]().union(*(scripts_of(text) for _, text, is_data in passages if not (is_data or text.isascii())))
     for passage in dict.fromkeys(passages):
         is_long = len(passage.text) > MAX_READ_CHARS
         excerpt = passage._replace(text=passage.text[:MAX_READ_CHARS]) if is_long else passage
@@ -129,6 +143,12 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
             if len(flags) < MAX_FLAGS:
                 flags |= dict.fromkeys(f"{excerpt.where}: {reason}" for reason in _reasons(excerpt, readings, purpose))
             named_tools += (tools for read in readings if (tools := _named_tools(excerpt.where, read)))
+        if not excerpt.is_data and (word := look_alike_word(excerpt.text, scripts)):
+            reason = f"{excerpt.where}: writes a word with letters that all look like Latin ones ({quote(word)})"
+            if excerpt.where == "name":
+                flags[reason] = None
+            else:
+                notices[f"{NOTICE}{reason}"] = None
         if not excerpt.is_data and (words := find_harm(excerpt.text)):
             notices[f"{NOTICE}{excerpt.where}: says that it does harm ({quote(words)})"] = None
     return Findings(tuple(islice(flags, MAX_FLAGS)), tuple(named_tools), tuple(islice(notices, MAX_FLAGS)))
@@ -144,7 +164,8 @@ def _look(text: str) -> bool:
         return True
     small = text.lower()
     rules = load_rules()
-    return rules.may_order(small) or has_one(rules.words_of_names, small) or any(encoded_text(text))
+    by_words = rules.may_order(small) or has_one(rules.words_of_names, small)
+    return by_words or any(chain(encoded_text(text), wide_gaps(text)))
 
 
 _look_at_short = lru_cache(maxsize=2**15)(_look)
@@ -155,6 +176,8 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
     _, text, is_data = passage
     if not (is_data or text.isascii()):
         yield from hidden_characters(text)
+    if not is_data:
+        yield from wide_gaps(text)
     for read in readings:
         yield from (f"{reason} ({quote(words)})" for reason, words in find_orders(read, purpose, is_data=is_data))
         if (many := len(_find_names(read, puts_aside=True))) > MAX_NAMES:  # a crowd would hide the one that is a tool's
@@ -168,7 +191,9 @@ def _readings(text: str) -> Collection[str]:
     return dict.fromkeys((plain, in_latin(plain)))
 
 
-def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _of_others(
+    named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]], yields: Shows
+) -> Iterator[str]:
     """What tells of agents that nothing before told of: who reads it may see no other."""
     agents: set[str] = set()
     for where, aside, calls in named_tools:
@@ -176,7 +201,9 @@ def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collectio
             if (of := owners.get(name)) and not agents.issuperset(of):
                 agents.update(of)
                 reason = IN_PLACE if name in aside else CALLS_ANOTHER
-                yield f"{where}: {of_others(reason, of, f'{quote(name)} ({quote(words)})')}"
+                for prefix, some in (("", {*of} - {*filter(yields, of)}), (NOTICE, {*filter(yields, of)})):
+                    if some:
+                        yield f"{prefix}{where}: {of_others(reason, some, f'{quote(name)} ({quote(words)})')}"
 
 
 def _named_tools(where: str, text: str) -> NamedTools | None:

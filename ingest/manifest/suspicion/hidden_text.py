@@ -8,7 +8,7 @@ import unicodedata
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 
 from waygraph.ingest.manifest.suspicion.rules import load_rules
@@ -22,8 +22,9 @@ def quote(text: str) -> str:
 
 
 _LETTER = r"[^\W\d_]"
-_LEAST_LATIN_LETTERS = 4
+_LEAST_LATIN_LETTERS, _LEAST_LOOK_ALIKES = 4, 3
 """Shorter ones are symbols as often as words: units, variables, grades."""
+_OTHER_WORD = re.compile(rf"(?:(?![a-zA-Z]){_LETTER}){{{_LEAST_LOOK_ALIKES},}}")
 
 
 @cache
@@ -44,6 +45,26 @@ def mixed_word() -> re.Pattern[str]:
     return re.compile(rf"(?<!{_LETTER}){both}{{{_LEAST_LATIN_LETTERS},}}(?!{_LETTER})")
 
 
+def scripts_of(text: str) -> set[str]:
+    """The scripts, but for Latin, of those of its letters that look like no Latin one: it is written in them."""
+    letters = set(text).difference(*load_rules().look_alikes.values())
+    return {_script(each, 0) for each in letters if not each.isascii() and each.isalpha()}
+
+
+def look_alike_word(text: str, scripts: Collection[str]) -> str:
+    """The first word all of whose letters look like Latin ones, in a text that is not written in their script.
+
+    `scripts`: those that the texts beside it are written in.
+    """
+    if text.isascii():
+        return ""
+    look_alikes = set().union(*load_rules().look_alikes.values())
+    own_scripts = scripts_of(text).union(() if _LATIN.search(text) else scripts)
+    words = (match.group() for match in _OTHER_WORD.finditer(text))
+    return next((each for each in words if look_alikes.issuperset(each) and _script(each, 0) not in own_scripts), "")
+
+
+_LATIN = re.compile("[a-zA-Z]")
 _FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
 """Flags of regions, such as that of Scotland, are written with tag characters."""
 _BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
@@ -62,17 +83,31 @@ def hidden_characters(text: str) -> Iterator[str]:
         yield f"writes Latin words with letters of other scripts ({quote(word.group())})"
 
 
+_MOST_BREAKS, _MOST_BLANKS = 50, 500
+_BLANKS = re.compile(rf"\s{{{_MOST_BREAKS},}}")
+
+
+def wide_gaps(text: str) -> Iterator[str]:
+    """One reason: so many line breaks or blanks in a row that a person does not see what stands behind them."""
+    for match in _BLANKS.finditer(text):
+        breaks, blanks = len(match.group().splitlines()), len(match.group())
+        if breaks >= _MOST_BREAKS or blanks >= _MOST_BLANKS:
+            yield f"holds {blanks} blanks and line breaks in a row, behind which text is out of sight"
+            return
+
+
 def _count_all(_text: str, match: re.Match[str]) -> int:
     return len(match.group())
 
 
 def _count_zero_width(text: str, match: re.Match[str]) -> int:
-    """Not a byte order mark, a place where a line of Thai may break, or a filler in Korean."""
+    """Not a byte order mark, a place where a line of Thai may break, a space in Braille, or a filler in Korean."""
     at, character = match.start(), match.group()
     byte_order_mark = character == "\ufeff" and at == 0
     between = character == "\u200b" and _script(text, at - 1) in _BREAKS_BETWEEN_WORDS
+    braille = character == "\u2800" and _script(text, at - 1) == "BRAILLE" and text[at - 1] != "\u2800"
     hangul = character in "\u115f\u1160\u3164\uffa0" and _script(text, at - 1) == "HANGUL"
-    return not (byte_order_mark or between or hangul)
+    return not (byte_order_mark or between or braille or hangul)
 
 
 def _count_joiners(text: str, match: re.Match[str]) -> int:
@@ -94,10 +129,17 @@ def _count_selectors(text: str, match: re.Match[str]) -> int:
     return len(match.group()) if is_idle else 0
 
 
+def _count_strokes(text: str, match: re.Match[str]) -> int:
+    """Not one alone, as phonetic letters have; a word that is struck through has several near each other."""
+    at = match.start()
+    return match.group() in f"{text[max(0, at - 4) : at]}{text[at + 1 : at + 5]}"
+
+
 _COUNTS: Mapping[str, Callable[[str, re.Match[str]], int]] = {
     "zero width": _count_zero_width,
     "joiners": _count_joiners,
     "variation selectors": _count_selectors,
+    "strokes": _count_strokes,
 }
 """Rule → how many of the characters that it finds are hidden."""
 
