@@ -245,12 +245,12 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
         answer: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         if of_steps := route.steps[: len(route.query.steps)]:
             answer["steps"] = [[match.agent.id for match in step.matches] for step in of_steps]
-        answer |= find.failed_stages(route) | find.exclusions_field(route)
+        answer |= find.notices_field(route)
         if route.matches:
             answer |= find.confidence_field(route.confidence)
         elif route.nearest:
             answer |= {"nearest": list(route.nearest), "hint": "these agents are the nearest: name one if it is meant"}
-        return answer | {name: text for name in ("reason", "notice") if (text := getattr(route, name))}
+        return answer | ({"reason": route.reason} if route.reason else {})
 
     return told_as_text(await gateway.ask(route))
 
