@@ -12,7 +12,7 @@ from typer import Option
 
 from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
-from waygraph.registry.model.process import end_after_work, uncollected_at_exit
+from waygraph.registry.model.process import end_after_work, forbid_inspection, uncollected_at_exit
 
 _OTHERS = re.compile(
     "WAYGRAPH_(SERVICE_CHOSEN|(BENCH|INPUT|REQUIRE|TEST)_.*"  # of workers; of benchmarks, configurations and tests
@@ -191,6 +191,7 @@ def before_command(
 def run() -> int:
     """The program, in a process of its own."""
     end_after_work()
+    forbid_inspection()
     return main()
 
 

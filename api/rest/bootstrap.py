@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import ceil
 from multiprocessing import parent_process
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -37,7 +38,7 @@ from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import word_of
-from waygraph.registry.model.process import die_with, take_short_turns
+from waygraph.registry.model.process import die_with, forbid_inspection, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import MEMORY, is_server
@@ -259,6 +260,7 @@ def check_address(options: ServiceOptions, *, asks_who_calls: bool) -> None:
 
 def worker() -> "Application":
     """The application of one process, by the options of its parent. A factory for uvicorn."""
+    forbid_inspection()
     if parent := parent_process():  # it holds the port, and nobody else would end it
         die_with(parent.pid or 0, signal.SIGTERM)
     take_short_turns()
@@ -379,7 +381,19 @@ def _run(
         follow_sources(lambda: _registry(options, settings, os.environ), sources, settings, audit),
     ):
         share_key(folder)
+        _start_tracker(os.environ)
         Workers(config, [listening], signals).run()
+
+
+def _start_tracker(environ: MutableMapping[str, str]) -> None:
+    """Without secrets: any process of this user can read the environment of the one that tracks what workers share."""
+    variables = dict(environ)
+    try:
+        for name in variables.keys() - {"LD_LIBRARY_PATH"}:
+            del environ[name]
+        ensure_running()
+    finally:
+        environ.update(variables)
 
 
 @contextmanager

@@ -15,7 +15,6 @@
 What an OpenAPI document or an agent's card says of its own address is somebody else's word and is never enough.
 """
 
-import tomllib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_digest
 from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
+from waygraph.registry.model.bounded_text import toml_document
 from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed, UnknownName
 from waygraph.registry.model.files import as_written
@@ -131,7 +131,7 @@ def load_services(path: str) -> Services:
     if not path:
         return Services()
     try:
-        document = tomllib.loads(as_written(path).read_text(encoding="utf-8"))
+        document = toml_document(as_written(path).read_text(encoding="utf-8"))
         content = _File.model_validate(document)
     except OSError as exc:
         raise InvalidSetting(f"services file {path} cannot be read: {exc.strerror}") from exc
@@ -139,7 +139,7 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path} cannot be read: it is no UTF-8 text") from None
     except ValidationError as exc:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
-    except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
+    except ValueError as exc:  # also a number of more digits than Python reads
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
     return Services(tuple(content.service), path, tuple(content.login))
 

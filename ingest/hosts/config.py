@@ -19,7 +19,7 @@ from waygraph.ingest.manifest.redaction import STRUCK_TEXT
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats.mcp_config import switches_of
 from waygraph.ingest.sources.json_text import json_document
-from waygraph.ingest.sources.parse import toml_document
+from waygraph.registry.model.bounded_text import UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
 
 _BLANK = "\ufeff \t\r\n"
@@ -102,6 +102,8 @@ class HostConfig:
             document = _SYNTAXES[self.host.syntax].parse(self.text)
         except RecursionError:
             raise self._fault("is nested too deeply") from None
+        except UnboundedText as exc:
+            raise self._fault(str(exc)) from None
         except ValueError as exc:
             raise self._fault(f"is not {self.host.syntax.upper()}{_place_of(exc)}") from None
         if not isinstance(document, dict):

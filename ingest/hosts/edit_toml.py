@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from waygraph.ingest.hosts.edit_json import Unfit
+from waygraph.registry.model.bounded_text import BOM
 
-BOM = "\ufeff"
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _HEAD = re.compile(rf"(\s*\[{{1,2}}\s*{_PART}(?:\s*\.\s*{_PART})*\s*\]{{1,2}})\s*(?:#.*)?$")
 _CLOSED_TEXT = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")

@@ -5,8 +5,7 @@ import re
 from typing import Any
 
 from waygraph.ingest.manifest.fields import Note, Objects, ignore_fault
-
-BOM = "\ufeff"
+from waygraph.registry.model.bounded_text import BOM
 
 # Only these are taken away, and replaced by spaces, so that line and column of an error are still the file's. Libraries
 # for JSON5 and its kin allow far more, such as names without quotes, and with it files that are broken.

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,10 +9,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.fields import Note, ignore_fault
-from waygraph.ingest.sources.json_text import BOM, json_document, load_json
+from waygraph.ingest.sources.json_text import json_document, load_json
 from waygraph.ingest.sources.plugin_manifest import MANIFEST, with_named_files
 from waygraph.ingest.sources.referenced_files import with_referenced_files
 from waygraph.ingest.sources.skill_folder import is_skill, skill_of
+from waygraph.registry.model.bounded_text import UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
@@ -141,15 +141,10 @@ def _parse_json(where: str, text: str, note: Note) -> object:
 def _parse_toml(where: str, text: str) -> object:
     try:
         return json.loads(json.dumps(toml_document(text), default=str))  # a date is a text, as JSON has it
+    except UnboundedText as exc:
+        raise SourceError(where, str(exc)) from exc
     except ValueError as exc:
         raise SourceError(where, f"is not TOML: {exc}") from exc
-    except RecursionError as exc:
-        raise SourceError(where, "is nested too deeply") from exc
-
-
-def toml_document(text: str) -> dict[str, Any]:
-    """Raises ValueError, RecursionError."""
-    return tomllib.loads(text.removeprefix(BOM))
 
 
 def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
@@ -162,7 +157,7 @@ def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
         return yaml_text.parse(text, note)
     except yaml.YAMLError as exc:
         raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
-    except yaml_text.UnboundedText as exc:
+    except UnboundedText as exc:
         raise SourceError(where, str(exc)) from exc
     except ValueError as exc:  # a number that cannot be
         raise SourceError(where, f"cannot be read: {exc}") from exc

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from waygraph.ingest.manifest.fields import MOST_TOLD, Note, Path, ignore_fault, repeated_names, show_pointer
+from waygraph.registry.model.bounded_text import MAX_DEPTH, TOO_DEEP, UnboundedText
 
-MAX_DEPTH = 200
-"""Before 0.2.6 libyaml ends the process at a few ten thousand."""
-TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 MAX_UNFOLDED_CHARS = 10_000_000
 """What aliases may add: ten lines of them can stand for 10^9 values ("billion laughs")."""
 
@@ -88,10 +86,6 @@ def _is_merged(value: Any) -> bool:
     """Whether it is what a merge key takes in: an object, or a list of them."""
     parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
     return all(isinstance(part, yaml.MappingNode) for part in parts)
-
-
-class UnboundedText(ValueError):
-    """Nested too deeply, or an alias that stands for too much."""
 
 
 def parse(text: str, note: Note = ignore_fault) -> object:

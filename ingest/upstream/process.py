@@ -1,128 +1,47 @@
-"""A child process in a session of its own.
+"""A child process with a parent of its own, which outlives neither us nor the connection (reaper_process.py)."""
 
-Not by the event loop's own subprocesses: between their start and the moment at which their id is known pass turns of
-the loop, and who is killed in between leaves an orphan.
-"""
-
+import errno
+import marshal
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import IO
 
 import anyio
 
-from waygraph.ingest.upstream.limits import LIMITS, start_unprivileged
+from waygraph.ingest.upstream.limits import LIMITS, raises_privileges
 from waygraph.ingest.upstream.pipes import Pipe
+from waygraph.ingest.upstream.reaper_process import GRACE_S, end_server
+from waygraph.registry.model.process import forbid_inspection
 from waygraph.registry.model.settings import Settings
 
-# No server outlives us, not even if we are killed: one small process watches over the groups that we started.
-#
-# It runs while there is a group to watch over, in a session of its own, and learns of our death by the end of a pipe.
-# What leaves its process group by a session of its own leaves this care too.
-
-
+END_S = GRACE_S + 0.4
+"""How long SIGTERM and SIGKILL may take."""
 _PROGRAM = Path(__file__).with_name("reaper_process.py")
+_controls: set[socket.socket] = set()
+"""Of all children. A forked process that held one open would keep a child alive."""
 
 
-@dataclass(slots=True)
-class Reaper:
-    """Thread-safe; one for the whole process."""
-
-    groups: set[int] = field(default_factory=set)
-    _lock: Lock = field(default_factory=Lock)
-    _pipe: int = -1
-    _process: "subprocess.Popen[bytes] | None" = None
-
-    def stand_by(self) -> None:
-        """Before something is started: what is started then is told to the reaper at once."""
-        with self._lock:
-            if self._pipe < 0:
-                self._start()
-
-    def stand_down(self) -> None:
-        """What was to be started was not."""
-        with self._lock:
-            if self._pipe >= 0 and not self.groups:
-                self._dismiss("")
-
-    def watch_over(self, group: int) -> None:
-        with self._lock:
-            self.groups.add(group)
-            self._tell(f"+{group}\n")
-
-    def let_go(self, group: int) -> None:
-        """The group has ended. With the last one the reaper ends too."""
-        with self._lock:
-            self.groups.discard(group)
-            if self._pipe < 0:
-                return
-            if self.groups:
-                self._tell(f"-{group}\n")
-            else:
-                self._dismiss(f"-{group}\n")
-
-    def forget(self) -> None:
-        """In a forked child: what the parent started is the parent's, and so is the end of the pipe."""
-        if self._pipe >= 0:
-            os.close(self._pipe)
-        self.groups, self._lock, self._pipe, self._process = set(), Lock(), -1, None
-
-    def _tell(self, line: str) -> None:
-        """A reaper that has died is followed by a new one, which is told of all groups."""
-        if self._pipe >= 0:
-            with suppress(BrokenPipeError):
-                os.write(self._pipe, line.encode())  # shorter than PIPE_BUF: whole or not at all
-                return
-            self._dismiss("")
-        self._start()
-        os.write(self._pipe, "".join(f"+{group}\n" for group in self.groups).encode())
-
-    def _start(self) -> None:
-        reading, self._pipe = os.pipe()  # neither end is inherited unless it is handed on
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_PROGRAM)],
-                stdin=reading,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={},
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(self._pipe)
-            self._pipe = -1
-            raise
-        finally:
-            os.close(reading)
-
-    def _dismiss(self, last_line: str) -> None:
-        with suppress(BrokenPipeError):
-            os.write(self._pipe, last_line.encode())
-        os.close(self._pipe)
-        if self._process is not None:
-            Thread(target=self._process.wait, daemon=True).start()  # leaves no zombie, and nobody waits
-        self._pipe, self._process = -1, None
+def _forget_children() -> None:
+    for control in list(_controls):
+        control.close()
+    _controls.clear()
 
 
-REAPER = Reaper()
-os.register_at_fork(after_in_child=REAPER.forget)
-
-
-_FIRST_POLL_S, _LONGEST_POLL_S = 0.005, 0.05
+os.register_at_fork(after_in_child=_forget_children)
 
 
 class Child:
-    """A running program, whose group the reaper watches over from the moment that its id is known.
+    """A running program. It ends, with all that it started, when `end` is called or this process ends.
 
-    Never started by a shell. Who is killed in the fraction of a millisecond before that leaves an orphan.
-    Its limits are those of `settings` (limits.py); `on_excess` gets the reason, in another thread, if it is ended.
+    Never started by a shell. Its limits are those of `settings` (limits.py); `on_excess` gets the reason, in another
+    thread, if it is ended.
     """
 
     def __init__(
@@ -133,38 +52,34 @@ class Child:
         settings: Settings,
         on_excess: Callable[[str], None],
     ) -> None:
-        """Raises OSError or ValueError if it cannot be started."""
-        REAPER.stand_by()
+        """Raises OSError if it cannot be started, and ValueError; `await_start` tells the rest."""
+        request = marshal.dumps((command, environment, folder, raises_privileges(command[0], environment)))
+        forbid_inspection()
+        self._control, theirs = socket.socketpair()
+        _controls.add(self._control)
+        self._reports = bytearray()
         pipe = subprocess.PIPE
-
-        def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                command,
-                env=environment,
-                cwd=folder or None,
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_PROGRAM), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={},
+                cwd="/",
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
                 bufsize=0,
                 start_new_session=True,
             )
-
-        try:
-            self._process = start_unprivileged(command[0], environment, start)
         except BaseException:
-            REAPER.stand_down()
+            self._close_control()
             raise
-        try:
-            REAPER.watch_over(self._process.pid)
-        except BaseException:  # nobody would end it
-            self.signal(signal.SIGKILL)
-            self._process.wait()
-            REAPER.let_go(self._process.pid)
-            for file in self._pipes():
-                file.close()
-            raise
+        finally:
+            theirs.close()
         LIMITS.watch_over(self._process.pid, settings, on_excess)
         self.stdin, self.stdout, self.stderr = map(Pipe, self._pipes())
+        with suppress(BrokenPipeError):
+            self._control.sendall(request)
 
     def _pipes(self) -> list[IO[bytes]]:
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
@@ -172,54 +87,68 @@ class Child:
 
     @property
     def number(self) -> int:
-        """Of the process, its group and its session."""
+        """Of the session of its processes, which its parent leads."""
         return self._process.pid
+
+    async def await_start(self) -> None:
+        """Raises OSError or ValueError if the program cannot be started; then, or if cancelled, all of it is ended."""
+        try:
+            await self._reads(1)
+            line = self._reports.partition(b"\n")[0]
+            if line != b"started":
+                number = int(line or errno.EPIPE)
+                raise OSError(number, os.strerror(number)) if number else ValueError
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.end()
+            raise
 
     @property
     def status(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs. Its own children may hold its pipes open."""
-        return self._process.poll()
-
-    def signal(self, number: int) -> bool:
-        """Whether any process of its group is there to get it."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-            return True
-        return False
+        has_ended = self._read()
+        lines = self._reports.split(b"\n")
+        if len(lines) > 2:
+            return int(lines[1])
+        return -signal.SIGKILL if has_ended else None
 
     async def leaves(self, within_s: float) -> bool:
         """Whether the program itself ends in this time."""
-        begin_s = anyio.current_time()
-        if sys.platform == "linux" and self.status is None:  # the event loop is told, and looks no more often
-            with suppress(OSError), anyio.move_on_after(within_s):
-                descriptor = os.pidfd_open(self._process.pid)
-                try:
-                    await anyio.wait_readable(descriptor)
-                finally:
-                    os.close(descriptor)
-        return await _comes_true(lambda: self.status is not None, begin_s + within_s - anyio.current_time())
+        with anyio.move_on_after(within_s):
+            await self._reads(2)
+        return self.status is not None
 
-    async def end(self, term_s: float, kill_s: float) -> None:
-        """Ends what is left of the group: told, then killed."""
-        if self.signal(signal.SIGTERM) and not await self._has_ended(term_s):
-            self.signal(signal.SIGKILL)
-            await self._has_ended(kill_s)
-        LIMITS.let_go(self._process.pid)
-        REAPER.let_go(self._process.pid)
-        if self.status is None:  # killed, and slow to go on a busy machine: nobody waits, and no zombie stays
+    async def end(self) -> None:
+        """Ends the program and all that it started: told, then killed. Takes at most `END_S`."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+        with anyio.move_on_after(END_S) as scope:
+            await self._reads(3)
+        if scope.cancelled_caught:
+            end_server(self.number, {})  # its parent may have been stopped
+        LIMITS.let_go(self.number)
+        self._close_control()
+        if self._process.poll() is None:  # slow to go on a busy machine: nobody waits, and no zombie stays
             Thread(target=self._process.wait, daemon=True).start()
-        for pipe in (self.stdin, self.stdout, self.stderr):
-            pipe.close()
+        for file in (self.stdin, self.stdout, self.stderr):
+            file.close()
 
-    async def _has_ended(self, within_s: float) -> bool:
-        return await _comes_true(lambda: self.status is not None and not self.signal(0), within_s)
+    async def _reads(self, line_count: int) -> None:
+        """Until its parent has written so many lines, or ended."""
+        while not self._read() and self._reports.count(b"\n") < line_count:
+            await anyio.wait_readable(self._control)
 
+    def _read(self) -> bool:
+        """Whether its parent has ended."""
+        try:
+            while chunk := self._control.recv(1024, socket.MSG_DONTWAIT):
+                self._reports += chunk
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
 
-async def _comes_true(is_true: Callable[[], bool], within_s: float) -> bool:
-    """Whether it is so in this time. It is looked at less often the longer it takes."""
-    pause_s = _FIRST_POLL_S
-    with anyio.move_on_after(within_s):
-        while not is_true():
-            await anyio.sleep(pause_s)
-            pause_s = min(1.5 * pause_s, _LONGEST_POLL_S)
-    return is_true()
+    def _close_control(self) -> None:
+        _controls.discard(self._control)
+        self._control.close()

@@ -1,6 +1,6 @@
 """An MCP server as a child process: one line, one message. After the SDK's `stdio_client`, for servers not trusted.
 
-The child has a session and process group of its own, which are ended whole; its error output is kept apart, its
+The child and all that it started are ended together; its error output is kept apart, its
 standard output may hold what is no message, and a line without end is not gathered.
 """
 
@@ -47,8 +47,8 @@ from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
-FLUSH_S, LEAVE_S, TERM_S, KILL_S = 0.2, 0.4, 0.5, 0.3
-"""How long its last message, its own end, SIGTERM and SIGKILL may take: together less than 2 s."""
+FLUSH_S, LEAVE_S = 0.2, 0.4
+"""How long its last message and its own end may take: with `END_S` less than 2 s."""
 
 
 @dataclass(slots=True)
@@ -129,13 +129,13 @@ class _Lines:
 async def stdio_transport(
     launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion
 ) -> AsyncGenerator[tuple[MessagesIn, MessagesOut]]:
-    """Starts the server; leaving ends it, with all of its process group. Raises UpstreamError."""
+    """Starts the server; leaving ends it, with all that it started. Raises UpstreamError."""
     wire.launcher = launcher_of(launch)
 
     def on_excess(reason: str) -> None:
         wire.excess = wire.trouble = UpstreamUnreachable(reason)
 
-    child = _start_child(launch, settings, discretion, on_excess)
+    child = await _start_child(launch, settings, discretion, on_excess)
     server = _Server(child, settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
@@ -151,7 +151,7 @@ async def stdio_transport(
             tasks.cancel_scope.cancel()
 
 
-def _start_child(
+async def _start_child(
     launch: StdioLaunch, settings: Settings, discretion: Discretion, on_excess: Callable[[str], None]
 ) -> Child:
     variables = inherited_variables(os.environ, launch.env)
@@ -161,7 +161,9 @@ def _start_child(
     if launch.cwd and not Path(launch.cwd).is_dir():
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
     try:
-        return Child([launch.command, *launch.args], environment, launch.cwd, settings, on_excess)
+        child = Child([launch.command, *launch.args], environment, launch.cwd, settings, on_excess)
+        await child.await_start()
+        return child
     except FileNotFoundError:
         where = "there is no such file" if os.sep in launch.command else "nothing of that name is on PATH"
         if comes_with := COMES_WITH.get(launch.command):
@@ -253,7 +255,7 @@ class _Server:
     # -- the end -----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Ends the process and its group: asked, told, killed. Takes less than 2 s."""
+        """Ends the process and all that it started: asked, told, killed. Takes less than 2 s."""
         self._stopping = True
         self._fell_silent = self._fell_silent or self.read_stream.has_run_dry
         await self.read_stream.aclose()
@@ -264,7 +266,7 @@ class _Server:
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
             self._wire.trouble = end_error(self._child.status or 0, self.last_words())
         self._wire.trouble = self._wire.excess or self._wire.trouble  # a listing may have begun meanwhile
-        await self._child.end(TERM_S, KILL_S)
+        await self._child.end()
 
 
 def read_message(line: str | bytes) -> JSONRPCMessage:

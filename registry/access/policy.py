@@ -5,7 +5,6 @@ than an operator's, never milder: where an operator names a tool, that holds.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
@@ -13,6 +12,7 @@ from functools import cached_property, lru_cache
 from shlex import quote
 from typing import Any, Literal, cast
 
+from waygraph.registry.model.bounded_text import toml_document
 from waygraph.registry.model.errors import InvalidSetting, nearest
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, parse_field
@@ -264,8 +264,8 @@ def load_policy(path: str) -> CallPolicy:
 def parse_policy(text: str) -> CallPolicy:
     """Raises InvalidSetting, which names the line of what is no TOML, else the key."""
     try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
+        document = toml_document(text)
+    except ValueError as exc:  # also a number of more digits than Python reads
         raise InvalidSetting(f"no TOML: {exc}") from exc
     _check_keys(document, _KEYS, "")
     rules = document.get("rules", [])

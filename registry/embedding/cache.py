@@ -15,6 +15,7 @@ from itertools import batched
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self, cast
+from zlib import crc32
 
 import numpy as np
 from cachetools import LRUCache
@@ -35,19 +36,20 @@ logger = logging.getLogger(__name__)
 KEYS_A_QUERY = 500
 CREATE = "CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL)"
 """With row ids: random keys of a table without them leave its pages of whole vectors half empty."""
-SUFFIX = ".2.sqlite"
-FORMER_SUFFIX = ".sqlite"
+SUFFIX = ".3.sqlite"
+FORMER_SUFFIX = ".2.sqlite"
+"""Its vectors had no checksum: from the takeover on they have."""
 
 
 def vector_file_path(settings: Settings, fingerprint: str) -> Path:
-    """`vectors/<fingerprint, readable>-<its hash>.2.sqlite` in the cache folder: no two fingerprints share one."""
+    """`vectors/<fingerprint, readable>-<its hash>.3.sqlite` in the cache folder: no two fingerprints share one."""
     readable = re.sub(r"[^A-Za-z0-9.@+_-]+", "-", fingerprint)[-80:].strip("-.")
     digest = hashlib.sha256(fingerprint.encode()).hexdigest()[:8]
     return settings.cache_path / "vectors" / f"{readable}-{digest}{SUFFIX}"
 
 
 class VectorFile:
-    """float32 vectors, little-endian, by key."""
+    """float32 vectors, little-endian, by key, each with a checksum: one that is damaged is left out."""
 
     def __init__(self, path: Path) -> None:
         self._file = SqliteFile(path, CREATE)
@@ -62,7 +64,7 @@ class VectorFile:
 
     def write(self, vectors: "Mapping[bytes, Vector]") -> None:
         """Adds vectors by key, each float32 of shape (dimension,). Warns once of a file that cannot be written."""
-        rows = [(key, vector.astype("<f4", copy=False).tobytes()) for key, vector in vectors.items()]
+        rows = [(key, _seal(key, vector.astype("<f4", copy=False).tobytes())) for key, vector in vectors.items()]
         self._attempt(lambda database: database.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows))
 
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T | None:
@@ -90,14 +92,24 @@ class VectorFile:
 
     def _copy_from(self, former: sqlite3.Connection) -> None:
         former.execute("ATTACH ? AS kept", (str(self._file.path),))
-        former.execute("INSERT OR IGNORE INTO kept.vector (key, value) SELECT key, value FROM vector")
+        former.create_function("seal", 2, _seal)
+        former.execute(
+            "INSERT OR IGNORE INTO kept.vector (key, value) SELECT key, seal(key, CAST(value AS BLOB)) FROM vector"
+        )
+
+
+def _seal(key: bytes, value: bytes) -> bytes:
+    """With the CRC-32 of both behind it, little-endian."""
+    return value + crc32(value, crc32(key)).to_bytes(4, "little")
 
 
 def _select(database: sqlite3.Connection, keys: Sequence[bytes]) -> "Iterator[tuple[bytes, Vector]]":
     for some in batched(keys, KEYS_A_QUERY):
         marks = ",".join("?" * len(some))
-        rows = database.execute(f"SELECT key, value FROM vector WHERE key IN ({marks})", some)  # noqa: S608 - marks only
-        yield from ((key, np.frombuffer(value, dtype="<f4")) for key, value in rows if len(value) % 4 == 0)
+        rows = database.execute(f"SELECT key, CAST(value AS BLOB) FROM vector WHERE key IN ({marks})", some)  # noqa: S608 - marks only
+        for key, value in rows:
+            if value == _seal(key, value[:-4]) and len(value) % 4 == 0:
+                yield key, np.frombuffer(value[:-4], dtype="<f4")
 
 
 BATCH_TEXTS = 512

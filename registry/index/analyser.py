@@ -40,6 +40,10 @@ STOP_WORDS = frozenset(
 """Left out of queries only: in a small catalogue `the` would else be a rare and telling word."""
 
 
+MOST_WORDS = 300
+"""Of a query: each is looked up and counted in every text leg."""
+
+
 def terms(text: str) -> list[str]:
     """Every term of a text, in order, repeats kept; each without white space."""
     words: list[str] = []
@@ -54,12 +58,20 @@ def terms(text: str) -> list[str]:
 
 
 def query_terms(text: str, before: str = "") -> tuple[str, ...]:
-    """The distinct telling terms of a query, in order; none if it holds only stop words.
+    """The first `MOST_WORDS` distinct telling terms of a query, in order; none if it holds only stop words.
 
     Behind them those of what was said `before` it, which no cache keeps: it is one caller's own.
     """
     words = _terms_of_query(text)
-    return tuple(dict.fromkeys((*words, *_telling_terms(before)))) if before else words
+    return tuple(dict.fromkeys((*words, *_telling_terms(before))) if before else words)[:MOST_WORDS]
+
+
+def unread_notice(text: str) -> str:
+    """That a query has more terms than are read; empty if it has not."""
+    count = len(_terms_of_query(text))
+    return (
+        f"Only the first {MOST_WORDS} of its {count:,} different words are searched for." if count > MOST_WORDS else ""
+    )
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)
@@ -93,7 +105,7 @@ def fold_path(agent: str, tool: str) -> str:
 
 @lru_cache(maxsize=_QUERIES_KEPT)
 def names_in(text: str) -> tuple[str, ...]:
-    """The folded names that a query may mean: itself, and what it holds in quotes or written like an identifier.
+    """The first folded names that a query may mean: itself, and what it holds in quotes or written like an identifier.
 
     A plain word inside a sentence is not among them, so that a tool called `search` is not meant by every search.
     """
@@ -103,7 +115,7 @@ def names_in(text: str) -> tuple[str, ...]:
     if _LOOKS_CODED.search(text):
         candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
     forms = [form for name in candidates if len(name) <= MAX_NAMED_CHARS for form in _forms(name)]
-    return tuple(dict.fromkeys(form for form in forms if form))
+    return tuple(dict.fromkeys(form for form in forms if form))[:MOST_WORDS]
 
 
 def _pieces(text: str) -> list[tuple[str, bool]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import Hits, Leg, Records, Scope, SearchIndex
+from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -259,7 +260,8 @@ class Router:
         votes = _votes_of(hits, effective_ask.recipe, effective_ask.weights)
         if recipe.judges_calls:
             past = past.with_fit(self._judge_calls(query, hits, votes, past, vector))
-        return past, hits, votes
+        notice = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
+        return replace(past, notice=join_notices(past.notice, notice)), hits, votes
 
     def _judge_calls(
         self, query: Query, hits: Hits, votes: LegVotes, past: Past, vector: "Vector | None"

@@ -236,6 +236,10 @@ MAX_TEXT_CHARS = 2_000
 """Of a category's description, and of any other text of it."""
 
 
+MAX_DEPTH = 32
+MAX_WAYS = 10
+
+
 def check_taxonomy(taxonomy: Taxonomy) -> None:
     """Of one that comes from outside: its names, texts and numbers, as a build would give them. Raises InvalidSetting,
     which quotes no text of it.
@@ -253,6 +257,20 @@ def check_taxonomy(taxonomy: Taxonomy) -> None:
         names = [taxonomy.categories[child].name for child in category.children]
         if len(set(names)) < len(names) or any(SEPARATOR in name or name == HERE for name in names):
             raise InvalidSetting(f"category {number}: its children need names of their own, without {SEPARATOR!r}")
+    _check_ways(taxonomy)
+
+
+def _check_ways(taxonomy: Taxonomy) -> None:
+    """Who lists a tree goes each way from the root: a chain costs its length squared, a ladder doubles at each rung."""
+    depths, ways = {taxonomy.root.id: 0}, {taxonomy.root.id: 1}
+    for category in taxonomy.categories.values():
+        for child in category.children:
+            depths[child] = max(depths.get(child, 0), depths[category.id] + 1)
+            ways[child] = ways.get(child, 0) + ways[category.id]
+    if max(depths.values()) > MAX_DEPTH:
+        raise InvalidSetting(f"the taxonomy is deeper than {MAX_DEPTH} levels")
+    if sum(ways.values()) > MAX_WAYS * len(ways):
+        raise InvalidSetting(f"more than {MAX_WAYS} ways lead from the root to a category, on average")
 
 
 def _check_fields(noun: Any, what: str) -> None:

@@ -16,7 +16,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.taxonomy.taxonomies import set_taxonomy
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import MAX_DEPTH, By, Category, Of, Taxonomy
 
 pytestmark = pytest.mark.attack
 type Export = dict[str, Any]
@@ -115,7 +115,27 @@ def test_a_description_that_hides_something_is_refused(tmp_path: Path, text: str
     assert read(written(tmp_path, put("operator", 0, "tools", "go", "description", value="Two\nlines.")))
 
 
+def levels(*widths: int) -> Change:
+    """A tree of so many categories at each depth, all of them below all of the depth before."""
+    names = [["root"], *([f"c{depth}-{each}" for each in range(width)] for depth, width in enumerate(widths, 1))]
+    rows = [
+        {"id": name, "name": name, "depth": depth, "children": names[depth + 1] if depth < len(widths) else []}
+        for depth, row in enumerate(names)
+        for name in row
+    ]
+    fixed = {"description": "", "boundary": "", "axis": "", "holds": {}, "examples": []}
+    return put("taxonomies", 0, "categories", value=[fixed | row for row in rows])
+
+
+def test_a_tree_of_some_levels_is_read(tmp_path: Path) -> None:
+    assert read(written(tmp_path, levels(*[1] * MAX_DEPTH)))
+    assert read(written(tmp_path, levels(2, 2, 2)))
+
+
 SHAPES = {
+    "a chain that costs its length squared": levels(*[1] * 3_000),
+    "a chain that is one too long": levels(*[1] * (MAX_DEPTH + 1)),
+    "a ladder with 2^31 ways": levels(*[2] * 31),
     "two of one name": put(*CATEGORY, "name", value="see"),
     "a name with a slash": put(*CATEGORY, "name", value="pay/see"),
     "no name": put(*CATEGORY, "name", value=" "),

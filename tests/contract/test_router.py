@@ -18,6 +18,7 @@ from waygraph import RECIPES, Filters, Principal, Query
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.weights import PACKAGES
+from waygraph.registry.index.analyser import MOST_WORDS
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import (
@@ -541,6 +542,17 @@ def test_a_pasted_file_in_a_query_does_not_drown_it(registry: LocalRegistry) -> 
     blob = "iVBORw0KGgo" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0" * 500
     text = "make the background of this photo transparent"
     assert ids(registry.route(f"{text} data:image/png;base64,{blob}")) == ids(registry.route(text))
+
+
+def test_only_so_many_words_are_searched_for_and_the_notice_says_so(wordless: LocalRegistry) -> None:
+    """Each costs as much as the one before: of a long text each was looked up in every leg."""
+    read = " ".join(["reserve a table", *(f"nobody{number}" for number in range(MOST_WORDS - 2))])
+    unread = " ".join(f"parcel{number} convert currency" for number in range(600))
+    short, long = wordless.find_tools(read), wordless.find_tools(f"{read} {unread}")
+    assert [(each.tool.id, each.score) for each in long.matches] == [(e.tool.id, e.score) for e in short.matches]
+    assert f"the first {MOST_WORDS} of its " in long.notice
+    assert "the first" not in short.notice
+    assert long.notice == wordless.route(f"{read} {unread}").notice
 
 
 def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: LocalRegistry) -> None:

@@ -335,6 +335,41 @@ def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -
     assert str(tmp_path / "bad.grafeo") in answer.out
 
 
+BESIDE = [
+    "keys.json",
+    "vouched.json",
+    "tokens.json",
+    "logins.json",
+    "hosts/cursor.takes",
+    "policy.toml",
+    "services.toml",
+]
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_doctor_finds_a_broken_file_beside_the_registry(
+    run: Run, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Without which callers, servers or logins are lost."""
+    monkeypatch.setenv("WAYGRAPH_DATA_DIR", str(tmp_path / "data"))
+    path = tmp_path / "data" / name
+    path.parent.mkdir(parents=True)
+    if path.suffix == ".toml":
+        path.write_text("")
+        monkeypatch.setenv(f"WAYGRAPH_{path.stem.upper()}_FILE", str(path))
+    sound = run("doctor", "--json", on=own)
+    assert (sound.status, sound.json["ok"]) == (0, True)
+    for content in ("{", "[]", '{"version": 99}'):
+        path.write_text(content)
+        path.chmod(0o600)
+        answer = run("doctor", "--json", on=own)
+        assert answer.status == 1
+        [finding] = [each for each in answer.json["findings"] if not each["ok"]]
+        assert finding["check"] == path.name
+        assert path.name in finding["detail"]
+        assert path.read_text() == content
+
+
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [

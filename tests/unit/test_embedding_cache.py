@@ -167,19 +167,16 @@ def test_a_vector_takes_little_more_than_its_numbers(tmp_path: Path) -> None:
     assert sum(each.stat().st_size for each in tmp_path.glob("v.sqlite*")) <= 1_700 * count
 
 
-FORMER = "CREATE TABLE vector (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
-
-
 @pytest.fixture
 def former(tmp_path: Path) -> Path:
     """A file in the former layout, with the vector of `a`, where the one of `b` is damaged."""
     path = vector_file_path(Settings(cache_dir=str(tmp_path)), "hash@1")
     path.parent.mkdir()
-    former = path.with_name(path.name.replace(".2.sqlite", ".sqlite"))
+    former = path.with_name(path.name.replace(".3.sqlite", ".2.sqlite"))
     value = HashEmbedder().embed(["a"], "document")[0].tobytes()
     with sqlite3.connect(former) as database:
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute(FORMER)
+        database.execute(CREATE)
         rows = [(sha256(b"a").digest(), value), (sha256(b"b").digest(), b"\0\0")]
         database.executemany("INSERT INTO vector VALUES (?, ?)", rows)
     database.close()
@@ -210,10 +207,23 @@ def test_a_damaged_file_in_the_former_layout_is_put_aside(inner: HashEmbedder, f
     assert not former.exists()
 
 
-def test_a_damaged_vector_is_embedded_anew(inner: HashEmbedder, path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "SET value = x'0000'",
+        "SET value = x''",
+        "SET value = 1",
+        "SET value = x'0000803f' || substr(value, 5)",
+        "SET value = CAST(x'0000803f' || substr(value, 5) AS BLOB)",
+        "SET value = (SELECT value FROM vector AS other WHERE other.key != vector.key)",
+    ],
+    ids=["short", "empty", "a number", "a text", "another number in it", "of another text"],
+)
+def test_a_damaged_vector_is_embedded_anew(inner: HashEmbedder, path: Path, damage: str) -> None:
     expected = CachedEmbedder(inner, path).embed(["a"], "document")
+    CachedEmbedder(inner, path).embed(["b"], "document")
     with sqlite3.connect(path) as database:
-        database.execute("UPDATE vector SET value = x'0000'")
+        database.execute(f"UPDATE vector {damage} WHERE key = ?", (sha256(b"a").digest(),))
     database.close()
     np.testing.assert_array_equal(CachedEmbedder(inner, path).embed(["a"], "document"), expected)
     again = CachedEmbedder(inner, path)

@@ -6,6 +6,8 @@ import math
 import os
 import re
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +16,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waygraph.api.cli.commands.toolset import _read
+from waygraph.ingest.execution.services import load_services
+from waygraph.ingest.hosts.config import read_config
+from waygraph.ingest.hosts.hosts import HOSTS
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path, read_stream
-from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
-from waygraph.registry.model.errors import SourceError
+from waygraph.ingest.sources.yaml_text import MAX_UNFOLDED_CHARS, parse
+from waygraph.registry.access.policy import load_policy
+from waygraph.registry.model.bounded_text import MAX_DEPTH, toml_document
+from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.settings import Settings
 
 S = Settings()
@@ -265,6 +273,44 @@ def test_a_billion_laughs_are_refused(tmp_path: Path, bomb: str) -> None:
     error = refused(written(tmp_path, f"waygraph: 1\n{bomb}", "bomb.yaml"))
     assert f"aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters" in error.reason
     assert time.process_time() - started < 2
+
+
+LONG_KEYS = {
+    "a dotted key": "a" + ".a" * 19_999 + " = 1\n",
+    "a key behind other text": 'x = """\n"""\n' + "a" + ". 'a' " * 19_999 + " = 1\n",
+    "a table": f"[a{'.a' * 19_999}]\n",
+    "a key in a list": "x = [{a" + ".a" * 19_999 + " = 1}]\n",
+    "keys in a table": f"[a{'.a' * 30}]\n" + "".join(f"b{each}.c = 1\n" for each in range(100_000)),
+    "lists": "x = " + "[" * 20_000 + "]" * 20_000,
+    "inline tables": "x = " + "{a = " * 20_000 + "1" + "}" * 20_000,
+}
+
+
+@pytest.mark.parametrize("text", LONG_KEYS.values(), ids=LONG_KEYS)
+def test_toml_that_unfolds_is_refused_unparsed(tmp_path: Path, text: str) -> None:
+    """39 kB of one dotted key took 2.4 GB. Every reader of TOML refuses it, and takes few bytes for one of the text."""
+    file = written(tmp_path, text, "bomb.toml")
+    readers: dict[str, Callable[[], object]] = {
+        "a source": lambda: list(read_path(str(file), Settings(max_source_bytes=2_000_000))),
+        "a host's file": lambda: read_config(HOSTS["codex"], file).servers,
+        "services": lambda: load_services(str(file)),
+        "a policy": lambda: load_policy(str(file)),
+        "toolsets": lambda: _read(file),
+    }
+    tracemalloc.start()
+    try:
+        for name, reader in readers.items():
+            with pytest.raises((SourceError, InvalidSetting), match=r"nested deeper than|has (a key of )?more than"):
+                reader()
+            assert tracemalloc.get_traced_memory()[1] < 40_000_000, name
+    finally:
+        tracemalloc.stop()
+
+
+def test_texts_and_comments_of_toml_are_no_keys(tmp_path: Path) -> None:
+    dots = "a." * 100
+    document = toml_document(f'x = "{dots}" # {dots}\ny = \'{dots}\'\nz = """\n{dots}\n\\"""{dots}"""\n')
+    assert set(document) == {"x", "y", "z"}
 
 
 @pytest.mark.parametrize(

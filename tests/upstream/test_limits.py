@@ -1,9 +1,11 @@
 """What a server that is started may take: it is ended beyond that, and the error says so and what to do."""
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Queue
@@ -18,8 +20,9 @@ from tests.upstream.launches import SETTINGS, handshake, listing_of
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.upstream import limits
 from waygraph.ingest.upstream.connection import MayHaveRun
-from waygraph.ingest.upstream.limits import LimitWatch, limits_in_words, missing_limits, signal_processes, start_of
+from waygraph.ingest.upstream.limits import LimitWatch, limits_in_words, missing_limits
 from waygraph.ingest.upstream.open import connect
+from waygraph.ingest.upstream.reaper_process import signal_processes, start_of
 from waygraph.registry.model.errors import UpstreamError
 
 pytestmark = needs_proc
@@ -38,8 +41,9 @@ def refusal(launch: StdioLaunch, **limits: int) -> str:
     return caught.value.reason
 
 
-def test_a_server_that_takes_too_much_memory_is_ended(mark: str) -> None:
-    reason = refusal(handshake("hoards", env={MARK: mark}), server_memory_mib=200)
+@pytest.mark.parametrize("escapes", [(), ("escapes",)], ids=["itself", "in a daemon"])
+def test_a_server_that_takes_too_much_memory_is_ended(escapes: tuple[str, ...], mark: str) -> None:
+    reason = refusal(handshake("hoards", *escapes, env={MARK: mark}), server_memory_mib=200)
     taken = int(reason.removeprefix("took ").partition(" MiB")[0].replace(",", ""))
     assert 200 < taken < 1_000
     assert "200 are allowed (WAYGRAPH_SERVER_MEMORY_MIB; 0: no limit)" in reason
@@ -55,11 +59,13 @@ def test_whoever_called_what_takes_too_much_learns_why() -> None:
     anyio.run(act)
 
 
-@pytest.mark.parametrize("leaves", [(), ("leaves",)], ids=["in its session", "in sessions of their own"])
+@pytest.mark.parametrize(
+    "leaves", [(), ("leaves",), ("escapes",)], ids=["in its session", "in sessions of their own", "in daemons"]
+)
 def test_a_server_that_multiplies_is_ended_whole(leaves: tuple[str, ...], mark: str) -> None:
-    reason = refusal(handshake("multiplies", *leaves, env={MARK: mark}), server_max_processes=40)
+    reason = refusal(handshake("multiplies", *leaves, env={MARK: mark}), server_max_processes=20)
     assert reason.startswith("had ")
-    assert "40 are allowed (WAYGRAPH_SERVER_MAX_PROCESSES; 0: no limit)" in reason
+    assert "20 are allowed (WAYGRAPH_SERVER_MAX_PROCESSES; 0: no limit)" in reason
     assert none_left(mark), left_of(mark)
 
 
@@ -75,6 +81,12 @@ def test_a_number_that_became_another_s_is_left_alone() -> None:
         assert process.wait() == -signal.SIGKILL
 
 
+def beside_parent(code: str) -> "subprocess.Popen[bytes]":
+    """A process whose only child runs the code, and which ends as that does."""
+    parent = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, *sys.argv[1:]]).returncode != 0)"
+    return subprocess.Popen([sys.executable, "-c", parent, "-c", code], start_new_session=True)
+
+
 def test_memory_counts_also_behind_a_first_thread_that_ended() -> None:
     """The system shows such a process as a zombie, and of the zombie no memory."""
     code = """if True:
@@ -86,20 +98,21 @@ def test_memory_counts_also_behind_a_first_thread_that_ended() -> None:
         ctypes.CDLL(None).pthread_exit(None)
     """
     watch, reasons = LimitWatch(), Queue[str]()
-    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+    with beside_parent(code) as process:
         watch.watch_over(process.pid, replace(SETTINGS, server_memory_mib=40), reasons.put)
         try:
             assert "40 are allowed" in reasons.get(timeout=10)
-            assert process.wait(10) == -signal.SIGKILL
+            assert process.wait(10)
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_server_can_be_let_go_while_its_memory_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """That may take seconds, in which the event loop must not wait. Then it is not ended."""
     watch, reasons, measured = LimitWatch(), list[str](), Event()
     code = "import time; kept = bytearray(b'x') * 50_000_000; time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+    with beside_parent(code) as process:
 
         def measure(_: int) -> int:
             thread = Thread(target=watch.let_go, args=(process.pid,), daemon=True)
@@ -115,7 +128,7 @@ def test_a_server_can_be_let_go_while_its_memory_is_measured(monkeypatch: pytest
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
         assert reasons == []
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_memory_that_processes_share_counts_once() -> None:

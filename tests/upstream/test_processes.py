@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -13,7 +14,8 @@ from tests.processes_left import MARK, PATIENCE_S, all_stand, left_of, needs_pro
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from tests.upstream.reapers import has_reapers
 from waygraph.ingest.upstream.open import connect
-from waygraph.ingest.upstream.process import REAPER, Child, Reaper
+from waygraph.ingest.upstream.process import Child
+from waygraph.registry.model.errors import UpstreamError
 
 pytestmark = needs_proc
 
@@ -37,17 +39,17 @@ def started(count: int, mark: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_whatever_ends_us_ends_them(how: signal.Signals, mark: str) -> None:
-    """Servers that stay when their input ends, and the children that they started: nothing is left."""
+    """Servers that stay when their input ends, their children and daemons that left their session: nothing is left."""
     with started(3, mark) as process:
-        assert all_stand(mark, 6), left_of(mark)
-        assert has_reapers(process.pid, 1)
+        assert all_stand(mark, 9), left_of(mark)
+        assert has_reapers(process.pid, 3)
         process.send_signal(how)
         assert none_left(mark), left_of(mark)
         process.wait(PATIENCE_S)
 
 
 def test_many_servers_end_together(mark: str) -> None:
-    """Twelve that do not want to go, and all that they started; the reaper goes with the last of them."""
+    """Twelve that do not want to go, and all that they started, daemons too; their parents go with them."""
 
     async def hold() -> None:
         async with anyio.create_task_group() as tasks:
@@ -61,7 +63,7 @@ def test_many_servers_end_together(mark: str) -> None:
 
 
 async def _held(mark: str, *, task_status: "anyio.abc.TaskStatus[None]") -> None:
-    async with connect(handshake("with_child", "stays", env={MARK: mark}), SETTINGS):
+    async with connect(handshake("with_child", "with_daemon", "stays", env={MARK: mark}), SETTINGS):
         task_status.started()
         await anyio.sleep_forever()
 
@@ -78,48 +80,58 @@ def test_a_connection_that_is_cancelled_as_it_opens_leaves_nothing(mark: str) ->
     assert not left_of(mark)
 
 
-def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
-    code = """if True:
-        import os, subprocess, sys, time
-        from waygraph.ingest.upstream.process import REAPER
+def test_a_server_that_ends_its_parent_is_ended(mark: str) -> None:
+    """Its parent is the process that would end it with us."""
 
-        def start():
-            sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
-            REAPER.watch_over(subprocess.Popen(sleeping, start_new_session=True).pid)
+    async def hold() -> None:
+        launch = handshake("with_child", "stays", "kills_its_parent", env={MARK: mark})
+        async with connect(launch, SETTINGS):
+            assert await anyio.to_thread.run_sync(none_left, mark), left_of(mark)
 
-        start()
-        os.kill(REAPER._process.pid, 9)
-        REAPER._process.wait()
-        start()
-        print("open", flush=True)
-        time.sleep(600)
-    """
-    environ = {**os.environ, MARK: mark}
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        held = all_stand(mark, 3)
-        process.kill()
-        assert held
-        assert none_left(mark), left_of(mark)
+    with suppress(UpstreamError):
+        anyio.run(hold)
 
 
-@pytest.mark.parametrize("fails", ["stand_by", "watch_over"])
-def test_what_nobody_can_watch_over_does_not_run(fails: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process can be had for the reaper: the start is refused, and leaves neither a program nor an open pipe."""
-    assert has_reapers(os.getpid(), 0), "the one of an earlier test"
+def test_a_program_that_cannot_be_started_leaves_nothing(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process can be had for its parent: the start is refused, and leaves neither a program nor an open pipe."""
     sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+    assert has_reapers(os.getpid(), 0), "those of an earlier test"
     before = len(os.listdir("/proc/self/fd"))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as full:
-        full.setattr(Reaper, "_start" if fails == "stand_by" else "_tell", refuse)
+        full.setattr(subprocess, "Popen", refuse)
         for _ in range(3):
             with pytest.raises(BlockingIOError):
                 Child(sleeping, {**os.environ, MARK: mark}, "", SETTINGS, refuse)
     assert none_left(mark), left_of(mark)
-    assert has_reapers(os.getpid(), 0)
-    assert not REAPER.groups
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_forked_process_keeps_no_server_alive(mark: str) -> None:
+    """One that holds what it inherited and outlives us."""
+    code = """if True:
+        import anyio, os, sys, time
+        from tests.upstream.launches import SETTINGS
+        from waygraph.ingest.upstream.process import Child
+
+        async def start():
+            sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+            await Child(sleeping, {"WAYGRAPH_TEST_MARK": sys.argv[1]}, "", SETTINGS, print).await_start()
+            if forked := os.fork():
+                print(forked, flush=True)
+            time.sleep(600)
+
+        anyio.run(start)
+    """
+    with subprocess.Popen([sys.executable, "-c", code, mark], stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        forked = int(process.stdout.readline())
+        try:
+            assert all_stand(mark, 1)
+            process.kill()
+            assert none_left(mark), left_of(mark)
+        finally:
+            os.kill(forked, signal.SIGKILL)

@@ -1,6 +1,6 @@
 """`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +15,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
 
 if TYPE_CHECKING:
+    from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.candidate_graph import Nearness
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.integrity.size import Size
@@ -120,13 +121,47 @@ def _findings(options: Invocation, deep: bool) -> "list[Finding]":
 
     settings = options.settings()
     servers = Finding(check="servers", ok=True, detail=missing_limits() or limits_in_words(settings))
+    others = [*_file_findings(settings), servers]
     if options.embedder:
         settings = replace(settings, embedder=options.embedder)
     place = options.own_place(settings)
     try:
-        return [*examine_at(place, deep=deep, settings=settings, environ=os.environ), servers]
+        return [*examine_at(place, deep=deep, settings=settings, environ=os.environ), *others]
     except WaygraphError as error:
-        return [Finding(check="registry", ok=False, detail=str(error)), servers]
+        return [Finding(check="registry", ok=False, detail=str(error)), *others]
+
+
+def _file_findings(settings: "Settings") -> "list[Finding]":
+    """Of the files beside the registry on which callers and servers depend: whether each can be read."""
+    from waygraph.ingest.execution.services import load_services
+    from waygraph.ingest.hosts.backup import Shelf
+    from waygraph.ingest.logins.oauth import token_file
+    from waygraph.ingest.logins.store import login_file
+    from waygraph.ingest.manifest.trust_store import vouched_file
+    from waygraph.registry.access.authenticator import key_file
+    from waygraph.registry.access.policy import load_policy
+    from waygraph.registry.storage.integrity.findings import Finding
+
+    keys, vouched = key_file(settings), vouched_file(settings.data_path, "")
+    tokens, logins = token_file(settings.data_path, ""), login_file(settings)
+    takeovers = sorted((settings.data_path / "hosts").glob("*.takes"))
+    readers: dict[Path, Callable[[], object]] = {
+        keys.path: keys.list,
+        vouched.path: lambda: vouched.source(""),
+        tokens.path: tokens.read,
+        logins.path: logins.list,
+        Path(settings.policy_file): lambda: load_policy(settings.policy_file),
+        Path(settings.services_file): lambda: load_services(settings.services_file),
+        **{file: Shelf(file.parent, file.stem).takes for file in takeovers},
+    }
+    findings: list[Finding] = []
+    for path, read in readers.items():
+        try:
+            read()
+        except (WaygraphError, RecursionError) as error:
+            findings.append(Finding(check=path.name, ok=False, detail=str(error)))
+    present = ", ".join(path.name for path in readers if path.is_file())
+    return findings or [Finding(check="files", ok=True, detail=present or "none beside the registry")]
 
 
 graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between near tools.")

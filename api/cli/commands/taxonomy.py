@@ -40,7 +40,7 @@ class BuildOptions:
     """Sizes of a tree, as `TaxonomySettings` has them."""
 
     leaf_size: Annotated[int, Option(min=1, help="A category of more is split.")] = 40
-    max_depth: Annotated[int, Option(min=1, help="Of the tree, below its root.")] = 3
+    max_depth: Annotated[int, Option(min=1, max=32, help="Of the tree, below its root.")] = 3
     max_categories: Annotated[int, Option(min=2, help="Children of a category.")] = 20
     keyword_threshold: Annotated[
         int, Option(min=1, help="A model designs a category of more from keywords, not from texts.")

@@ -140,14 +140,13 @@ def _view_toolsets(toolsets: "Sequence[Toolset]") -> Iterator[Block]:
 
 def _read(file: Path) -> "list[Toolset]":
     """Raises InvalidSetting, which names the file."""
-    import tomllib
-
     from waygraph.ingest.sources.parse import parse_yaml
+    from waygraph.registry.model.bounded_text import toml_document
     from waygraph.registry.operators.toolset import stated_toolset
 
     try:
         text = file.read_text(encoding="utf-8")
-        document = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(str(file), text)  # JSON is YAML
+        document = toml_document(text) if file.suffix == ".toml" else parse_yaml(str(file), text)  # JSON is YAML
         toolsets = document.get("toolsets") if isinstance(document, dict) and len(document) == 1 else None
         if not isinstance(toolsets, dict) or not all(isinstance(each, dict) for each in toolsets.values()):
             raise InvalidSetting("expected `toolsets`, by name, each with tools, agents or tags, and nothing beside")

@@ -16,6 +16,7 @@ from waygraph.registry.graph.neo4j_errors import root_message
 from waygraph.registry.graph.user_cypher.allow_list import NEO4J
 from waygraph.registry.graph.user_cypher.worker import NotARead, Request, encode_answer, limit_memory, work
 from waygraph.registry.model.errors import RegistryError, ServerRefused, ServerUnavailable
+from waygraph.registry.model.process import forbid_inspection
 from waygraph.registry.model.settings import Settings
 
 _NEO4J_TYPED_UNSTOPPED = load("neo4j/typed/unstopped")
@@ -47,6 +48,7 @@ KNOWN_CODES: dict[str, dict[str, str]] = {
 
 
 def main() -> None:
+    forbid_inspection()  # the request holds a password
     work(_run, _failure)
 
 

@@ -25,8 +25,6 @@ from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Tool
 
-MOST_WORDS = 1_000
-"""Lucene takes 1,024 clauses; of a longer query the first words and the first names count."""
 _SYNTAX = frozenset('+-&|!(){}[]^"~*?:\\/<>=')
 
 
@@ -55,7 +53,7 @@ class Ask:
         `vector` is float32 of shape (dimension,); without it there are no vector legs.
         """
         text, raw_text, before = texts
-        words, names = query_terms(text, before)[:MOST_WORDS], names_in(raw_text)[:MOST_WORDS]
+        words, names = query_terms(text, before), names_in(raw_text)  # Lucene takes 1,024 clauses
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
             *(TEXT_LEGS if words else ()),

@@ -11,7 +11,9 @@ from waygraph.ingest.upstream.open import connect
 
 
 async def hold(mark: str, *, task_status: TaskStatus[None]) -> None:
-    async with connect(handshake("with_child", "stays", env={"WAYGRAPH_TEST_MARK": mark}), SETTINGS) as connection:
+    async with connect(
+        handshake("with_child", "with_daemon", "stays", env={"WAYGRAPH_TEST_MARK": mark}), SETTINGS
+    ) as connection:
         await connection.listing()
         task_status.started()
         await anyio.sleep_forever()
