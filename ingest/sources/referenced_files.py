@@ -98,5 +98,5 @@ def _parse(name: str, content: bytes) -> Any:
     try:
         text = content.decode("utf-8-sig")
         return json_document(text) if name.endswith(".json") else yaml_text.parse(text)
-    except (yaml.YAMLError, yaml_text.UnboundedText, ValueError, RecursionError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return None

@@ -361,7 +361,11 @@ NoticeCode = Literal[
     "not_walked",
     "not_reranked",
     "excluded",
-    "limited",
+    "history",
+    "cut",
+    "failed",
+    "sent_before",
+    "words_only",
 ]
 
 

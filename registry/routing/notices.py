@@ -1,21 +1,25 @@
 """The notices of an answer: one list, made here, that every view draws."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from waygraph.registry.model.nouns import Notice, Route, ToolRoute
+from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute
 
 NEAR = 0.02
 """Two candidates whose scores differ by less of the first's are near: either may be right."""
-_STAGES = {"not_split": "Not split into steps", "not_walked": "Not walked", "not_reranked": "Not reranked"}
+_STAGES: Mapping[NoticeCode, str] = {
+    "not_split": "Not split into steps",
+    "not_walked": "Not walked",
+    "not_reranked": "Not reranked",
+}
 
 
 def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
-    """Return the answer with its notices, the gravest first, and a `notice` that joins those that limit it.
+    """Return the answer with all its notices, the gravest first, and a `notice` that joins those that limit it.
 
-    Until now its `notice` says only what the router itself had to say.
+    Until now it has those of the router alone.
     """
-    limits = (*_limits(answer), *([Notice(code="limited", text=answer.notice)] if answer.notice else []))
+    limits: tuple[Notice, ...] = (*_limits(answer), *answer.notices)
     steps = tuple(map(with_notices, answer.steps))
     notice = " ".join(each.text for each in reversed(limits))
     return replace(answer, steps=steps, notices=(*_doubts(answer), *limits), notice=notice)
@@ -23,7 +27,7 @@ def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
 
 def _doubts(answer: Route | ToolRoute) -> Iterator[Notice]:
     if answer.reason:
-        code = "withheld" if answer.nearest else "nothing"
+        code: NoticeCode = "withheld" if answer.nearest else "nothing"
         near = f" Nearest: {', '.join(answer.nearest)}." if answer.nearest else ""
         yield Notice(code=code, text=f"{answer.reason[:1].upper()}{answer.reason[1:]}.{near}", about=answer.nearest)
     if isinstance(answer, ToolRoute) and answer.agents:

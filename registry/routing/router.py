@@ -18,6 +18,7 @@ from waygraph.registry.model.nouns import (
     AgentMatch,
     EntityKind,
     Filters,
+    Notice,
     Principal,
     Query,
     Route,
@@ -155,11 +156,14 @@ class Router:
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions.agents,
-            notice=join_notices(self.notice, past.notice),
+            notices=(*self._own_notices(), *past.notices),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
         )
+
+    def _own_notices(self) -> tuple[Notice, ...]:
+        return (Notice(code="words_only", text=self.notice),) if self.notice else ()
 
     def _background_fit(self, query: Query, ask: Ask, best_fit: float) -> float:
         """What the best tool must reach in this scope to be more than near to everything; 0: it surely does."""
@@ -226,7 +230,7 @@ class Router:
             confidence=confidence,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions.agents,
-            notice=join_notices(self.notice, past.notice),
+            notices=(*self._own_notices(), *past.notices),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
@@ -260,8 +264,9 @@ class Router:
         votes = _votes_of(hits, effective_ask.recipe, effective_ask.weights)
         if recipe.judges_calls:
             past = past.with_fit(self._judge_calls(query, hits, votes, past, vector))
-        notice = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
-        return replace(past, notice=join_notices(past.notice, notice)), hits, votes
+        if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
+            past = replace(past, notices=(*past.notices, Notice(code="cut", text=cut)))
+        return past, hits, votes
 
     def _judge_calls(
         self, query: Query, hits: Hits, votes: LegVotes, past: Past, vector: "Vector | None"
@@ -287,7 +292,8 @@ class Router:
     def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> Past:
         shares = ask.recipe.history
         if shares is None:
-            return Past(notice=f"The turns before the request do not count: {ask.recipe.name!r} takes none here.")
+            text = f"The turns before the request do not count: {ask.recipe.name!r} takes none here."
+            return Past(notices=(Notice(code="history", text=text),))
         with span("history"):
             need = 1.0 if has_words(query) else read_need(_confidence(hits, ask.recipe, Past())[0], shares)
             return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
@@ -352,10 +358,6 @@ def without_history(query: Query) -> Query:
     if query.filters.members is not None:
         query = replace(query, filters=replace(query.filters, members=None))
     return replace(query, history=(), step_of="") if query.history or query.step_of else query
-
-
-def join_notices(*notices: str) -> str:
-    return " ".join(filter(None, notices))
 
 
 def _votes_of(hits: Hits, recipe: Recipe, weights: Weights) -> LegVotes:
@@ -459,7 +461,7 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
         steps=parts,
         confidence=min((s.confidence for s in parts[: len(query.steps)] if s.confidence is not None), default=None),
         exclusions=tuple(sorted({each for part in parts for each in part.exclusions})),
-        notice=join_notices(*dict.fromkeys(part.notice for part in parts)),
+        notices=tuple(dict.fromkeys(chain.from_iterable(part.notices for part in parts))),
         not_reranked=join_texts(*(part.not_reranked for part in parts)),
         not_walked=join_texts(*(part.not_walked for part in parts)),
         is_doubtful=all(part.is_doubtful for part in parts),

@@ -228,7 +228,9 @@ class ToolsAnswer:
 
     def as_json(self) -> dict[str, Any]:
         """How sure it is comes before the tools: a model reads it first."""
-        before = {name: self.facts[name] for name in ("confidence", "better_agents", "hint") if name in self.facts}
+        before = {
+            name: self.facts[name] for name in ("confidence", "notices", "better_agents", "hint") if name in self.facts
+        }
         return before | {"tools": list(self.tools)} | dict(self.facts)
 
 
@@ -361,8 +363,9 @@ def confidence_field(confidence: float | None) -> dict[str, Any]:
 
 
 def notices_field(route: Route | ToolRoute) -> dict[str, Any]:
-    """The notices of an answer, as a model reads them; nothing where there are none."""
-    return {"notices": [{"code": each.code, "text": each.text} for each in route.notices]} if route.notices else {}
+    """The notices of an answer, as a model reads them, without what only an operator can change."""
+    notices = [{"code": each.code, "text": each.text} for each in route.notices if each.code != "words_only"]
+    return {"notices": notices} if notices else {}
 
 
 def _check(request: FindAsked) -> None:
