@@ -20,7 +20,7 @@ from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import Detail, summary
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
-from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Query, Turn
+from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, NoticeCode, Query, Turn
 from waygraph.registry.model.validation import read_history
 
 IDENTITY = {"name": NAME, "title": "Waygraph"}
@@ -147,7 +147,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         asker.session.note_sent(tools)
     facts = _drop_session_notice(answer.as_json(), arguments)
     if remembers and any(tool.get("unchanged") for tool in tools):
-        facts |= {"notice": " ".join(filter(None, (facts.get("notice"), SENT_BEFORE)))}
+        facts["notices"] = [*facts.get("notices", ()), {"code": "sent_before", "text": SENT_BEFORE}]
     return told_as_text(facts)
 
 
@@ -183,8 +183,8 @@ def _note_request(gateway: Gateway, asker: Asker, text: str, start_s: float, *, 
 async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
     """The best tool that can be run here, with its schema; the best one at all, and why not, if none can.
 
-    A walk for the single best may select what cannot be run, or failed before: then it is as if none was made. Raises
-    what finding raises.
+    A walk for the single best may select what cannot be run, or failed before: then it is as if none was made. A tool
+    that failed twice in this session gives way to the best other one. Raises what finding raises.
     """
     asker.caller.require("route")
     _refuse_unknown(ROUTE, arguments)
@@ -196,13 +196,21 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         _mark_failures(asker, answer.tools)
         return answer
 
+    def failed_again(tool: Mapping[str, Any]) -> bool:
+        return asker.session.failure_count(asker.caller, str(tool["name"])) > 1
+
     def answer_route() -> dict[str, Any]:
         answer = find_best(Mode.ONE)
-        if gateway.settings.walk and "not_walked" not in answer.facts and not _is_usable(answer):
+        if gateway.settings.walk and not _has_notice(answer, "not_walked") and not _is_usable(answer):
             other = find_best(None)
-            answer = replace(other, facts={**other.facts, "not_walked": UNUSABLE}) if _is_usable(other) else answer
-        tools = answer.tools
-        if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
+            answer = _with_notice(other, "not_walked", f"Not walked: {UNUSABLE}.") if _is_usable(other) else answer
+        best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, failed_again(tool)), default=None)
+        if best and failed_again(answer.tools[0]):
+            instead = (
+                f": {best['name']} is the best other one" if best is not answer.tools[0] else ", and no other fits"
+            )
+            answer = _with_notice(answer, "failed", f"{answer.tools[0]['name']} failed twice{instead}.")
+        if best:
             agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
             return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
         return dict(answer.facts)
@@ -211,6 +219,15 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
 
 
 UNUSABLE = "what it selected cannot be run here, or has failed"
+
+
+def _has_notice(answer: find.ToolsAnswer, code: NoticeCode) -> bool:
+    return any(each["code"] == code for each in answer.facts.get("notices", ()))
+
+
+def _with_notice(answer: find.ToolsAnswer, code: NoticeCode, text: str) -> find.ToolsAnswer:
+    notices = [*answer.facts.get("notices", ()), {"code": code, "text": text}]
+    return replace(answer, facts={**answer.facts, "notices": notices})
 
 
 def _is_usable(answer: find.ToolsAnswer) -> bool:
@@ -245,12 +262,12 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
         answer: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         if of_steps := route.steps[: len(route.query.steps)]:
             answer["steps"] = [[match.agent.id for match in step.matches] for step in of_steps]
-        answer |= find.failed_stages(route) | find.exclusions_field(route)
+        answer |= find.notices_field(route)
         if route.matches:
             answer |= find.confidence_field(route.confidence)
         elif route.nearest:
             answer |= {"nearest": list(route.nearest), "hint": "these agents are the nearest: name one if it is meant"}
-        return answer | {name: text for name in ("reason", "notice") if (text := getattr(route, name))}
+        return answer | ({"reason": route.reason} if route.reason else {})
 
     return told_as_text(await gateway.ask(route))
 
@@ -310,7 +327,9 @@ def _mark_failures(asker: Asker, tools: Sequence[dict[str, Any]]) -> None:
 
 def _drop_session_notice(answer: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
     """A notice about calls of the session says nothing to a model that did not name them."""
-    return {name: value for name, value in answer.items() if name != "notice" or "history" in arguments}
+    if "history" in arguments or "notices" not in answer:
+        return dict(answer)
+    return {**answer, "notices": [each for each in answer["notices"] if each["code"] != "history"]}
 
 
 def _steps(arguments: Arguments, tool: str) -> tuple[str, ...]:

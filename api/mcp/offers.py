@@ -101,7 +101,7 @@ class Offer:
 class Offers:
     """By address. `failed`: agents whose servers did not answer; `logins`: those at which the caller is not logged in,
     with the page for it; `unasked`: how many were too many; `doubtful`: how many items are left out for their text;
-    `unfit`: how many because no host could take them; `stages`: which of the recipe's did not choose servers, and why.
+    `unfit`: how many because no host could take them; `notices`: of how servers were chosen, as an answer has them.
     """
 
     found: list[Offer] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Offers:
     unasked: int = 0
     doubtful: int = 0
     unfit: int = 0
-    stages: Mapping[str, str] = field(default_factory=dict)
+    notices: Mapping[str, Any] = field(default_factory=dict)
 
 
 def address_of(kind: Kind, agent_id: str, name: str) -> str:
@@ -188,7 +188,7 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
     """
     if "use" not in asker.caller.scopes:  # who may call nothing has no server started
         return Offers()
-    servers, unasked, stages = await gateway.ask(lambda: _servers(gateway, asker, kind, query))
+    servers, unasked, notices = await gateway.ask(lambda: _servers(gateway, asker, kind, query))
     answers: dict[str, Sequence[Any]] = {}
     logins: dict[str, str] = {}
 
@@ -209,7 +209,7 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
         for agent in servers:
             tasks.start_soon(ask_server, agent)
     failed = [agent.id for agent in servers if agent.id not in answers and agent.id not in logins]
-    offers = Offers(failed=failed, logins=dict(sorted(logins.items())), unasked=unasked, stages=stages)
+    offers = Offers(failed=failed, logins=dict(sorted(logins.items())), unasked=unasked, notices=notices)
     if offers.failed:
         _log.warning("%s of %s did not come: left out", LISTS[kind].method, ", ".join(offers.failed))
     listed = [(agent, answers[agent.id]) for agent in servers if agent.id in answers]
@@ -237,13 +237,13 @@ async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) ->
     return items if isinstance(items, Sequence) else ()
 
 
-def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[list[Agent], int, dict[str, str]]:
-    """The servers to ask, how many more there are, and which stages of the recipe did not choose them, and why."""
-    stages: dict[str, str] = {}
+def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[list[Agent], int, dict[str, Any]]:
+    """The servers to ask, how many more there are, and the notices of how they were chosen."""
+    notices: dict[str, Any] = {}
     offering = offering_agents(gateway, asker, kind)
     servers = [agent for agent in offering if gateway.silent.get((kind, agent.id)) != agent.content_hash]
     if len(servers) <= MOST_SERVERS:
-        return servers, 0, stages
+        return servers, 0, notices
     likely = [agent for agent in servers if agent.pinned or LISTS[kind].counted.search(agent.description)]
     if query.strip():
         filters = Filters(agent_ids=tuple(sorted(agent.id for agent in likely)))
@@ -251,11 +251,11 @@ def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[li
         registry = gateway.view(asker).registry
         ranked = registry.route(request, recipe=gateway.recipe, principal=asker.principal) if likely else None
         best = [match.agent.id for match in (*ranked.pinned, *ranked.matches)] if ranked else []
-        stages = find.failed_stages(ranked) if ranked else {}
+        notices = find.notices_field(ranked) if ranked else {}
         chosen = sorted((agent for agent in likely if agent.id in best), key=lambda agent: best.index(agent.id))
     else:
         chosen = sorted(likely, key=lambda agent: (not agent.pinned, agent.id))[:MOST_SERVERS]
-    return chosen, len(servers) - len(chosen), stages
+    return chosen, len(servers) - len(chosen), notices
 
 
 def offering_agents(gateway: Gateway, asker: Asker, kind: Kind) -> list[Agent]:
@@ -395,7 +395,7 @@ async def find_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str, li
         answer["reason"] = f"no server that could be asked lists a {kind}"
     if len(found) > limit:
         answer["more"] = len(found) - limit
-    return {**answer, **offers.stages} | _count_unlisted(offers)
+    return {**answer, **offers.notices} | _count_unlisted(offers)
 
 
 def _rank_offers(query: str, offers: Sequence[Offer]) -> list[Offer]:

@@ -44,8 +44,8 @@ class Session:
     client: str = ""
     _calls: tuple[tuple[str, Turn], ...] = ()
     """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
-    _failures: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
-    """Caller's id and call name of a tool → when its last call failed (monotonic, s), and why."""
+    _failures: dict[tuple[str, str], tuple[float, str, int]] = field(default_factory=dict)
+    """Caller's id and call name of a tool → when its last call failed (monotonic, s), why, and how often in a row."""
     _sent: dict[str, str] = field(default_factory=dict)
     """Of each tool, by call name, the version that was sent, the last one last; `~` behind it: its summary only."""
 
@@ -62,19 +62,23 @@ class Session:
         """`failure`: why it failed, in our own words; empty: it did not."""
         turn = Turn(role="call", tool=tool.id, outcome="failed" if failure else "ok")
         self._calls = (*self._calls, (caller.id, turn))[-MAX_CALLS:]
-        self._failures.pop((caller.id, tool.call_name), None)
+        _, _, count = self._failures.pop((caller.id, tool.call_name), (0.0, "", 0))
         if failure:
-            self._failures[caller.id, tool.call_name] = (monotonic(), failure)
+            self._failures[caller.id, tool.call_name] = (monotonic(), failure, count + 1)
             if len(self._failures) > MAX_CALLS:
                 del self._failures[next(iter(self._failures))]
 
     def failure_of(self, caller: Caller, call_name: str) -> str:
         """Such as `2 min ago: it reported an error`; empty where none is remembered."""
-        at, failure = self._failures.get((caller.id, call_name), (0.0, ""))
+        at, failure, _ = self._failures.get((caller.id, call_name), (0.0, "", 0))
         ago_s = monotonic() - at
         if not failure or ago_s >= FAILED_S:
             return ""
         return f"{f'{ago_s / 60:.0f} min' if ago_s >= 60 else 'less than a minute'} ago: {failure}"
+
+    def failure_count(self, caller: Caller, call_name: str) -> int:
+        """How often in a row its calls failed, as far as `failure_of` remembers."""
+        return self._failures[caller.id, call_name][2] if self.failure_of(caller, call_name) else 0
 
     def note_sent(self, tools: Iterable[Mapping[str, Any]]) -> None:
         """These tools have just been sent, as an answer of find_tools has them."""

@@ -356,6 +356,33 @@ class Walked:
     """Why the walk ended early; what it cost until then is counted."""
 
 
+NoticeCode = Literal[
+    "withheld",
+    "nothing",
+    "better_agents",
+    "unlikely",
+    "unsure",
+    "not_split",
+    "not_walked",
+    "not_reranked",
+    "excluded",
+    "history",
+    "cut",
+    "failed",
+    "sent_before",
+    "words_only",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What is to be known beside an answer, as a sentence. `about`: ids of agents or tools, or call names."""
+
+    code: NoticeCode
+    text: str
+    about: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """The answer: agents best first. Same query, history, recipe and revision: the same route.
@@ -364,7 +391,7 @@ class Route:
     best. `steps` holds a route per step of the query, and behind them one of its text, if it has one too.
     `confidence`: where beforehand it is as likely as not; of several steps the least. None: not known, see
     `Calibration`. `nearest`: ids of at most 3 agents. `not_reranked`: why the recipe's reranker gave no order,
-    `not_walked`: why its walk gave nothing, so that the answer is hybrid's; `notice` tells both too.
+    `not_walked`: why its walk gave nothing, so that the answer is hybrid's.
     """
 
     query: FlatQuery
@@ -376,14 +403,18 @@ class Route:
     """All of the answer is of this revision."""
     confidence: float | None = None
     """How likely the registry holds a right agent, from 0 to 1."""
+    is_doubtful: bool = False
+    """Whether the confidence is below the recipe's least: probably no agent is right."""
     exclusions: tuple[str, ...] = ()
-    """Ids of agents that the request's words exclude, such as "without Slack"; `notice` tells them too."""
+    """Ids of agents that the request's words exclude, such as "without Slack"."""
+    notices: tuple[Notice, ...] = ()
+    """All that is to be known beside the answer, the gravest first."""
     notice: str = ""
-    """What limits the answer; empty: nothing."""
+    """The texts of the notices that limit the answer; empty: nothing does."""
     not_reranked: str = ""
     not_walked: str = ""
     not_split: str = ""
-    """Why the recipe's language model did not divide the request into steps; `notice` tells it too."""
+    """Why the recipe's language model did not divide the request into steps."""
     walked: Walked | None = None
     """How a language model walked the taxonomy, if the recipe has it do so."""
     reason: str = ""
@@ -408,11 +439,14 @@ class ToolRoute:
     agents: tuple[str, ...] = ()
     """Ids of agents without tools that fit better than every tool, the best first."""
     is_doubtful: bool = False
-    """Whether requests that have nothing to do with these tools fit them as well: probably none is right."""
+    """Whether the confidence is below the recipe's least, or requests that have nothing to do with these tools fit them
+    as well: probably no tool is right."""
     exclusions: tuple[str, ...] = ()
-    """Ids of agents that the request's words exclude, such as "without Slack"; `notice` tells them too."""
+    """Ids of agents that the request's words exclude, such as "without Slack"."""
+    notices: tuple[Notice, ...] = ()
+    """All that is to be known beside the answer, the gravest first."""
     notice: str = ""
-    """What limits the answer; empty: nothing."""
+    """The texts of the notices that limit the answer; empty: nothing does."""
     not_reranked: str = ""
     not_walked: str = ""
     not_split: str = ""

@@ -28,6 +28,7 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.background import Background
 from waygraph.registry.routing.history import name_calls_by_ids
+from waygraph.registry.routing.notices import with_notices
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank, Walk, with_rerank
 from waygraph.registry.routing.rerank import (
     OpenedRerankers,
@@ -37,7 +38,7 @@ from waygraph.registry.routing.rerank import (
     reranked_tools,
     widen_query,
 )
-from waygraph.registry.routing.router import Ask, Router, join_notices, join_steps, parts_of, without_history
+from waygraph.registry.routing.router import Ask, Router, join_steps, parts_of, without_history
 from waygraph.registry.taxonomy.browse import findable_taxonomy, permitted_taxonomy
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import INDEX_CHANGED, Budget, Of, Taxonomy
@@ -179,9 +180,8 @@ def narrow_query(query: Query, walk_result: Walked, always: Iterable[Agent] = ()
 
 
 def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
-    """With the walk's account. `reason`: why the answer is hybrid's, for the notice."""
-    notice = join_notices(route.notice, f"Not walked: {reason}" if reason else "")
-    return replace(route, query=without_history(query), notice=notice, not_walked=reason, walked=walk_result)
+    """With the walk's account. `reason`: why the answer is hybrid's."""
+    return replace(route, query=without_history(query), not_walked=reason, walked=walk_result)
 
 
 _steps_log = logging.getLogger("waygraph.steps")
@@ -199,12 +199,13 @@ class StepStage:
         self._settings, self._environ = settings, environ
 
     def answer[R: (Route, ToolRoute)](self, query: Query, recipe: Recipe, search: Callable[[Query], R]) -> R:
-        """Of the query with its steps. If the operator's model fails, of the query as it is, and `not_split` says so.
+        """Of the query with its steps, with its notices. If the operator's model fails, of the query as it is, and
+        `not_split` says so.
 
         Raises as `split_request`, and InvalidSetting for the operator's model where there is none.
         """
         if not recipe.steps_by or query.steps:
-            return search(query)
+            return with_notices(search(query))
         is_operators = recipe.steps_by == BY_OPERATOR
         if is_operators and not self._settings.steps:
             raise InvalidSetting(NO_STEP_MODEL)
@@ -214,10 +215,8 @@ class StepStage:
             if not is_operators:
                 raise
             _steps_log.warning("the model of WAYGRAPH_STEPS split nothing: %s", error)
-            result = search(query)
-            notice = join_notices(result.notice, f"Not split into steps: {STEPS_FAILED}.")
-            return replace(result, notice=notice, not_split=STEPS_FAILED)
-        return search(replace(query, steps=steps) if len(steps) > 1 else query)
+            return with_notices(replace(search(query), not_split=STEPS_FAILED))
+        return with_notices(search(replace(query, steps=steps) if len(steps) > 1 else query))
 
     def _split(self, text: str, spec: str) -> tuple[str, ...]:
         if spec == BY_OPERATOR and not (spec := self._settings.steps):
@@ -333,7 +332,7 @@ class Answering:
         from waygraph.registry.routing.exclusions import read_exclusions
 
         words = read_exclusions(query, self.router().index, ask.principal)
-        return replace(result, exclusions=words.agents, notice=join_notices(result.notice, words.notice))
+        return replace(result, exclusions=words.agents)
 
     def _rank[T](
         self,

@@ -125,10 +125,6 @@ class Exclusions:
     query: Query
     agents: tuple[str, ...] = ()
 
-    @property
-    def notice(self) -> str:
-        return f"Left out, as the request says: {', '.join(self.agents)}." if self.agents else ""
-
 
 def read_exclusions(query: Query, index: SearchIndex, principal: Principal | None) -> Exclusions:
     """By the query's text and that which it is a step of, of agents that it could find otherwise.

@@ -13,7 +13,7 @@ from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.index.names import find_all_named
 from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
-from waygraph.registry.model.nouns import Principal, Query, Turn
+from waygraph.registry.model.nouns import Notice, Principal, Query, Turn
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.fusion import NO_PAST, PastVotes, Standing, Weights
 from waygraph.registry.routing.recipes import HistoryShares
@@ -49,7 +49,7 @@ class Past:
     silent: frozenset[str] = frozenset()
     fit: tuple[Standing, ...] = ()
     words: Words = NO_WORDS
-    notice: str = ""
+    notices: tuple[Notice, ...] = ()
 
     def with_fit(self, fit: tuple[Standing, ...]) -> "Past":
         agents, tools = (each._replace(votes=(*each.votes, *fit)) for each in (self.agents, self.tools))
@@ -129,7 +129,7 @@ def read_calls(
             failures=_standing("failed", _within(failing_tools, tools), shares.failed),
         ),
         silent=frozenset(tool for tool, is_done in finishes.items() if is_done),
-        notice=_unknown_notice(unknown),
+        notices=_unknown_turns(unknown),
     )
 
 
@@ -216,9 +216,10 @@ def _standings(leg: str, worths: Mapping[str, float], weight: float) -> tuple[St
     return (standing,) if standing else ()
 
 
-def _unknown_notice(turns: Sequence[int]) -> str:
+def _unknown_turns(turns: Sequence[int]) -> tuple[Notice, ...]:
     """The same of what is hidden from the caller and of what there is not."""
     if not turns:
-        return ""
+        return ()
     numbers = ", ".join(map(str, turns[:MAX_NUMBERS])) + (", …" if len(turns) > MAX_NUMBERS else "")
-    return f"Calls of the history name no agent and no tool that is known here, and do not count: turns {numbers}."
+    text = f"Calls of the history name no agent and no tool that is known here, and do not count: turns {numbers}."
+    return (Notice(code="history", text=text),)

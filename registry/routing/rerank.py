@@ -29,7 +29,7 @@ from waygraph.registry.model.nouns import AgentMatch, Query, Route, ToolMatch, T
 from waygraph.registry.model.plugins import blaming, find_plugin, names
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, Rerank
-from waygraph.registry.routing.router import join_notices, join_steps, parts_of, without_history
+from waygraph.registry.routing.router import join_steps, parts_of, without_history
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
@@ -284,7 +284,6 @@ def reranked_route(route: Route, query: Query, rerank: Rerank, reranker: Reranke
         route,
         query=without_history(query),
         matches=matches[: query.limit],
-        notice=join_notices(route.notice, _failure_text(failure)),
         not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
     )
@@ -306,7 +305,6 @@ def reranked_tools(route: ToolRoute, query: Query, rerank: Rerank, reranker: Rer
         matches=tuple(
             sorted(matches, key=lambda match: "failed" in map(outcomes.get, (match.tool.id, match.tool.call_name)))
         )[: query.limit],
-        notice=join_notices(route.notice, _failure_text(failure)),
         not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
     )
@@ -339,7 +337,3 @@ def _tool_of(match: ToolMatch) -> "Candidate":
     from waygraph.registry.routing.router_prompt import tool_candidate
 
     return tool_candidate(match.agent, match.tool)
-
-
-def _failure_text(failure: str) -> str:
-    return f"Not reranked: {failure}" if failure else ""

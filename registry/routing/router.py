@@ -18,6 +18,7 @@ from waygraph.registry.model.nouns import (
     AgentMatch,
     EntityKind,
     Filters,
+    Notice,
     Principal,
     Query,
     Route,
@@ -141,8 +142,10 @@ class Router:
                 votes.recipe is ask.recipe and ask.keeps_recipe_weights and past.tools == PastVotes(past.fit)
             )
             best_fit = _tool_fit(hits, ask.recipe, past, candidates if as_calibrated else ())
-            confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
-        is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(original, ask, best_fit)
+            confidence, is_doubtful = _probability(hits, ask.recipe, past, best_fit)
+        is_withheld = query.strict and is_doubtful
+        if not is_doubtful and confidence not in (None, 1.0):
+            is_doubtful = best_fit < self._background_fit(original, ask, best_fit)
         matches = () if is_withheld else candidates
         return ToolRoute(
             query=without_history(original),
@@ -151,13 +154,16 @@ class Router:
             revision=hits.records.state.revision,
             confidence=confidence,
             agents=agents,
-            is_doubtful=is_doubtful,
+            is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions.agents,
-            notice=join_notices(self.notice, exclusions.notice, past.notice),
+            notices=(*self._own_notices(), *past.notices),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
         )
+
+    def _own_notices(self) -> tuple[Notice, ...]:
+        return (Notice(code="words_only", text=self.notice),) if self.notice else ()
 
     def _background_fit(self, query: Query, ask: Ask, best_fit: float) -> float:
         """What the best tool must reach in this scope to be more than near to everything; 0: it surely does."""
@@ -206,7 +212,8 @@ class Router:
             as_calibrated = (
                 votes.recipe is ask.recipe and ask.keeps_recipe_weights and past.agents == PastVotes(past.fit)
             )
-            confidence, is_withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
+            confidence, is_doubtful = _confidence(hits, ask.recipe, past, best if as_calibrated else None)
+            is_withheld = query.strict and is_doubtful
             may_see = shows(self.index, ask.principal)
             candidates = () if is_withheld else _agent_matches(hits, votes, best, may_see, past)
         matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
@@ -221,8 +228,9 @@ class Router:
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
+            is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions.agents,
-            notice=join_notices(self.notice, exclusions.notice, past.notice),
+            notices=(*self._own_notices(), *past.notices),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
@@ -256,8 +264,9 @@ class Router:
         votes = _votes_of(hits, effective_ask.recipe, effective_ask.weights)
         if recipe.judges_calls:
             past = past.with_fit(self._judge_calls(query, hits, votes, past, vector))
-        notice = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
-        return replace(past, notice=join_notices(past.notice, notice)), hits, votes
+        if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
+            past = replace(past, notices=(*past.notices, Notice(code="cut", text=cut)))
+        return past, hits, votes
 
     def _judge_calls(
         self, query: Query, hits: Hits, votes: LegVotes, past: Past, vector: "Vector | None"
@@ -283,9 +292,10 @@ class Router:
     def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> Past:
         shares = ask.recipe.history
         if shares is None:
-            return Past(notice=f"The turns before the request do not count: {ask.recipe.name!r} takes none here.")
+            text = f"The turns before the request do not count: {ask.recipe.name!r} takes none here."
+            return Past(notices=(Notice(code="history", text=text),))
         with span("history"):
-            need = 1.0 if has_words(query) else read_need(_confidence(hits, query, ask.recipe, Past())[0], shares)
+            need = 1.0 if has_words(query) else read_need(_confidence(hits, ask.recipe, Past())[0], shares)
             return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
 
     def _embed(self, queries: "QueryCache", text: str, earlier: str, topic: float) -> "Vector":
@@ -350,10 +360,6 @@ def without_history(query: Query) -> Query:
     return replace(query, history=(), step_of="") if query.history or query.step_of else query
 
 
-def join_notices(*notices: str) -> str:
-    return " ".join(filter(None, notices))
-
-
 def _votes_of(hits: Hits, recipe: Recipe, weights: Weights) -> LegVotes:
     return LegVotes(recipe=recipe, legs=hits.legs, weights=weights, agents=hits.populations["agent"])
 
@@ -389,17 +395,15 @@ def _agent_matches(
 
 
 def _confidence(
-    hits: Hits, query: Query, recipe: Recipe, past: Past, best: Sequence[Candidate] | None = None
+    hits: Hits, recipe: Recipe, past: Past, best: Sequence[Candidate] | None = None
 ) -> tuple[float | None, bool]:
-    """How likely any agent found is right, and whether a strict query is withheld.
+    """How likely any agent found is right, and whether that is less than the recipe's least.
 
     `best` are the agents by the recipe's own weights, if they are at hand.
     """
     if best is None:
         best = fuse_agents(_votes_of(hits, recipe, recipe.weights), 1, past=PastVotes(past.fit))
-    return _probability(
-        hits, query, recipe, past, recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
-    )
+    return _probability(hits, recipe, past, recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
 
 
 def _tool_fit(hits: Hits, recipe: Recipe, past: Past, best: Sequence[ToolMatch] = ()) -> float:
@@ -415,9 +419,10 @@ def _tool_fit(hits: Hits, recipe: Recipe, past: Past, best: Sequence[ToolMatch] 
     return max(score_tools([*votes.standings, *past.fit]).values(), default=0.0)
 
 
-def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
+def _probability(hits: Hits, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
     """1 if an entity is named outright, None where the recipe is not calibrated for the model, or not for the texts
-    that are embedded; and whether a strict query is withheld.
+    that are embedded; and whether it is less than the recipe's least: then nothing fits, and a strict query is
+    withheld.
     """
     state = hits.records.state
     calibration = recipe.calibration(state.embedder)
@@ -427,7 +432,7 @@ def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: floa
     if name_hits and name_hits.entity_ids:
         return 1.0, False
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
-    return sure, query.strict and sure < calibration.least
+    return sure, sure < calibration.least
 
 
 def _milliseconds_since(start: float) -> float:
@@ -456,9 +461,10 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
         steps=parts,
         confidence=min((s.confidence for s in parts[: len(query.steps)] if s.confidence is not None), default=None),
         exclusions=tuple(sorted({each for part in parts for each in part.exclusions})),
-        notice=join_notices(*dict.fromkeys(part.notice for part in parts)),
+        notices=tuple(dict.fromkeys(chain.from_iterable(part.notices for part in parts))),
         not_reranked=join_texts(*(part.not_reranked for part in parts)),
         not_walked=join_texts(*(part.not_walked for part in parts)),
+        is_doubtful=all(part.is_doubtful for part in parts),
         walked=join_walks([part.walked for part in parts if part.walked]),
         elapsed_ms=sum(part.elapsed_ms for part in parts),
     )
@@ -506,7 +512,6 @@ def _join_tools(joint: ToolRoute, limit: int) -> ToolRoute:
         joint,
         matches=unite_matches([part.matches for part in joint.steps], limit, lambda match: match.tool.id),
         agents=tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps))),
-        is_doubtful=all(part.is_doubtful for part in joint.steps),
     )
 
 

@@ -65,7 +65,7 @@ def ids(route: Route | ToolRoute) -> list[str]:
 
 
 def comparable(route: Route | ToolRoute) -> Any:
-    return replace(route, elapsed_ms=0.0, notice="")
+    return replace(route, elapsed_ms=0.0, notice="", notices=())
 
 
 REQUESTS = ("send a direct message in the team chat", "convert 100 euros", "what will the weather be", "zzz qqq")

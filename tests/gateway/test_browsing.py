@@ -82,7 +82,7 @@ def test_each_answer_keeps_one_type_by_any_taxonomy(of: Of, tmp_path: Path) -> N
                 assert {tool["name"].partition("__")[0] for tool in leaf["tools"]} == {"github"}
             sent = await asked(host, within="code")
             assert all(tool["unchanged"] for tool in sent["tools"])
-            assert "sent to you before" in sent["notice"]
+            assert [each["code"] for each in sent["notices"]] == ["sent_before"]
 
     with served(auth=True, folder=tmp_path) as service:
         fill(service.registry)

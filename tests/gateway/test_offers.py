@@ -395,7 +395,8 @@ def test_servers_that_no_walk_chose_are_asked_and_that_is_said(place: Place, mon
 
     async def steps(host: Any) -> None:
         found = told(await host.call_tool("find_tools", {"kind": "prompt", "query": "annex"}))
-        assert (bool(found["prompts"]), found["not_walked"]) == (True, NO_TAXONOMY)
+        [notice] = [each for each in found["notices"] if each["code"] == "not_walked"]
+        assert (bool(found["prompts"]), notice["text"]) == (True, f"Not walked: {NO_TAXONOMY}.")
 
     with served(place.registry, settings=Settings(walk="openai:m")) as service:
         walk(over_http(f"{service.url}/mcp"), steps)

@@ -42,7 +42,8 @@ def test_what_a_session_was_sent_is_not_sent_again(open_host: Any, era: Era) -> 
             again = told(await host.call_tool("find_tools", asked))
             if open_host.remembers(era):
                 assert again["tools"][0] == {"name": "box__add", "version": first["version"], "unchanged": True}
-                assert "known={}" in again["notice"], "and says how to have it all the same"
+                [notice] = again["notices"]
+                assert (notice["code"], "known={}" in notice["text"]) == ("sent_before", True)
             else:
                 assert again["tools"][0] == first
             whole = told(await host.call_tool("find_tools", {**asked, "known": {}}))
@@ -120,7 +121,8 @@ def test_a_session_marks_a_failure_and_after_two_offers_another_tool(open_host: 
             assert await offered(other) == before
             assert await offered(host, history=[]) == before
             unknown = {**DOOR, "history": [{"tool": "nowhere__none"}]}
-            assert "turns 1" in told(await host.call_tool("find_tools", unknown))["notice"]
+            notices = told(await host.call_tool("find_tools", unknown))["notices"]
+            assert [each["code"] for each in notices if "turns 1" in each["text"]] == ["history"]
             for bad in ("box__fail", ["box__fail"], [{"tool": "box__fail", "text": "secret"}], [{"outcome": "ok"}]):
                 refused = await host.call_tool("find_tools", {**DOOR, "history": bad})
                 assert refused.is_error

@@ -131,6 +131,6 @@ def test_a_gateway_ranks_by_it_and_after_a_failure_offers_another(service: Serve
             assert asked["history"] == [{"call": failed_id, "outcome": "failed"}]
             fake.overloads = 1
             found = told(await host.call_tool("find_tools", {"query": TEXT}))
-            assert FAILED in found["not_reranked"]
+            assert FAILED in next(each["text"] for each in found["notices"] if each["code"] == "not_reranked")
 
     anyio.run(walk)

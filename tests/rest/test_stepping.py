@@ -134,7 +134,7 @@ def test_a_host_gives_steps_or_has_its_query_split(service: Served, fake: FakeOp
     async def walk() -> None:
         async with over_http(f"{service.url}/mcp", key=service.key("route", groups=("tellers",))) as host:
             found = told(await host.call_tool("find_tools", {"query": TEXT, "steps": list(STEPS), "limit": 4}))
-            assert found["exclusions"] == ["bureau-fx"]
+            assert [each["code"] for each in found["notices"]] == ["excluded"]
             names = [tool["name"] for tool in found["tools"]]
             assert [rows[0] for rows in found["steps"]] == names[:2]
             assert not any(name.startswith("bureau-fx") for name in names)
@@ -146,7 +146,7 @@ def test_a_host_gives_steps_or_has_its_query_split(service: Served, fake: FakeOp
             assert len(agents["steps"]) == 2
             fake.overloads = 1
             failed = told(await host.call_tool("find_tools", {"query": "eat out, then pay"}))
-            assert FAILED in failed["not_split"]
+            assert FAILED in next(each["text"] for each in failed["notices"] if each["code"] == "not_split")
             bad = await host.call_tool("find_tools", {"query": "x", "steps": "y"})
             assert "/steps" in json.dumps(bad.structured_content or [each.model_dump() for each in bad.content])
 
@@ -161,7 +161,7 @@ def test_a_program_that_a_host_starts_answers_alike(fake: FakeOpenAI, tmp_path: 
     async def walk() -> None:
         async with Client(launch) as host:
             found = told(await host.call_tool("find_tools", {"query": TEXT}))
-            assert (found["exclusions"], len(found["steps"])) == (["bureau-fx"], 2)
+            assert ([each["code"] for each in found["notices"]], len(found["steps"])) == (["excluded"], 2)
             assert not any(tool["name"].startswith("bureau-fx") for tool in found["tools"])
 
     anyio.run(walk)

@@ -144,8 +144,10 @@ def test_the_hint_says_where_everything_fits_as_well(registry: LocalRegistry) ->
         find(registry, FindAsked(query=text))
         for text in ("entropy of quantum hamsters", "delete a repository for good")
     )
-    assert list(doubtful)[:3] == ["confidence", "hint", "tools"]
-    assert doubtful["hint"].startswith("probably nothing here fits; run one with use_tool")
+    assert list(doubtful)[:4] == ["confidence", "notices", "hint", "tools"]
+    assert "unlikely" in [each["code"] for each in doubtful["notices"]]
+    assert doubtful["hint"].startswith("run one with use_tool")
+    assert "notices" not in clear
     assert clear["hint"].startswith("run one with use_tool")
     assert clear["confidence"] > doubtful["confidence"]
 

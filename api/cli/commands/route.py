@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -169,10 +168,6 @@ def _read_history(file: Path) -> tuple[Turn, ...]:
         raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="'--history'") from exc
 
 
-EVEN = 0.5
-"""A confidence is a probability; below this one, nothing fits is the likelier answer."""
-
-
 @without_collection()
 @with_option_groups
 def route(
@@ -246,12 +241,10 @@ def find(
 
 
 def _remark(answer: Route | ToolRoute, as_json: bool) -> None:
-    """What limits the answer, why it is empty, and what came nearest; JSON holds it already."""
+    """The notices of the answer; JSON holds them already."""
     if not as_json:
-        note(answer.notice)
-        note(f"{answer.reason}; nearest: {', '.join(answer.nearest)}" if answer.nearest else answer.reason)
-        if answer.matches and answer.confidence is not None and answer.confidence < EVEN and not sys.stdout.isatty():
-            note(f"confidence {answer.confidence:.2f}: it is likelier that nothing fits")  # a terminal shows it anyhow
+        for each in answer.notices:
+            note(each.text)
 
 
 @with_option_groups

@@ -76,19 +76,9 @@ function Circumstances({ answer }) {
   </p>`;
 }
 
-/** A confidence is a probability; below this one, nothing fits is the likelier answer. */
-const EVEN = 0.5;
-
-/** What limits an answer, and why there is none. @param {{answer: any, text: string}} props */
+/** The notices of an answer, and its walk. @param {{answer: any, text: string}} props */
 function Limits({ answer, text }) {
-  const says = [answer.notice, answer.is_doubtful && "Requests that have nothing to do with these tools fit them as well: probably none is right."].filter(Boolean);
-  if (!says.length && answer.matches.length && answer.confidence !== null && answer.confidence < EVEN) says.push("It is likelier that nothing here fits.");
-  const reasons = { "Not walked": answer.not_walked, "Not put in order": answer.not_reranked, "Not split into steps": answer.not_split };
-  return html`${says.map((each) => html`<p class="notice"><${Words} text=${each} max=${1000} /></p>`)}
-    ${Object.entries(reasons).map(([what, why]) => why && html`<p class="quiet">${what}: <${Words} text=${why} max=${300} /></p>`)}
-    ${answer.exclusions.length > 0 && html`<p>Left out, as the request says: <${Ids} ids=${answer.exclusions} /></p>`}
-    ${answer.reason && html`<p class="notice">No answer: <${Words} text=${answer.reason} max=${1000} />.${answer.nearest.length > 0 && html` Nearest: <${Ids} ids=${answer.nearest} />`}</p>`}
-    ${answer.agents?.length > 0 && html`<p>Agents without tools that fit better: <${Ids} ids=${answer.agents} /></p>`}
+  return html`${answer.notices.map((/** @type {{code: string, text: string}} */ { code, text: says }) => html`<p class="notice" data-code=${code}><${Words} text=${says} max=${1000} /></p>`)}
     ${answer.walked && html`<${Walk} walked=${answer.walked} text=${text} />`}`;
 }
 

@@ -228,7 +228,9 @@ class ToolsAnswer:
 
     def as_json(self) -> dict[str, Any]:
         """How sure it is comes before the tools: a model reads it first."""
-        before = {name: self.facts[name] for name in ("confidence", "better_agents", "hint") if name in self.facts}
+        before = {
+            name: self.facts[name] for name in ("confidence", "notices", "better_agents", "hint") if name in self.facts
+        }
         return before | {"tools": list(self.tools)} | dict(self.facts)
 
 
@@ -323,13 +325,9 @@ def answer_request(
     # At least one tool a step.
     answer = _result_of(replace(request, limit=max(request.limit, len(route.query.steps))), candidates)
     facts: dict[str, Any] = {"better_agents": agents} if agents else {}
-    facts |= {"notice": route.notice} if request.history and route.notice else {}
-    facts |= _stages(request, route)
-    facts |= exclusions_field(route)
+    facts |= notices_field(route) | _selection(request, route)
     facts |= _tools_by_step(route, answer.tools, request.limit)
     facts |= confidence_field(route.confidence) if answer.tools else {}
-    if route.is_doubtful and answer.tools:
-        facts["hint"] = f"probably nothing here fits; {answer.facts['hint']}"
     return ToolsAnswer(answer.tools, {**answer.facts, **facts}, answer.can_run)
 
 
@@ -339,19 +337,10 @@ def _asks_model(recipe: str | Recipe) -> bool:
     return choice is not None and (choice.walk is not None or bool(choice.steps_by))
 
 
-STAGES = ("not_split", "not_walked", "not_reranked")
-
-
-def failed_stages(route: Route | ToolRoute) -> dict[str, str]:
-    """Which stages of the recipe gave nothing, and why."""
-    return {name: text for name in STAGES if (text := getattr(route, name))}
-
-
-def _stages(request: FindAsked, route: ToolRoute) -> dict[str, Any]:
-    """The same; of a walk on request all that it selected too."""
-    facts = failed_stages(route)
+def _selection(request: FindAsked, route: ToolRoute) -> dict[str, Any]:
+    """On request all that a walk selected."""
     selection = route.walked.selected if request.tells_selection and route.walked else ()
-    return facts | ({"selected": list(selection)} if selection else {})
+    return {"selected": list(selection)} if selection else {}
 
 
 def _tools_by_step(route: ToolRoute, tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
@@ -373,9 +362,10 @@ def confidence_field(confidence: float | None) -> dict[str, Any]:
     return {} if confidence is None else {"confidence": round(confidence, 2)}
 
 
-def exclusions_field(route: Route | ToolRoute) -> dict[str, Any]:
-    """Ids of the agents that the request's words leave out; nothing where there are none."""
-    return {"exclusions": list(route.exclusions)} if route.exclusions else {}
+def notices_field(route: Route | ToolRoute) -> dict[str, Any]:
+    """The notices of an answer, as a model reads them, without what only an operator can change."""
+    notices = [{"code": each.code, "text": each.text} for each in route.notices if each.code != "words_only"]
+    return {"notices": notices} if notices else {}
 
 
 def _check(request: FindAsked) -> None:
@@ -617,10 +607,7 @@ def _nothing(
     facts |= {"reason": route.reason}
     if near:
         facts |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
-    if route.notice:
-        facts["notice"] = route.notice
-    facts |= exclusions_field(route)
-    return ToolsAnswer([], facts | _stages(request, route))
+    return ToolsAnswer([], facts | notices_field(route) | _selection(request, route))
 
 
 def capabilities(registry: "Searchable", notice: str = "") -> dict[str, Any]:

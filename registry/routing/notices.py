@@ -1,0 +1,59 @@
+"""The notices of an answer: one list, made here, that every view draws."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute
+
+NEAR = 0.02
+"""Two candidates whose scores differ by less of the first's are near: either may be right."""
+_STAGES: Mapping[NoticeCode, str] = {
+    "not_split": "Not split into steps",
+    "not_walked": "Not walked",
+    "not_reranked": "Not reranked",
+}
+
+
+def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
+    """Return the answer with all its notices, the gravest first, and a `notice` that joins those that limit it.
+
+    Until now it has those of the router alone.
+    """
+    limits: tuple[Notice, ...] = (*_limits(answer), *answer.notices)
+    steps = tuple(map(with_notices, answer.steps))
+    notice = " ".join(each.text for each in reversed(limits))
+    return replace(answer, steps=steps, notices=(*_doubts(answer), *limits), notice=notice)
+
+
+def _doubts(answer: Route | ToolRoute) -> Iterator[Notice]:
+    if answer.reason:
+        code: NoticeCode = "withheld" if answer.nearest else "nothing"
+        near = f" Nearest: {', '.join(answer.nearest)}." if answer.nearest else ""
+        yield Notice(code=code, text=f"{answer.reason[:1].upper()}{answer.reason[1:]}.{near}", about=answer.nearest)
+    if isinstance(answer, ToolRoute) and answer.agents:
+        yield Notice(code="better_agents", text=f"Agents fit better: {', '.join(answer.agents)}.", about=answer.agents)
+    if answer.is_doubtful:
+        yield Notice(code="unlikely", text="Probably nothing here fits.")
+    elif len(near_ids := _near(answer)) == 2:
+        yield Notice(code="unsure", text=f"Unsure between {' and '.join(near_ids)}.", about=near_ids)
+
+
+def _near(answer: Route | ToolRoute) -> tuple[str, ...]:
+    """The first two, if either may be right and the request names neither outright."""
+    if answer.steps or answer.confidence in (None, 1.0) or len(answer.matches) < 2:
+        return ()
+    first, second = answer.matches[:2]
+    if first.score - second.score >= NEAR * first.score:
+        return ()
+    if isinstance(answer, ToolRoute):
+        return tuple(match.tool.id for match in answer.matches[:2])
+    return tuple(match.agent.id for match in answer.matches[:2])
+
+
+def _limits(answer: Route | ToolRoute) -> Iterator[Notice]:
+    for code, text in _STAGES.items():
+        if reason := getattr(answer, code):
+            yield Notice(code=code, text=f"{text}: {reason}.")
+    if answer.exclusions:
+        text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
+        yield Notice(code="excluded", text=text, about=answer.exclusions)
