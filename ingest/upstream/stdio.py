@@ -42,7 +42,7 @@ from waygraph.ingest.upstream.process_health import (
     is_pulling,
     launcher_of,
 )
-from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
+from waygraph.ingest.upstream.unreadable import Unreadable, mend_answer, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
@@ -90,6 +90,10 @@ class Ring:
 ERRORS_BYTES = 64 * 1024
 """How much of the end of a server's error output is kept, in memory."""
 _OF_CERTIFICATES = re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b")
+
+
+BLANKS = b" \t\r\n\xef\xbb\xbf"
+"""What may stand before a message: white space, and the mark at the start of a text in UTF-8."""
 
 
 class TooLong(Exception):
@@ -283,7 +287,8 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
     surrogate, deep nesting) costs nothing here.
     """
-    if not line.lstrip().startswith(b"{"):
+    line = line.lstrip(BLANKS)
+    if not line.startswith(b"{"):
         return None
     try:
         return read_message(line)
@@ -294,7 +299,8 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
         document = json.loads(text)
         return jsonrpc_message_adapter.validate_python(document, by_name=False)
     except ValidationError:
-        return unreadable_document(document)
+        answer = mend_answer(document)
+        return read_message(json.dumps(answer)) if answer else unreadable_document(document)
     except (ValueError, RecursionError):
         return unreadable_text(text, fault)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.model.parameters import at, follow_reference, parameters_of
+from waygraph.registry.model.parameters import at, follow_reference, parameters_of, subschemas
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -55,7 +55,7 @@ def check_arguments(tool: Tool, arguments: object) -> None:
         raise InvalidArguments(tool.call_name, [("", f"expected an object, not {json_kind(arguments)}")])
     if fault := _json_fault(arguments):
         raise InvalidArguments(tool.call_name, [("", fault)])
-    schema, validator = compile_schema(tool.input_schema)
+    schema, validator = compile_schema(tool.input_schema, lenient=True)
     if validator is None or not is_affordable(schema, arguments):
         return
     errors = islice(validator.iter_errors(dict(arguments)), 4 * MAX_FAULTS)
@@ -122,11 +122,16 @@ def _inner(value: object) -> Iterable[Any]:
 
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
-def compile_schema(schema_text: str) -> "tuple[Any, Validator | None]":
-    """The schema, and its validator; None for a schema that is broken, too large, or not of an object."""
+def compile_schema(schema_text: str, *, lenient: bool = False) -> "tuple[Any, Validator | None]":
+    """The schema, and its validator; None for a schema that is broken, too large, or not of an object.
+
+    `lenient`: `oneOf` counts as `anyOf`. Services rarely count how many alternatives fit, and many of theirs overlap.
+    """
     import jsonschema_rs
 
-    schema = _read_schema(schema_text)
+    schema = _read_schema(schema_text.replace("/oneOf/", "/anyOf/") if lenient else schema_text)
+    if lenient and schema:
+        _replace_one_of(schema)
     pattern_bytes = min(_MAX_PATTERN_BYTES, _MAX_PATTERNS_BYTES // (1 + schema_text.count('"pattern')))
     patterns = jsonschema_rs.RegexOptions(size_limit=pattern_bytes, dfa_size_limit=2 * pattern_bytes)
     for _ in range(_MAX_BROKEN_PATTERNS if schema else 0):
@@ -152,6 +157,19 @@ def _read_schema(schema_text: str) -> Any:
     if not isinstance(schema, dict) or _is_too_deep(schema) or not describes_object({"type": "object"} | schema):
         return None
     return None if '"$ref"' in schema_text and _has_inner_names(schema) else schema
+
+
+def _replace_one_of(schema: dict[str, Any]) -> None:
+    """Turns each `oneOf` into `anyOf`, except where more fits would mean that less is taken."""
+    pending: list[Any] = [schema]
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, dict):
+            continue
+        if "oneOf" in part:
+            any_of = {"anyOf": part.pop("oneOf")}
+            part |= {"allOf": [*_parts(part, "allOf"), any_of]} if "anyOf" in part else any_of
+        pending += subschemas({key: each for key, each in part.items() if key not in ("not", "if")})
 
 
 def _has_inner_names(schema: dict[str, Any]) -> bool:
