@@ -14,8 +14,9 @@ import anyio
 from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
+from waygraph.api.mcp.long_results import Reader
 from waygraph.api.mcp.meta_tools import RUNNERS, parameters_of
-from waygraph.api.mcp.results import attribute_error, attribute_result
+from waygraph.api.mcp.results import attribute_error
 from waygraph.api.mcp.sessions import Asker, OnBehalf
 from waygraph.api.telemetry.audit import Attempt, arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
@@ -28,7 +29,7 @@ from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
-from waygraph.registry.model.arguments import check_arguments
+from waygraph.registry.model.arguments import Mending, check_arguments, mend_arguments
 from waygraph.registry.model.errors import InvalidArguments, NeedsLogin, NotCallable, UpstreamAnswered, WaygraphError
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.parameters import original_arguments
@@ -159,26 +160,27 @@ def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, An
 class ToolRequest:
     """What a host wants run: a tool by its name, or the one that fits a query.
 
-    `whole`: no model reads the result, and its caller knows whose it is: it passes as it is. `consent`: the content
-    hash of the tool that a person read and agreed to run with these arguments; empty: nobody has agreed yet.
+    `reader`: who gets the result. `consent`: the content hash of the tool that a person read and agreed to run with
+    these arguments; empty: nobody has agreed yet.
     """
 
     name: str = ""
     query: str = ""
     arguments: Mapping[str, Any]
     deadline_s: float
-    whole: bool = False
+    reader: Reader = "host"
     consent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _ChosenTool:
-    """`arguments`: by the names of the tool's own schema."""
+    """`arguments`: by the names of the tool's own schema. `mendings`: which of them were given as another type."""
 
     agent: Agent
     tool: Tool
     judgement: Judgement
     arguments: Mapping[str, Any]
+    mendings: tuple[Mending, ...] = ()
 
 
 def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> ToolRequest:
@@ -233,16 +235,21 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             result = await run_call(gateway, asker, call, host)
         except (WaygraphError, TimeoutError) as error:
             _note_call(gateway, asker, choice.tool, _failure_of(error))
-            if isinstance(error, UpstreamAnswered) and not request.whole:
+            if isinstance(error, UpstreamAnswered):
                 raise attribute_error(error, choice.tool.id) from error
             raise
         record.is_error = is_error = result.get("isError") is True
         _note_call(gateway, asker, choice.tool, _failure_in(result) if is_error else "")
         if is_error:
             attempt.error = TOOL_ERROR
-        if request.whole:
-            return result
-        return gateway.long_results.fit(attribute_result(result, choice.tool.id), asker, RUNNERS[gateway.surface])
+        return gateway.long_results.hand_on(
+            result,
+            choice.tool.id,
+            asker,
+            run_by=RUNNERS[gateway.surface],
+            reader=request.reader,
+            mendings=choice.mendings,
+        )
 
 
 async def call_alone(
@@ -253,13 +260,15 @@ async def call_alone(
     *,
     timeout_s: float | None = None,
     consent: str = "",
+    for_model: bool = False,
 ) -> Result:
     """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
 
     `consent`: as `ToolRequest`. Raises as `call_tool`.
     """
     deadline_s = gateway.deadline_s({TIMEOUT_KEY: timeout_s})
-    request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True, consent=consent)
+    reader: Reader = "model" if for_model else "program"
+    request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, reader=reader, consent=consent)
     return await call_tool(gateway, asker, request, Deaf())
 
 
@@ -394,7 +403,7 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
     if judgement.verdict == "deny":
         how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
         raise NotCallable(tool.call_name, judgement.reason, how=how)
-    arguments = original_arguments(tool.input_schema, request.arguments)
+    arguments, mendings = mend_arguments(tool, original_arguments(tool.input_schema, request.arguments))
     try:
         check_arguments(tool, arguments)
     except InvalidArguments:
@@ -403,7 +412,7 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
             advice = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
             raise NotCallable(tool.call_name, "; ".join(filter(None, advice))) from None
         raise
-    return _ChosenTool(agent, tool, judgement, arguments)
+    return _ChosenTool(agent, tool, judgement, arguments, mendings)
 
 
 def _read_source_form(gateway: Gateway, tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.model.parameters import at, follow_reference, parameters_of, subschemas
+from waygraph.registry.model.parameters import at, follow_reference, items_of, parameters_of, resolve, subschemas
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -61,6 +61,81 @@ def check_arguments(tool: Tool, arguments: object) -> None:
     errors = islice(validator.iter_errors(dict(arguments)), 4 * MAX_FAULTS)
     if faults := {fault for error in errors for fault in _describe(error, _Check(schema, arguments))}:
         raise InvalidArguments(tool.call_name, sorted(faults)[:MAX_FAULTS])
+
+
+type Mending = tuple[str, str, str]
+"""A place in the arguments (a JSON pointer), the type of what was given there, and of what is sent."""
+NOTHING = "nothing"
+
+
+def mend_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Mending, ...]]:
+    """The arguments with each value of a wrong type read as the one type that the schema leaves it, and what changed.
+
+    A text is read as JSON and a number as a text, where the schema takes the one and not the other. Null is left out
+    where it is not taken and nothing is required.
+    """
+    schema, _ = compile_schema(tool.input_schema, lenient=True)
+    if schema is None or not isinstance(arguments, Mapping) or _is_too_deep(arguments):
+        return arguments, ()
+    mender = _Mender(schema)
+    return mender.mend(arguments, schema, ""), tuple(mender.changes)
+
+
+class _Mender:
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+        self.changes: list[Mending] = []
+
+    def mend(self, value: Any, schema: Any, place: str) -> Any:
+        kinds = self._kinds(schema)
+        if kinds and json_kind(value) not in kinds and (reading := _read_as(kinds, value)) is not None:
+            self.changes.append((place, json_kind(value), json_kind(reading)))
+            value = reading
+        if isinstance(value, list) and value:
+            items = items_of(schema, self._whole)
+            return [self.mend(each, items, f"{place}/{at}") for at, each in enumerate(value)]
+        if not isinstance(value, Mapping) or not value:
+            return value
+        parameters = parameters_of(schema, self._whole)
+        values = {}
+        for name, each in value.items():
+            inner, inner_place = parameters.properties.get(name), f"{place}/{_escape(name)}"
+            if each is None and name not in parameters.required and "null" not in (self._kinds(inner) or {"null"}):
+                self.changes.append((inner_place, "null", NOTHING))
+            else:
+                values[name] = self.mend(each, inner, inner_place)
+        return values
+
+    def _kinds(self, schema: Any, depth: int = 0) -> frozenset[str]:
+        """The types that it takes; none: it does not say."""
+        part = resolve(schema, self._whole)
+        if not isinstance(part, dict) or depth > _ALTERNATIVES_DEEP:
+            return frozenset()
+        if types := part.get("type"):
+            kinds = frozenset(map(str, types if isinstance(types, list) else [types]))
+        elif values := part.get("enum") or [part[key] for key in ("const",) if key in part]:
+            kinds = frozenset(map(json_kind, values))
+        elif alternatives := part.get("anyOf"):
+            each_kinds = [self._kinds(each, depth + 1) for each in alternatives]
+            kinds = frozenset().union(*each_kinds) if all(each_kinds) else frozenset()
+        else:
+            kinds = frozenset({"object"} if "properties" in part else {"array"} if "items" in part else ())
+        return kinds | ({"integer"} if "number" in kinds else set()) | ({"null"} if part.get("nullable") else set())
+
+
+def _read_as(kinds: frozenset[str], value: Any) -> Any:
+    """The value as one of these types; None: it is plainly none of them."""
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value) if "string" in kinds else None
+    if not isinstance(value, str):
+        return None
+    try:
+        reading = json.loads(value.lower() if value.strip() in ("True", "False") else value)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(reading, float) and reading.is_integer() and "number" not in kinds:
+        reading = int(reading)
+    return reading if json_kind(reading) in kinds else None
 
 
 def unknown_name(name: str, properties: Iterable[str]) -> str:

@@ -65,7 +65,7 @@ def call(
             result = run(tool.content_hash)
         except InvalidArguments as error:
             raise _with_json_forms(error, tool, values or ()) from error
-    show(result, _shape, lambda each: [Lines(_text(each))], as_json)
+    show(result, _shape, lambda each: [Lines(each.text)], as_json)
     if result.is_error:
         raise typer.Exit(1)
 
@@ -204,15 +204,5 @@ def _shape(result: "ToolResult") -> dict[str, Any]:
         "content": list(result.content),
         "structuredContent": result.structured_content,
         "isError": result.is_error,
+        "_meta": dict(result.meta),
     }
-
-
-def _text(result: "ToolResult") -> str:
-    """Its texts, else what is structured; of images and the like a line that says so, and where the data is."""
-    blocks = [each for each in result.content if each.get("type") != "text"]
-    others = [f"({each.get('type')}, {each.get('mimeType') or each.get('uri') or 'no type'})" for each in blocks]
-    if any("data" in each or "resource" in each for each in blocks):
-        others.append("(`--json` has the data)")
-    if result.text or not result.structured_content:
-        return "\n".join([result.text, *others]).strip("\n")
-    return json.dumps(result.structured_content, ensure_ascii=False, indent=2)
