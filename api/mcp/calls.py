@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -15,7 +16,7 @@ from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.long_results import Reader
-from waygraph.api.mcp.meta_tools import RUNNERS, parameters_of
+from waygraph.api.mcp.meta_tools import RUNNERS, definition_of, parameters_of
 from waygraph.api.mcp.results import attribute_error
 from waygraph.api.mcp.sessions import Asker, OnBehalf
 from waygraph.api.telemetry.audit import Attempt, arguments_without_secrets
@@ -29,8 +30,15 @@ from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
-from waygraph.registry.model.arguments import Mending, check_arguments, mend_arguments
-from waygraph.registry.model.errors import InvalidArguments, NeedsLogin, NotCallable, UpstreamAnswered, WaygraphError
+from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
+from waygraph.registry.model.errors import (
+    AmbiguousTool,
+    InvalidArguments,
+    NeedsLogin,
+    NotCallable,
+    UpstreamAnswered,
+    WaygraphError,
+)
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
@@ -40,6 +48,7 @@ ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
+_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
 TOOL_ERROR_CHARS = 200
 """So much of the text of an error is looked at."""
 TOOL_ERROR = "ToolError"
@@ -170,6 +179,7 @@ class ToolRequest:
     deadline_s: float
     reader: Reader = "host"
     consent: str = ""
+    mendings: tuple[Mending, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +194,10 @@ class _ChosenTool:
 
 
 def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> ToolRequest:
-    """What the arguments of use_tool or execute say. Raises InvalidArguments."""
+    """What the arguments of use_tool or execute say, also with `arguments` for `params`. Raises InvalidArguments."""
+    if "params" not in arguments and "arguments" in arguments:
+        arguments = {("params" if name == "arguments" else name): value for name, value in arguments.items()}
+    arguments, mendings = mend_by(definition_of(runner)["inputSchema"] | {"required": []}, arguments)
     params = arguments.get("params", {})
     faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
     if not isinstance(params, Mapping):
@@ -194,7 +207,7 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
     if faults:
         raise InvalidArguments(runner, faults)
     name, query = arguments.get("name", ""), arguments.get("query", "")
-    return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s)
+    return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s, mendings=mendings)
 
 
 async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: Host) -> Result:
@@ -212,7 +225,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             asker.caller.require("route")
 
         def choose_tool() -> _ChosenTool:
-            agent, tool = _find_meant(gateway, asker, request.name, request.query)
+            agent, tool = _find_meant(gateway, asker, request.name, request.query, request.arguments)
             attempt.target = record.tool_id = tool.id
             return _judge_call(gateway, asker, request, agent, tool)
 
@@ -248,7 +261,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             asker,
             run_by=RUNNERS[gateway.surface],
             reader=request.reader,
-            mendings=choice.mendings,
+            mendings=(*request.mendings, *choice.mendings),
         )
 
 
@@ -370,17 +383,29 @@ def _note_call(gateway: Gateway, asker: Asker, tool: Tool, failure: str | None) 
             gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
 
 
-def _find_meant(gateway: Gateway, asker: Asker, name: str, query: str = "") -> tuple[Agent, Tool]:
-    """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool."""
+def _find_meant(
+    gateway: Gateway, asker: Asker, name: str, query: str = "", arguments: Mapping[str, Any] = _NO_ARGUMENTS
+) -> tuple[Agent, Tool]:
+    """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool.
+
+    Of several tools that fit a query, the one is meant that alone takes the arguments.
+    """
     view, principal = gateway.view(asker), asker.principal
-    tool = tool_meant(
-        view.registry,
-        name=name,
-        query=query,
-        principal=principal,
-        agent_ids=view.agent_ids,
-        why_not=gateway.reach.now().why_not,
-    )
+    try:
+        tool = tool_meant(
+            view.registry,
+            name=name,
+            query=query,
+            principal=principal,
+            agent_ids=view.agent_ids,
+            why_not=gateway.reach.now().why_not,
+        )
+    except AmbiguousTool as error:
+        candidates = (view.registry.tool(each, principal=principal) for each in error.candidates if query)
+        able = [each for each in candidates if fits(each, original_arguments(each.input_schema, arguments))]
+        if len(able) != 1:
+            raise
+        [tool] = able
     agent = view.registry.agent(tool.agent_id, principal=principal)
     if not view.shows_tool(agent, tool):
         raise errors.UnknownName("tool", name or tool.call_name, ())

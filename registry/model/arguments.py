@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.model.parameters import at, follow_reference, items_of, parameters_of, resolve, subschemas
+from waygraph.registry.model.parameters import (
+    at,
+    follow_reference,
+    items_of,
+    parameters_of,
+    parameters_of_text,
+    resolve,
+    subschemas,
+)
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -77,8 +85,24 @@ def mend_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Mapping[st
     schema, _ = compile_schema(tool.input_schema, lenient=True)
     if schema is None or not isinstance(arguments, Mapping) or _is_too_deep(arguments):
         return arguments, ()
+    return mend_by(schema, arguments)
+
+
+def mend_by(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Mending, ...]]:
+    """The same by a schema that is our own."""
     mender = _Mender(schema)
     return mender.mend(arguments, schema, ""), tuple(mender.changes)
+
+
+def fits(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether the tool knows each of these arguments, and takes them as they are meant."""
+    if not arguments or not arguments.keys() <= parameters_of_text(tool.input_schema).properties.keys():
+        return False
+    try:
+        check_arguments(tool, mend_arguments(tool, arguments)[0])
+    except InvalidArguments:
+        return False
+    return True
 
 
 class _Mender:
