@@ -140,7 +140,7 @@ _UNASKED_METHODS = CHANGES | NOTICES | {"notifications/resources/updated"}
 """Goes no further: the SDK would start a task for each, however many there are."""
 
 MOST_IN_PLACE = 1_024
-"""Errors of ours that wait to be taken out of an answer: of requests that nobody waits for any more none are."""
+"""So many faults are kept for the answers that stand for them."""
 UNREAD = "Failed to parse "
 """How the SDK begins the error that it puts in the place of an answer that it could not read."""
 
@@ -161,6 +161,8 @@ class Wire:
     """A process that has said nothing yet is at work."""
     message_count: int = 0
     """How many messages came."""
+    probe: "tuple[RequestId, float] | None" = None
+    """The question for the modern era that nothing has answered yet, and when it was asked."""
     open_questions: int = 0
     """Requests of the server's that we have not answered yet."""
     skipped_lines: int = 0
@@ -196,7 +198,7 @@ class Wire:
     """Set when `pushes` holds for good."""
 
     def error_in_place(self, fault: UpstreamError) -> ErrorData:
-        """What whoever asks gets in place of an answer; `fault_in` takes the fault out of it again."""
+        """What whoever asks gets in place of an answer; `fault_in` finds the fault again."""
         number = next(self._numbers)
         self._in_place[number] = fault
         return ErrorData(code=PARSE_ERROR, message=fault.reason, data={self.mark: number})
@@ -205,7 +207,7 @@ class Wire:
         """None: the error is none of ours."""
         if not isinstance(error.data, dict) or self.mark not in error.data:
             return None
-        return self._in_place.pop(error.data[self.mark], None) or UpstreamRefused(error.message)
+        return self._in_place.get(error.data[self.mark]) or UpstreamRefused(error.message)
 
     def note_end(self, request_id: object) -> None:
         """A request of ours is answered or given up."""
@@ -242,7 +244,7 @@ class WatchedStream(_WrappedStream):
     async def receive(self) -> SessionMessage | Exception:
         while True:
             try:
-                item: SessionMessage | Exception = await self._inner.receive()
+                item = await (self._inner.receive() if self._wire.message_count else self._receive_first())
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
@@ -251,6 +253,17 @@ class WatchedStream(_WrappedStream):
                 item = self._readable(item)
             if not self._is_ours(item):
                 return item
+
+    async def _receive_first(self) -> SessionMessage | Exception:
+        """A server of the handshake era may pass over the question for the modern one: then we answer it."""
+        while True:
+            with anyio.move_on_after(LOOK_S):
+                first: SessionMessage | Exception = await self._inner.receive()
+                return first
+            if self._wire.probe and anyio.current_time() - self._wire.probe[1] > PROBE_S:
+                error = ErrorData(code=METHOD_NOT_FOUND, message="was passed over")
+                request_id, self._wire.probe = self._wire.probe[0], None
+                return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
     def _readable(self, item: Exception) -> SessionMessage | Exception:
         """For whoever waits for an answer that cannot be read: an error of ours."""
@@ -299,6 +312,8 @@ class WatchedStream(_WrappedStream):
             raise StopAsyncIteration from None
 
 
+PROBE_S, LOOK_S = 5.0, 0.5
+"""So long a server has to say whether it speaks the modern era; how often we look."""
 _NEVER_ANSWERED = "subscriptions/listen"
 """It stands as long as the connection."""
 
@@ -311,6 +326,8 @@ class CountedStream(_WrappedStream):
         if isinstance(message, JSONRPCRequest):
             if message.method != _NEVER_ANSWERED:
                 self._wire.waiting[message.id] = None
+            if message.method == "server/discover":
+                self._wire.probe = message.id, anyio.current_time()
             self._wire.on_sending(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._wire.note_end((message.params or {}).get("requestId"))

@@ -112,7 +112,7 @@ class _Mender:
 
     def mend(self, value: Any, schema: Any, place: str) -> Any:
         kinds = self._kinds(schema)
-        if kinds and json_kind(value) not in kinds and (reading := _read_as(kinds, value)) is not None:
+        if kinds and json_kind(value) not in kinds and (reading := _read_as(kinds, value)) is not value:
             self.changes.append((place, json_kind(value), json_kind(reading)))
             value = reading
         if isinstance(value, list) and value:
@@ -148,18 +148,18 @@ class _Mender:
 
 
 def _read_as(kinds: frozenset[str], value: Any) -> Any:
-    """The value as one of these types; None: it is plainly none of them."""
-    if isinstance(value, (bool, int, float)):
-        return json.dumps(value) if "string" in kinds else None
+    """The value as one of these types; the same object if it is plainly none of them."""
+    if isinstance(value, (bool, int, float)) and "string" in kinds:
+        return json.dumps(value)
     if not isinstance(value, str):
-        return None
+        return value
     try:
         reading = json.loads(value.lower() if value.strip() in ("True", "False") else value)
     except (ValueError, RecursionError):
-        return None
+        return value
     if isinstance(reading, float) and reading.is_integer() and "number" not in kinds:
         reading = int(reading)
-    return reading if json_kind(reading) in kinds else None
+    return reading if json_kind(reading) in kinds else value
 
 
 def unknown_name(name: str, properties: Iterable[str]) -> str:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tests.gateway_catalog import ISSUE
-from waygraph.registry.model.arguments import MAX_DEPTH, MAX_FAULTS, MAX_SCHEMA_CHARS, check_arguments
+from waygraph.registry.model.arguments import (
+    MAX_DEPTH,
+    MAX_FAULTS,
+    MAX_SCHEMA_CHARS,
+    check_arguments,
+    mend_arguments,
+)
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import Tool
 
@@ -63,6 +69,65 @@ def test_every_fault_is_told_with_its_place() -> None:
 def test_each_keyword_says_what_it_wants(schema: object, value: object, told: str) -> None:
     whole = {"properties": {"p": schema}, "$defs": {"n": {"type": "number"}}}
     assert faults(whole, {"p": value}) == {"/p": told}
+
+
+LIST = {"type": "array", "items": {"type": "integer"}}
+MENDED: list[tuple[dict[str, Any], Any, Any]] = [
+    ({"type": "integer"}, "12", 12),
+    ({"type": "integer"}, "12.0", 12),
+    ({"type": "number"}, "1.5", 1.5),
+    ({"type": "boolean"}, "true", True),
+    ({"type": "boolean"}, "False", False),
+    (LIST, "[1, 2]", [1, 2]),
+    (LIST, ["1", 2], [1, 2]),
+    ({"type": "object", "properties": {"n": {"type": "number"}}}, '{"n": "2"}', {"n": 2}),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "3", 3),
+    ({"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, "true", True),
+    ({"$ref": "#/$defs/n"}, "7", 7),
+    ({"enum": [1, 2]}, "2", 2),
+    ({"type": ["array", "null"]}, "null", None),
+    ({"type": "string"}, 12, "12"),
+    ({"type": "string"}, True, "true"),
+]
+KEPT: list[tuple[dict[str, Any], Any]] = [
+    ({"type": "string"}, "12"),
+    ({"type": ["string", "integer"]}, "12"),
+    ({}, "12"),
+    ({}, None),
+    ({"anyOf": [{"type": "integer"}, {}]}, "12"),
+    ({"type": "integer"}, "twelve"),
+    ({"type": "integer"}, "1.5"),
+    ({"type": "boolean"}, "yes"),
+    ({"type": "boolean"}, 1),
+    (LIST, "1, 2"),
+    ({"type": ["integer", "null"]}, None),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "meant"), MENDED)
+def test_a_value_is_read_as_the_one_type_that_the_schema_leaves_it(
+    schema: dict[str, Any], value: Any, meant: Any
+) -> None:
+    tool = with_schema({"properties": {"p": schema}, "$defs": {"n": {"type": "number"}}})
+    arguments, changes = mend_arguments(tool, {"p": value})
+    assert arguments == {"p": meant}
+    assert type(arguments["p"]) is type(meant)
+    assert changes
+    assert all(place.startswith("/p") and was != now for place, was, now in changes)
+
+
+@pytest.mark.parametrize(("schema", "value"), KEPT)
+def test_a_value_of_which_the_schema_says_no_other_meaning_stays(schema: dict[str, Any], value: Any) -> None:
+    assert mend_arguments(with_schema({"properties": {"p": schema}}), {"p": value}) == ({"p": value}, ())
+
+
+def test_null_is_left_out_where_it_is_not_taken_and_nothing_is_required() -> None:
+    text = {"type": "string"}
+    tool = with_schema({"properties": {"a": text, "b": text, "c": {"type": "object"}}, "required": ["b"]})
+    assert mend_arguments(tool, {"a": None, "b": None, "c": None, "d": None}) == (
+        {"b": None, "d": None},
+        (("/a", "null", "nothing"), ("/c", "null", "nothing")),
+    )
 
 
 @pytest.mark.parametrize(
