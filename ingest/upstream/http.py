@@ -191,7 +191,7 @@ class OriginClient(httpx2.AsyncClient):
         if error := _coding_error(response):
             raise error
         most = self._settings.upstream_max_message_bytes
-        response.stream = _BoundedBody(response.stream, most, partial(self._note_fault, response.request), events=False)
+        response.stream = _Body(response.stream, most, partial(self._note_fault, response.request))
 
     async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
@@ -244,8 +244,8 @@ class OriginClient(httpx2.AsyncClient):
             self._settle(is_stream)
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
             most = self._settings.upstream_max_message_bytes
-            body = _BoundedBody(response.stream, most, partial(self._note_fault, request), events=is_stream)
-            response.stream = _MendedBody(body, message_in(request).get("id"), events=is_stream)
+            note_fault, request_id = partial(self._note_fault, request), message_in(request).get("id")
+            response.stream = _Body(response.stream, most, note_fault, events=is_stream, request_id=request_id)
         return response
 
     def _note_fault(self, request: httpx2.Request, fault: UpstreamError) -> None:
@@ -341,31 +341,40 @@ class OriginClient(httpx2.AsyncClient):
 NoteFault = Callable[[UpstreamError], None]
 
 
-class _BoundedBody(httpx2.AsyncByteStream):
-    """A body that ends the reading when it, or one event of it, is too long.
+class _Body(httpx2.AsyncByteStream):
+    """A body that ends the reading when it, or one event of it, is too long; its answers are of the protocol, as far
+    as `mend_answer` can make them so.
 
     What breaks it is an error that the SDK expects there.
     """
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, note_fault: NoteFault, *, events: bool) -> None:
-        self._inner, self._most_bytes, self._note_fault, self._events = inner, most_bytes, note_fault, events
+    def __init__(
+        self,
+        inner: httpx2.AsyncByteStream,
+        most_bytes: int,
+        note_fault: NoteFault,
+        *,
+        events: bool = False,
+        request_id: object = None,
+    ) -> None:
+        self._inner, self._most_bytes, self._note_fault = inner, most_bytes, note_fault
+        self._events, self._request_id = events, request_id
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        read, last = 0, b""  # since the last event ended
+        rest = bytearray()
         try:
             async for chunk in self._inner:
-                content, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
-                at = max(content.rfind(end) for end in _EVENT_ENDS) if self._events else -1
-                read = len(content) - at if at >= 0 else read + len(chunk)
-                if read > self._most_bytes:
-                    self._note_fault(
-                        UpstreamRefused(
-                            f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
-                        )
-                    )
+                rest += chunk
+                begin = max(0, len(rest) - len(chunk) - _LONGEST_END)  # an empty line may come in a chunk of its own
+                at = max(rest.rfind(end, begin) for end in _EVENT_ENDS) if self._events else -1
+                if at >= 0:
+                    yield b"".join(map(self._mend_event, _END_OF_EVENT.split(bytes(rest[: at + 2]))))
+                    del rest[: at + 2]
+                if len(rest) > self._most_bytes:
+                    reason = f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                    self._note_fault(UpstreamRefused(reason))
                     raise httpx2.StreamError("too long")
-                yield chunk
-            if self._events and read > _LONGEST_END:
+            if self._events and len(rest) > _LONGEST_END:
                 self._note_fault(UpstreamRefused("its stream of events ended amid an event: the empty line is missing"))
         except Undecodable as exc:
             self._note_fault(UpstreamRefused(str(exc)))
@@ -373,34 +382,14 @@ class _BoundedBody(httpx2.AsyncByteStream):
         except httpx2.TransportError as exc:
             self._note_fault(UpstreamUnreachable("the connection broke amid an answer"))
             raise httpx2.StreamError("broken") from exc
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _MendedBody(httpx2.AsyncByteStream):
-    """A body whose answers are of the protocol, as far as `mend_answer` can make them so."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream, request_id: object, *, events: bool) -> None:
-        self._inner, self._request_id, self._events = inner, request_id, events
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        rest = bytearray()
-        async for chunk in self._inner:
-            rest += chunk
-            at = max(rest.rfind(end, max(0, len(rest) - len(chunk) - _LONGEST_END)) for end in _EVENT_ENDS)
-            if self._events and at >= 0:
-                yield b"".join(map(self._mend_event, _END_OF_EVENT.split(bytes(rest[: at + 2]))))
-                del rest[: at + 2]
         yield bytes(rest) if self._events else self._mend(bytes(rest))
 
     def _mend_event(self, event: bytes) -> bytes:
         """Its fields are lines; what it holds are the lines of `data`."""
         lines = event.lstrip(BLANKS).splitlines()
-        others = [line for line in lines if not line.startswith(b"data:")]
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         if (answer := self._mend(data)) != data:
-            lines = [*others, b"data: " + answer]
+            lines = [*(line for line in lines if not line.startswith(b"data:")), b"data: " + answer]
         return b"\n".join([*lines, b"", b""]) if lines else b""
 
     def _mend(self, content: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
-from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.nouns import Tool, parse_field
 from waygraph.registry.model.parameters import (
     at,
     follow_reference,
@@ -94,6 +94,12 @@ def mend_by(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Ma
     return mender.mend(arguments, schema, ""), tuple(mender.changes)
 
 
+def types_of(tool: Tool, name: str) -> frozenset[str]:
+    """The types that a parameter takes, by JSON Schema's names; none: the schema does not say."""
+    schema = parse_field(tool.input_schema)
+    return _Mender(schema).kinds(parameters_of(schema).properties.get(name))
+
+
 def fits(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Whether the tool knows each of these arguments, and takes them as they are meant."""
     if not arguments or not arguments.keys() <= parameters_of_text(tool.input_schema).properties.keys():
@@ -111,7 +117,7 @@ class _Mender:
         self.changes: list[Mending] = []
 
     def mend(self, value: Any, schema: Any, place: str) -> Any:
-        kinds = self._kinds(schema)
+        kinds = self.kinds(schema)
         if kinds and json_kind(value) not in kinds and (reading := _read_as(kinds, value)) is not value:
             self.changes.append((place, json_kind(value), json_kind(reading)))
             value = reading
@@ -124,13 +130,13 @@ class _Mender:
         values = {}
         for name, each in value.items():
             inner, inner_place = parameters.properties.get(name), f"{place}/{_escape(name)}"
-            if each is None and name not in parameters.required and "null" not in (self._kinds(inner) or {"null"}):
+            if each is None and name not in parameters.required and "null" not in (self.kinds(inner) or {"null"}):
                 self.changes.append((inner_place, "null", NOTHING))
             else:
                 values[name] = self.mend(each, inner, inner_place)
         return values
 
-    def _kinds(self, schema: Any, depth: int = 0) -> frozenset[str]:
+    def kinds(self, schema: Any, depth: int = 0) -> frozenset[str]:
         """The types that it takes; none: it does not say."""
         part = resolve(schema, self._whole)
         if not isinstance(part, dict) or depth > _ALTERNATIVES_DEEP:
@@ -139,8 +145,8 @@ class _Mender:
             kinds = frozenset(map(str, types if isinstance(types, list) else [types]))
         elif values := part.get("enum") or [part[key] for key in ("const",) if key in part]:
             kinds = frozenset(map(json_kind, values))
-        elif alternatives := part.get("anyOf"):
-            each_kinds = [self._kinds(each, depth + 1) for each in alternatives]
+        elif alternatives := part.get("anyOf") or part.get("oneOf"):
+            each_kinds = [self.kinds(each, depth + 1) for each in alternatives]
             kinds = frozenset().union(*each_kinds) if all(each_kinds) else frozenset()
         else:
             kinds = frozenset({"object"} if "properties" in part else {"array"} if "items" in part else ())
