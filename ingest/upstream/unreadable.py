@@ -43,9 +43,9 @@ def error_words(error: object) -> tuple[int, str]:
     """Code and message of an error as servers write them: it may be a text, or say why under another name."""
     fields = error if isinstance(error, Mapping) else {}
     code = fields.get("code")
-    is_number = isinstance(code, int) and not isinstance(code, bool)
+    number = code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR
     reason = reason_in(error) or reason_in(fields.get("data")) or json.dumps(error, ensure_ascii=False, default=str)
-    return (code if is_number else INTERNAL_ERROR), f"{code}: {reason}" if isinstance(code, str) and code else reason
+    return number, f"{code}: {reason}" if isinstance(code, str) and code else reason
 
 
 def reason_in(document: object) -> str:
