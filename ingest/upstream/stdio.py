@@ -342,12 +342,13 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
     text = line.decode("utf-8", "replace")
     try:
         document = json.loads(text)
+    except (ValueError, RecursionError):
+        return unreadable_text(text, fault)
+    try:
         return jsonrpc_message_adapter.validate_python(document, by_name=False)
     except ValidationError:
         answer = mend_answer(document)
         return read_message(json.dumps(answer)) if answer else unreadable_document(document)
-    except (ValueError, RecursionError):
-        return unreadable_text(text, fault)
 
 
 def end_error(status: int, last_words: str) -> UpstreamError:

@@ -30,7 +30,7 @@ def mend_answer(document: Mapping[str, Any], request_id: object = None) -> dict[
     """
     id_or_none = document.get("id")
     answer = {"jsonrpc": "2.0", "id": request_id if id_or_none is None else id_or_none}
-    if "method" in document or answer["id"] is None:
+    if "method" in document or not isinstance(answer["id"], int | str) or isinstance(answer["id"], bool):
         return None
     if (error := document.get("error")) is not None:
         code, message = error_words(error)
