@@ -14,7 +14,7 @@ from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
 from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
-from waygraph.ingest.upstream.http import _BoundedBody
+from waygraph.ingest.upstream.http import _Body
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamBusy, UpstreamError, UpstreamRefused, UpstreamUnreachable
 
@@ -184,10 +184,11 @@ def test_a_request_that_fails_costs_only_itself() -> None:
 
 class Chunks(httpx2.AsyncByteStream):
     def __init__(self, chunks: list[bytes]) -> None:
-        self._chunks = chunks
+        self._chunks, self.read_count = chunks, 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for chunk in self._chunks:
+            self.read_count += 1
             yield chunk
 
 
@@ -195,11 +196,11 @@ def read(chunks: list[bytes]) -> int:
     """How many of a stream of events are read, of which one may have 100 bytes."""
 
     async def run() -> int:
-        count = 0
+        source = Chunks(chunks)
         with suppress(httpx2.StreamError):
-            async for _ in _BoundedBody(Chunks(chunks), 100, lambda _: None, events=True):
-                count += 1
-        return count
+            async for _ in _Body(source, 100, lambda _: None, events=True):
+                pass
+        return source.read_count
 
     return anyio.run(run)
 
