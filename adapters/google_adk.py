@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Unpack
 
-from waygraph.adapters.toolbox import OfferedTool, Options, Toolbox, call_turn, missing, result_text, text_turns
+from waygraph.adapters.toolbox import OfferedTool, Options, Toolbox, call_turn, missing, text_turns
 from waygraph.api.library import AsyncRegistry, Registry
 from waygraph.registry.model.nouns import Turn
 
@@ -47,7 +47,7 @@ class _RegistryTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, str]:
         result = await self._toolbox.call_async(self.name, args)
-        return {"error" if result.is_error else "result": result_text(result)}
+        return {"error" if result.is_error else "result": result.text}
 
 
 def read_turns(events: list[Event]) -> list[Turn]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import Annotated, Any, Unpack
 
-from waygraph.adapters.toolbox import OfferedTool, Options, Toolbox, call_turn, missing, result_text, text_turns
+from waygraph.adapters.toolbox import OfferedTool, Options, Toolbox, call_turn, missing, text_turns
 from waygraph.api.library import AsyncRegistry, Registry
 from waygraph.registry.model.nouns import Turn
 
@@ -63,8 +63,8 @@ def _registry_tool(toolbox: Toolbox, tool: OfferedTool) -> Tool:
     def call(**arguments: Any) -> str:
         result = toolbox.call(tool.name, arguments)
         if result.is_error:
-            raise ToolRefused(result_text(result))
-        return result_text(result)
+            raise ToolRefused(result.text)
+        return result.text
 
     try:
         return Tool(name=tool.name, description=tool.description, parameters=tool.parameters, function=call)

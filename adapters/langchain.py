@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Unpack
 
-from waygraph.adapters.toolbox import OfferedTool, Options, Toolbox, call_turn, missing, result_text, text_turns
+from waygraph.adapters.toolbox import OfferedTool, Options, Toolbox, call_turn, missing, text_turns
 from waygraph.api.library import AsyncRegistry, Registry
 from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.tool_calls import ToolResult
@@ -86,7 +86,7 @@ def _message(request: ToolCallRequest, result: ToolResult) -> ToolMessage:
         for block in result.content
         if block.get("type") == "image"
     ]
-    text = result_text(result)
+    text = result.text
     return ToolMessage(
         content=[{"type": "text", "text": text}, *images] if images else text,
         name=request.tool_call["name"],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from waygraph.adapters.toolbox import Options, Toolbox, call_turn, missing, result_text, text_turns
+from waygraph.adapters.toolbox import Options, Toolbox, call_turn, missing, text_turns
 from waygraph.api.library import AsyncRegistry, Registry
 from waygraph.registry.model.nouns import Turn
 
@@ -53,9 +53,9 @@ class RegistryServer(MCPServer):
         result = await self._toolbox.call_async(tool_name, arguments or {})
         content: Sequence[Mapping[str, Any]] = result.content
         if result.is_error:  # the SDK shows its model the content alone
-            content = [{"type": "text", "text": f"Error: {result_text(result)}"}]
+            content = [{"type": "text", "text": f"Error: {result.text}"}]
         elif not content:
-            content = [{"type": "text", "text": result_text(result)}]
+            content = [{"type": "text", "text": result.text}]
         return CallToolResult.model_validate({"content": list(content), "isError": result.is_error})
 
     async def connect(self) -> None:

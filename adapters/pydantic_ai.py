@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
-from waygraph.adapters.toolbox import Options, Toolbox, call_turn, missing, result_text, text_turns
+from waygraph.adapters.toolbox import Options, Toolbox, call_turn, missing, text_turns
 from waygraph.api.library import AsyncRegistry, Registry
 from waygraph.registry.model.nouns import Turn
 
@@ -59,7 +59,7 @@ class RegistryToolset(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         result = await self._toolbox.call_async(name, tool_args)
-        text = result_text(result)
+        text = result.text
         if result.is_error:
             raise ToolFailed(text)
         images = [

@@ -1,7 +1,6 @@
 """What every adapter does: finds tools for a conversation, runs them, and turns refusals into texts for a model."""
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, Unpack
@@ -25,8 +24,6 @@ from waygraph.registry.model.validation import MAX_NAME_CHARS
 
 MAX_TURNS, MAX_TURN_CHARS, MAX_RESULT_CHARS = 40, 1_000, 200
 """Of a conversation, the latest: what a registry reads of it, within the limits of its settings."""
-CHARS_A_TOKEN = 4
-"""As the gateway counts them."""
 ABOUT_CALLS = (CallError, UpstreamError, UnknownName, InvalidQuery, AccessError)
 """Errors that a model can read and react to; others go to the program."""
 
@@ -80,26 +77,22 @@ class Toolbox:
         return await asyncio.to_thread(self.find, turns)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """What the tool gave, its texts cut to the setting `call_result_tokens`.
+        """What the tool gave, cut to the setting `call_result_tokens`.
 
         A call that is refused, cannot run or fails is a result with `is_error` that says why.
         """
         try:
-            return self._shorten(self._registry.call(name, _check_call(name, arguments), principal=self._principal))
+            return self._registry.call(name, _check_call(name, arguments), for_model=True, principal=self._principal)
         except ABOUT_CALLS as error:
             return _error_result(error)
 
     async def call_async(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """As `call`. Cancelled, it tells the tool's server."""
         try:
-            checked_arguments = _check_call(name, arguments)
-            return self._shorten(await self._async_registry.call(name, checked_arguments, principal=self._principal))
+            by_name = _check_call(name, arguments)
+            return await self._async_registry.call(name, by_name, for_model=True, principal=self._principal)
         except ABOUT_CALLS as error:
             return _error_result(error)
-
-    def _shorten(self, result: ToolResult) -> ToolResult:
-        tokens = self._registry.settings.call_result_tokens
-        return shorten_result(result, tokens * CHARS_A_TOKEN) if tokens else result
 
     def _query_of(self, turns: Sequence[Turn]) -> Query | None:
         """The last user turn; all others are its history, calls since then too."""
@@ -170,41 +163,6 @@ def call_turn(tool: str, result: object, *, is_failure: bool = False) -> Turn:
     """A turn of a call that has ended."""
     outcome: CallOutcome = "failed" if is_failure else "ok"
     return Turn(role="call", tool=tool, outcome=outcome, result=str(result))
-
-
-def result_text(result: ToolResult) -> str:
-    """The result as one text: its texts, else its structured content; a line names each other block."""
-    lines = [_line(block) for block in result.content]
-    if not lines and result.structured_content is not None:
-        return json.dumps(result.structured_content, ensure_ascii=False)
-    return "\n".join(lines)
-
-
-def shorten_result(result: ToolResult, most: int) -> ToolResult:
-    """With at most so many characters of text; what is cut says how much of it is missing. Other blocks stay whole."""
-    if not result.content and result.structured_content is not None:
-        rows = json.dumps(result.structured_content, ensure_ascii=False)
-        return replace(result, content=({"type": "text", "text": _cut(rows, most)},)) if len(rows) > most else result
-    blocks: list[Mapping[str, Any]] = []
-    for block in result.content:
-        text = block.get("text")
-        if block.get("type") == "text" and isinstance(text, str):
-            blocks.append({**block, "text": _cut(text, most)})
-            most = max(0, most - len(text))
-        else:
-            blocks.append(block)
-    return replace(result, content=tuple(blocks))
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}\n[cut: {len(text) - most:,} more characters]"
-
-
-def _line(block: Mapping[str, Any]) -> str:
-    if block.get("type") == "text":
-        return str(block["text"])
-    resource = block.get("resource") or block
-    return str(resource.get("text") or f"[{block.get('type')} {resource.get('uri') or resource.get('mimeType', '')}]")
 
 
 def missing(framework: str, package: str) -> MissingExtra:

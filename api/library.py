@@ -82,11 +82,13 @@ class Registry(core.Registry, Protocol):
         *,
         timeout_s: float | None = None,
         consent: str = "",
+        for_model: bool = False,
         principal: Principal | None = None,
     ) -> ToolResult:
         """Runs a tool, by the policy, the checks of arguments and the audit that hold for hosts.
 
-        `consent`: the `content_hash` of the tool, where a person agreed to run it with these arguments.
+        `consent`: the `content_hash` of the tool, where a person agreed to run it with these arguments. `for_model`:
+        the result is cut to what a model can read (`call_result_tokens`).
         Raises NotCallable (NeedsConsent, NeedsLogin among them), InvalidArguments, UnknownName, CallTimedOut,
         UpstreamError. A tool that ran and failed is a result with `is_error`.
         """
@@ -140,9 +142,11 @@ class LocalRegistry(local.LocalRegistry):
         *,
         timeout_s: float | None = None,
         consent: str = "",
+        for_model: bool = False,
         principal: Principal | None = None,
     ) -> ToolResult:
-        future = self.start_call(tool, arguments, timeout_s=timeout_s, consent=consent, principal=principal)
+        options: dict[str, Any] = {"timeout_s": timeout_s, "consent": consent, "for_model": for_model}
+        future = self.start_call(tool, arguments, **options, principal=principal)
         try:
             return future.result()
         finally:
@@ -284,10 +288,12 @@ class AsyncRegistry:
         *,
         timeout_s: float | None = None,
         consent: str = "",
+        for_model: bool = False,
         principal: Principal | None = None,
     ) -> ToolResult:
         """As `Registry.call`. Cancelled, it tells the tool's server."""
-        options: dict[str, Any] = {"timeout_s": timeout_s, "consent": consent, "principal": principal}
+        options: dict[str, Any] = {"timeout_s": timeout_s, "consent": consent, "for_model": for_model}
+        options["principal"] = principal
         if not isinstance(self._subject, LocalRegistry):
             return await self._run(partial(self._subject.call, tool, arguments, **options))
         await self._run(self._subject._calls.open)

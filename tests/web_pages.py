@@ -72,7 +72,7 @@ def _answering_for(served: WebPages) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - names of the base class
+        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of the base class
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Says nothing."""

@@ -8,14 +8,16 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import anyio
 from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
-from waygraph.api.mcp.meta_tools import RUNNERS, parameters_of
-from waygraph.api.mcp.results import attribute_error, attribute_result
+from waygraph.api.mcp.long_results import Reader
+from waygraph.api.mcp.meta_tools import RUNNERS, definition_of, parameters_of
+from waygraph.api.mcp.results import attribute_error
 from waygraph.api.mcp.sessions import Asker, OnBehalf
 from waygraph.api.telemetry.audit import Attempt, arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
@@ -28,8 +30,15 @@ from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
-from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.errors import InvalidArguments, NeedsLogin, NotCallable, UpstreamAnswered, WaygraphError
+from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
+from waygraph.registry.model.errors import (
+    AmbiguousTool,
+    InvalidArguments,
+    NeedsLogin,
+    NotCallable,
+    UpstreamAnswered,
+    WaygraphError,
+)
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.numbers import FAR_S, Bounds, read_number
 from waygraph.registry.model.parameters import original_arguments
@@ -40,6 +49,7 @@ ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
+_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
 TOOL_ERROR_CHARS = 200
 """So much of the text of an error is looked at."""
 TOOL_ERROR = "ToolError"
@@ -160,30 +170,35 @@ def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, An
 class ToolRequest:
     """What a host wants run: a tool by its name, or the one that fits a query.
 
-    `whole`: no model reads the result, and its caller knows whose it is: it passes as it is. `consent`: the content
-    hash of the tool that a person read and agreed to run with these arguments; empty: nobody has agreed yet.
+    `reader`: who gets the result. `consent`: the content hash of the tool that a person read and agreed to run with
+    these arguments; empty: nobody has agreed yet.
     """
 
     name: str = ""
     query: str = ""
     arguments: Mapping[str, Any]
     deadline_s: float
-    whole: bool = False
+    reader: Reader = "host"
     consent: str = ""
+    mendings: tuple[Mending, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _ChosenTool:
-    """`arguments`: by the names of the tool's own schema."""
+    """`arguments`: by the names of the tool's own schema. `mendings`: which of them were given as another type."""
 
     agent: Agent
     tool: Tool
     judgement: Judgement
     arguments: Mapping[str, Any]
+    mendings: tuple[Mending, ...] = ()
 
 
 def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> ToolRequest:
-    """What the arguments of use_tool or execute say. Raises InvalidArguments."""
+    """What the arguments of use_tool or execute say, also with `arguments` for `params`. Raises InvalidArguments."""
+    if "params" not in arguments and "arguments" in arguments:
+        arguments = {("params" if name == "arguments" else name): value for name, value in arguments.items()}
+    arguments, mendings = mend_by(definition_of(runner)["inputSchema"] | {"required": []}, arguments)
     params = arguments.get("params", {})
     faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
     if not isinstance(params, Mapping):
@@ -193,7 +208,7 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
     if faults:
         raise InvalidArguments(runner, faults)
     name, query = arguments.get("name", ""), arguments.get("query", "")
-    return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s)
+    return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s, mendings=mendings)
 
 
 async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: Host) -> Result:
@@ -211,7 +226,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             asker.caller.require("route")
 
         def choose_tool() -> _ChosenTool:
-            agent, tool = _find_meant(gateway, asker, request.name, request.query)
+            agent, tool = _find_meant(gateway, asker, request.name, request.query, request.arguments)
             attempt.target = record.tool_id = tool.id
             return _judge_call(gateway, asker, request, agent, tool)
 
@@ -234,16 +249,21 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             result = await run_call(gateway, asker, call, host)
         except (WaygraphError, TimeoutError) as error:
             _note_call(gateway, asker, choice.tool, _failure_of(error))
-            if isinstance(error, UpstreamAnswered) and not request.whole:
+            if isinstance(error, UpstreamAnswered):
                 raise attribute_error(error, choice.tool.id) from error
             raise
         record.is_error = is_error = result.get("isError") is True
         _note_call(gateway, asker, choice.tool, _failure_in(result) if is_error else "")
         if is_error:
             attempt.error = TOOL_ERROR
-        if request.whole:
-            return result
-        return gateway.long_results.fit(attribute_result(result, choice.tool.id), asker, RUNNERS[gateway.surface])
+        return gateway.long_results.hand_on(
+            result,
+            choice.tool.id,
+            asker,
+            run_by=RUNNERS[gateway.surface],
+            reader=request.reader,
+            mendings=(*request.mendings, *choice.mendings),
+        )
 
 
 async def call_alone(
@@ -254,6 +274,7 @@ async def call_alone(
     *,
     timeout_s: float | None = None,
     consent: str = "",
+    for_model: bool = False,
 ) -> Result:
     """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
 
@@ -262,7 +283,8 @@ async def call_alone(
     if timeout_s is not None and not read_number(timeout_s, 0, FAR_S):
         raise errors.InvalidSetting(f"timeout_s must be a {Bounds(least=0, most=FAR_S, above=True)}, not {timeout_s!r}")
     deadline_s = gateway.deadline_s({TIMEOUT_KEY: timeout_s})
-    request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True, consent=consent)
+    reader: Reader = "model" if for_model else "program"
+    request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, reader=reader, consent=consent)
     return await call_tool(gateway, asker, request, Deaf())
 
 
@@ -365,17 +387,29 @@ def _note_call(gateway: Gateway, asker: Asker, tool: Tool, failure: str | None) 
             gateway.counter.note(calls, asker.caller)
 
 
-def _find_meant(gateway: Gateway, asker: Asker, name: str, query: str = "") -> tuple[Agent, Tool]:
-    """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool."""
+def _find_meant(
+    gateway: Gateway, asker: Asker, name: str, query: str = "", arguments: Mapping[str, Any] = _NO_ARGUMENTS
+) -> tuple[Agent, Tool]:
+    """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool.
+
+    Of several tools that fit a query, the one is meant that alone takes the arguments.
+    """
     view, principal = gateway.view(asker), asker.principal
-    tool = tool_meant(
-        view.registry,
-        name=name,
-        query=query,
-        principal=principal,
-        agent_ids=view.agent_ids,
-        why_not=gateway.reach.now().why_not,
-    )
+    try:
+        tool = tool_meant(
+            view.registry,
+            name=name,
+            query=query,
+            principal=principal,
+            agent_ids=view.agent_ids,
+            why_not=gateway.reach.now().why_not,
+        )
+    except AmbiguousTool as error:
+        candidates = (view.registry.tool(each, principal=principal) for each in error.candidates if query)
+        able = [each for each in candidates if fits(each, original_arguments(each.input_schema, arguments))]
+        if len(able) != 1:
+            raise
+        [tool] = able
     agent = view.registry.agent(tool.agent_id, principal=principal)
     if not view.shows_tool(agent, tool):
         raise errors.UnknownName("tool", name or tool.call_name, ())
@@ -398,7 +432,7 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
     if judgement.verdict == "deny":
         how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
         raise NotCallable(tool.call_name, judgement.reason, how=how)
-    arguments = original_arguments(tool.input_schema, request.arguments)
+    arguments, mendings = mend_arguments(tool, original_arguments(tool.input_schema, request.arguments))
     try:
         check_arguments(tool, arguments)
     except InvalidArguments:
@@ -407,7 +441,7 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
             advice = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
             raise NotCallable(tool.call_name, "; ".join(filter(None, advice))) from None
         raise
-    return _ChosenTool(agent, tool, judgement, arguments)
+    return _ChosenTool(agent, tool, judgement, arguments, mendings)
 
 
 def _read_source_form(gateway: Gateway, tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:

@@ -162,8 +162,6 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
     """At its end calls end, and every process that was started for them."""
     registry, settings, services = parts.registry, parts.settings, parts.services
     reach = Reach(registry, services, vouched_file(settings.data_path, registry.store.place))
-    # A host's next request may come to another process, where nothing of this one is kept: then nothing is cut.
-    limit_tokens = settings.call_result_tokens if parts.parks else 0
     parking = Parking() if parts.parks else None
     with open_counter(registry, settings) as counter, open_usage(registry.store, settings) as usage:
         async with open_executor(registry, settings, parts.surroundings, services=services) as executor:
@@ -175,7 +173,8 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
                 parking=parking,
                 counter=counter,
                 usage=usage,
-                long_results=LongResults(limit_tokens, KEPT_RESULTS_BYTES),
+                # A host's next request may come to another process: then nothing is kept for it here.
+                long_results=LongResults(settings.call_result_tokens, KEPT_RESULTS_BYTES if parts.parks else 0),
             )
             async with parking.open() if parking else nullcontext():
                 yield gateway

@@ -133,13 +133,13 @@ class HttpGateway:
         *,
         authorization: str = "",
         sent_to: str = "",
-        consent: str = "",
+        **options: Any,
     ) -> Result:
         """As `call_alone`."""
         assert self._gateway is not None, "it is not running"  # noqa: S101
         site = public_address(self._parts.settings.public_url, sent_to)
         asker = Asker(caller=caller, session=Session(), owner=caller.id, token=bearer_token(authorization), site=site)
-        return await call_alone(self._gateway, asker, name, arguments, timeout_s=timeout_s, consent=consent)
+        return await call_alone(self._gateway, asker, name, arguments, timeout_s=timeout_s, **options)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, *, caller: Caller, namespace: str = "") -> None:
         """One HTTP request of a caller who is known. Raises NotAllowed for a token that lacks a scope."""

@@ -14,8 +14,10 @@ from urllib.parse import parse_qs, quote, urlsplit
 from cachetools import TTLCache
 
 from waygraph.api.mcp.protocol import mend_item
-from waygraph.api.mcp.results import WHOSE, compact, mark_imitation, text
+from waygraph.api.mcp.results import WHOSE, attribute_result, compact, mark_imitation, text
 from waygraph.api.mcp.sessions import Asker
+from waygraph.ingest.manifest.fields import fields_of
+from waygraph.registry.model.arguments import Mending
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.settings import BYTES_PER_TOKEN
@@ -33,6 +35,10 @@ LEAST_BYTES = 256
 MAX_LEVELS = 32
 """Of values within values that are cut; of a deeper one nothing is sent, until its own path is read."""
 
+type Reader = Literal["host", "model", "program"]
+"""Who gets a result: a host of MCP, which can read what was cut; a model behind a program; the program itself."""
+MENDINGS = "waygraph/mended"
+"""In `_meta`: which arguments were read as another type."""
 type Unit = Literal["characters", "items", "members"]
 _UNITS: Mapping[type, Unit] = {str: "characters", list: "items", dict: "members"}
 
@@ -61,7 +67,8 @@ class _StoredResult:
 class LongResults:
     """The results that were cut, until they are old or `most_bytes` of later ones took their place.
 
-    `limit_tokens` 0: nothing is cut. `run_by`: the meta-tool that reads a rest; empty: there is none.
+    `limit_tokens` 0: nothing is cut. `most_bytes` 0: nothing is kept. `run_by`: the meta-tool that reads a rest; empty:
+    there is none.
     """
 
     def __init__(self, limit_tokens: int, most_bytes: int) -> None:
@@ -70,8 +77,32 @@ class LongResults:
             maxsize=most_bytes, ttl=KEPT_S, getsizeof=lambda kept: kept.size
         )
 
-    def fit(self, result: Mapping[str, Any], asker: Asker, run_by: str) -> Mapping[str, Any]:
-        """The result within the limit: its structured content, and all else that is sent but images and sounds."""
+    def hand_on(
+        self,
+        result: Mapping[str, Any],
+        tool_id: str,
+        asker: Asker,
+        *,
+        run_by: str,
+        reader: Reader = "host",
+        mendings: Sequence[Mending] = (),
+    ) -> Mapping[str, Any]:
+        """An agent's result as every door hands it on: with whose it is, and for a model within the limit."""
+        answer = attribute_result(result, tool_id, whole=reader == "program")
+        if reader != "program":
+            answer = self.fit(answer, asker if reader == "host" else None, run_by)
+        if not mendings:
+            return answer
+        changes = [{"path": path, "given": was, "sent": now} for path, was, now in mendings]
+        note = [text(compact({"mended": changes}))] if reader != "program" else []
+        content, meta = answer.get("content", []), fields_of(answer.get("_meta"))
+        return {**answer, "content": [*content, *note] if note else content, "_meta": {**meta, MENDINGS: changes}}
+
+    def fit(self, result: Mapping[str, Any], asker: Asker | None, run_by: str) -> Mapping[str, Any]:
+        """The result within the limit: its structured content, and all else that is sent but images and sounds.
+
+        `asker` None: what is cut is not kept.
+        """
         most = self._limit_tokens * BYTES_PER_TOKEN
         content = result.get("content")
         blocks = content if isinstance(content, list) else []
@@ -79,7 +110,7 @@ class LongResults:
         needed = max(sum(map(_text_bytes, blocks)) + json_bytes(beside), json_bytes(result.get("structuredContent")))
         if not most or needed <= most:
             return result
-        address = self._keep(result, asker)
+        address = self._keep(result, asker) if asker else ""
         answer, parts = _cut_beside(beside, most // 4)
         sent, missing = _cut_blocks(blocks, most - json_bytes(answer))
         parts += missing
@@ -252,7 +283,7 @@ def _missing(address: str, parts: Sequence[Part], run_by: str) -> dict[str, Any]
     if len(parts) > MAX_PARTS:
         answer["more_parts"] = len(parts) - MAX_PARTS
     if not address:
-        return answer | {"how": "the rest was too large to be kept: ask the tool for less"}
+        return answer | {"how": "the rest was not kept: ask the tool for less"}
     how = f"{run_by}(name=…) with the address of a rest" if run_by else "reading the resource"
     return answer | {"how": f"{how} returns it"}
 

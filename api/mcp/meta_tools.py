@@ -81,6 +81,11 @@ def _with_taxonomy(tool: Definition, walks: bool) -> Definition:
     return tool | {"description": description, "inputSchema": schema | {"properties": properties}}
 
 
+def definition_of(tool: str) -> Definition:
+    """Of a meta-tool, by the first surface that has it. Raises StopIteration."""
+    return next(each for surface in RUNNERS for each in meta_tools(surface) if each["name"] == tool)
+
+
 @cache
 def parameters_of(tool: str) -> frozenset[str]:
     """What a meta-tool takes, by any surface; empty for a tool that is none."""

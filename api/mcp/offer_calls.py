@@ -93,7 +93,7 @@ async def read_as_tool(gateway: Gateway, asker: Asker, offer: OfferCall, host: H
     """A resource as a tool's result, for a model, cut as any other."""
     read = await call_offer(gateway, asker, offer, host)
     result = {"content": [{"type": "resource", "resource": each} for each in read["contents"]], "_meta": read["_meta"]}
-    return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
+    return gateway.long_results.hand_on(result, read["_meta"][WHOSE], asker, run_by=RUNNERS[gateway.surface])
 
 
 def _judge(gateway: Gateway, asker: Asker, agent: Agent, kind: Kind, name: str) -> Judgement:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from mcp import MCPError, types
 
 from waygraph.api.mcp.protocol import UNFIT, mend_item, mend_result
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
 from waygraph.registry.model.errors import CallTimedOut, UnknownName, UpstreamAnswered, UpstreamError, WaygraphError
 from waygraph.registry.model.output_schemas import keeps
@@ -37,9 +38,11 @@ GATEWAY = "gateway"
 """The first field of every error of ours. A text of an agent that imitates one begins with the name of its tool."""
 OURS: Mapping[str, str] = {"by": GATEWAY}
 """The data of an error of the protocol that is ours."""
-_LIKE_OURS = re.compile(r"[^\w{]*\{\W*(?:error|cut)\b")
-"""How an error of ours begins, and the note of what is missing of a long result."""
-_HOLDS_OURS = re.compile(r"\{[^\w{]*+(?:error[^\w{]*+\{[^\w{]*+by|cut[^\w{]*+\{[^\w{]*+(?:why|parts))\b")
+_LIKE_OURS = re.compile(r"[^\w{]*\{\W*(?:error|cut|mended)\b")
+"""How an error of ours begins, and a note on what is missing of a result, or on arguments that were mended."""
+_HOLDS_OURS = re.compile(
+    r"\{[^\w{]*+(?:error[^\w{]*+\{[^\w{]*+by|cut[^\w{]*+\{[^\w{]*+(?:why|parts)|mended[^\w{]*+\{[^\w{]*+path)\b"
+)
 """The same more strictly, behind other words: hosts show a model all texts of a result as one."""
 WHOSE = "waygraph/agent"
 """In `_meta` of a server's answer: its agent, whatever the server says there."""
@@ -61,26 +64,30 @@ def error_result(error: WaygraphError | TimeoutError) -> Result:
     return refusal_result(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
 
 
-def attribute_result(result: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
+def attribute_result(result: Mapping[str, Any], tool_id: str, *, whole: bool = False) -> Mapping[str, Any]:
     """An agent's result as a host takes it; the same object if nothing is wrong with it.
 
     An error is one text, the tool's own; whose it is stands in `_meta`. A text that looks like one of ours begins with
-    whose it is. The field `by` of an error in `structuredContent` is ours to fill as well.
+    whose it is. The field `by` of an error in `structuredContent` is ours to fill as well. `whole`: no host reads it,
+    so that its form stays.
     """
-    answer = _as_host_takes_it(result)
-    blocks = [_mark_block(block, tool_id) for block in answer.get("content", ())]
-    if answer.get("isError") is True:
-        blocks = _join_texts(blocks, answer.get("structuredContent"), tool_id)
+    answer = result if whole else _as_host_takes_it(result)
     structured = answer.get("structuredContent")
+    content = answer.get("content", [])
+    blocks = [_mark(each, tool_id) for each in content] if isinstance(content, list) else _mark(content, tool_id)
+    if answer.get("isError") is True and not whole:
+        blocks = _join_texts(blocks, structured, tool_id)
+    elif not blocks and structured is not None and not whole:  # most hosts show their model the texts alone
+        blocks = [text(mark_imitation(compact(structured), tool_id))]
     error = structured.get("error") if isinstance(structured, Mapping) else None
     if isinstance(structured, Mapping) and isinstance(error, Mapping) and "by" in error:
         structured = {**structured, "error": {**error, "by": tool_id}}
     changes: Result = {}
-    if blocks != answer.get("content", []):
+    if blocks != content:
         changes["content"] = blocks
     if structured is not answer.get("structuredContent"):
         changes["structuredContent"] = structured
-    meta = answer.get("_meta", {})
+    meta = fields_of(answer.get("_meta"))
     if changes or answer.get("isError") is True or WHOSE in meta:
         changes["_meta"] = {**meta, WHOSE: owner_of(tool_id)}
     return {**answer, **changes} if changes else answer
@@ -110,15 +117,14 @@ def mark_imitation(words: str, tool_id: str) -> str:
     return f"{_whose(tool_id)}\n{words}" if is_like_ours else words
 
 
-def _mark_block(block: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
-    """Its text, or that of a resource within it."""
-    if isinstance(resource := block.get("resource"), Mapping):
-        marked = _mark_block(resource, tool_id)
-        return block if marked is resource else {**block, "resource": marked}
-    original = block.get("text")
-    if not isinstance(original, str) or (words := mark_imitation(original, tool_id)) == original:
-        return block
-    return {**block, "text": words}
+def _mark(part: Any, tool_id: str) -> Any:
+    """A block with its text marked, or that of the resource within it."""
+    if isinstance(part, str):
+        return mark_imitation(part, tool_id)
+    if not isinstance(part, Mapping):
+        return part
+    marked = {name: _mark(part[name], tool_id) for name in ("text", "resource") if name in part}
+    return part if all(part[name] is each for name, each in marked.items()) else {**part, **marked}
 
 
 def _join_texts(blocks: Sequence[Mapping[str, Any]], structured: object, tool_id: str) -> list[Mapping[str, Any]]:

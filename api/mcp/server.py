@@ -23,6 +23,7 @@ from waygraph.api.mcp.pending_calls import InputRequest, Run
 from waygraph.api.mcp.sessions import Asker, CallNews, Context, SessionHost, connection_of, takes
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
 from waygraph.registry.catalog.find_tools.find import capabilities
+from waygraph.registry.model.arguments import mend_by
 from waygraph.registry.model.errors import WaygraphError
 
 if TYPE_CHECKING:
@@ -225,7 +226,8 @@ class _Answers:
         arguments = params.arguments or {}
         if ask := meta_tools.questions(gateway.surface).get(params.name):
             with note_refusal(gateway, asker, params.name):
-                return await ask(gateway, asker, arguments)
+                schema = meta_tools.definition_of(params.name)["inputSchema"]
+                return await ask(gateway, asker, mend_by(schema, arguments)[0])
         deadline_s = gateway.deadline_s(ctx.meta)
         if params.name == (runner := RUNNERS[gateway.surface]):
             with note_refusal(gateway, asker, runner):

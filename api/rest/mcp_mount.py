@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -86,7 +86,7 @@ class OfferedGateway:
         await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
 
     async def call_tool(
-        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **more: str
+        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **more: Any
     ) -> Mapping[str, object]:
         """As `HttpGateway.call_tool`. Raises why it could not be opened."""
         gateway = await asyncio.shield(self._future)

@@ -178,6 +178,9 @@ class CallRequest(Strict):
         description="`content_hash` of the tool that a person read and agreed to run with these arguments. It counts "
         "in a session of the explorer, where the operator lets people call tools there (WAYGRAPH_EXPLORER_CALLS).",
     )
+    for_model: bool = Field(
+        default=False, description="The result is cut to what a model can read (WAYGRAPH_CALL_RESULT_TOKENS)."
+    )
 
 
 class ResourceQuery(Strict):

@@ -12,9 +12,10 @@ import httpx2
 
 from waygraph.ingest.execution.openapi_request import Part
 from waygraph.ingest.manifest.fields import sendable
-from waygraph.ingest.manifest.redaction import strike_secrets, struck_json
+from waygraph.ingest.manifest.redaction import shorten, strike_secrets, struck_json
 from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
+from waygraph.ingest.upstream.unreadable import refusal_text
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     Undecodable,
@@ -22,11 +23,13 @@ from waygraph.registry.http.client import (
     connection_fault,
     decode_body,
     http_client,
+    is_busy,
     same_origin,
+    seconds_in,
     trust,
 )
 from waygraph.registry.http.guard import Guard, NotPublic
-from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.errors import UpstreamBusy, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
 
@@ -34,6 +37,8 @@ from waygraph.registry.model.settings import Settings
 
 
 MAX_REDIRECTS = 5
+BUSY_CHARS = 300
+"""Of what a service says that wants to be asked later."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that may be asked again, whatever became of the first time."""
@@ -64,6 +69,13 @@ class Response:
     charset: str
     content: bytes = field(repr=False)
     whole: bool = True
+    retry_after: str | None = None
+
+    def refuse_if_busy(self, secrets: tuple[str, ...]) -> None:
+        """Raises UpstreamBusy, with what the service says, where it did nothing and wants to be asked later."""
+        if is_busy(self.status, self.retry_after):
+            words = shorten(strike_secrets(refusal_text(self.content), secrets), BUSY_CHARS)
+            raise UpstreamBusy(": ".join(filter(None, (self.reason, words))), seconds_in(self.retry_after))
 
 
 class Web:
@@ -149,6 +161,7 @@ class Web:
             charset=response.charset_encoding or "utf-8",
             content=bytes(content[: self._most_bytes]),
             whole=whole,
+            retry_after=response.headers.get("retry-after"),
         )
 
 
@@ -237,7 +250,11 @@ _TEXT_ENDS = ("+xml", "+yaml", "ndjson", "jsonl")
 
 
 def result_of(response: Response, name: str, secrets: tuple[str, ...], settings: Settings) -> Result:
-    """`name`: of the tool, for the address of a file. `secrets`, longest first, stand nowhere in it."""
+    """`name`: of the tool, for the address of a file. `secrets`, longest first, stand nowhere in it.
+
+    Raises UpstreamBusy.
+    """
+    response.refuse_if_busy(secrets)
     if response.status >= 400:
         return _failure_of(response, secrets)
     if not response.whole:
@@ -325,6 +342,6 @@ def _is_utf8(content: bytes) -> bool:
 def _decode_body(response: Response) -> str:
     try:
         charset = codecs.lookup(response.charset).name
-        return response.content.decode("utf-8" if charset in _OF_NAMES else charset, "replace")
+        return response.content.decode("utf-8" if charset in _OF_NAMES else charset, "replace").removeprefix("\ufeff")
     except (LookupError, UnicodeError):  # no encoding of texts, or one that takes no such content
         return response.content.decode("utf-8", "replace")

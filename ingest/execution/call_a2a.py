@@ -31,6 +31,7 @@ from waygraph.ingest.manifest.redaction import Discretion, shorten, struck_json
 from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.ingest.sources.formats.old_forms import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.upstream.connection import Host, Result
+from waygraph.ingest.upstream.unreadable import error_words
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import (
     InvalidArguments,
@@ -337,8 +338,7 @@ class _Conversation:
     async def _ask(self, method: str, params: Mapping[str, Any]) -> AgentReply:
         """Raises UpstreamError."""
         answer = _message_in(await self._send(method, params), self._secrets)
-        error = answer.get("error")
-        if isinstance(error, Mapping):
+        if (error := answer.get("error")) is not None:
             raise self._error(error)
         reply = parse_result(answer.get("result"))
         if reply is None:
@@ -367,20 +367,20 @@ class _Conversation:
             )
         )
 
-    def _error(self, error: Mapping[str, Any]) -> UpstreamAnswered:
-        code, message = error.get("code"), error.get("message")
-        reason = message if isinstance(message, str) else "no reason given"
+    def _error(self, error: object) -> UpstreamAnswered:
+        code, reason = error_words(error)
         most = self._web.most_error_chars
-        data = Discretion().redact_data(error.get("data"), most)
-        return UpstreamAnswered(code if isinstance(code, int) else 0, shorten(reason, most), data)
+        data = Discretion().redact_data(fields_of(error).get("data"), most)
+        return UpstreamAnswered(code, shorten(reason, most), data)
 
 
 def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:
-    """The JSON-RPC message of an answer, in which no secret stands. Raises UpstreamRefused."""
+    """The JSON-RPC message of an answer, in which no secret stands. Raises UpstreamBusy, UpstreamRefused."""
+    response.refuse_if_busy(secrets)
     if not response.whole:
         raise UpstreamRefused("answered with more than may be read (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)")
     try:
-        message = struck_json(sendable(json.loads(response.content.decode("utf-8", "replace"))), secrets)
+        message = struck_json(sendable(json.loads(response.content.decode("utf-8-sig", "replace"))), secrets)
     except (ValueError, RecursionError):
         message = None
     if isinstance(message, Mapping) and ("result" in message or "error" in message):

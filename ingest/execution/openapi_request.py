@@ -237,7 +237,13 @@ def _whole(
         return Body(media=media, content=_bytes(argument, value))
     if isinstance(value, str) and not is_json(media):
         return Body(media=media, content=value.encode())
-    return Body(media=media, content=_json(value))
+    return _json_body(media, value)
+
+
+def _json_body(media: str, value: Any) -> Body:
+    """An object is no list of operations: where a document names a JSON Patch first, it is sent as a merge patch."""
+    is_patch = _plain(media) == "application/json-patch+json" and isinstance(value, Mapping)
+    return Body(media="application/merge-patch+json" if is_patch else media, content=_json(value))
 
 
 def _fields(
@@ -254,7 +260,7 @@ def _fields(
             )
             return Body(media=media, parts=tuple(parts))
         case _:
-            return Body(media=media, content=_json(values))
+            return _json_body(media, values)
 
 
 def _pairs(values: Mapping[str, Any], encoding: Mapping[str, Any]) -> Iterator[str]:

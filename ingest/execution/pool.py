@@ -58,6 +58,9 @@ PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
 _START_SHARE = 0.95
 """Of a call's time: after that its caller is told what it waits for, before the time is up."""
+QUIET_S = 3.0
+"""How long a call waits for a start without a word."""
+_NO_ANSWER_YET = "its server was started or reached, and has not answered yet"
 _STILL_STARTING = "its server is still being started, which goes on; nothing was sent to it: call again"
 MOST_SILENCES = 3
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
@@ -138,7 +141,7 @@ class Pool:
         """
         for is_last in (False, True):
             line = await self._line(agent, acting)
-            async with line.use(within_s=timeout_s * _START_SHARE) as connection:
+            async with line.use(within_s=timeout_s * _START_SHARE, host=host) as connection:
                 try:
                     return await connection.call(
                         name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema, method=method
@@ -320,15 +323,19 @@ class _Line:
         return not self._settled.is_set()
 
     @asynccontextmanager
-    async def use(self, within_s: float = math.inf) -> AsyncIterator[CallConnection]:
+    async def use(self, within_s: float = math.inf, host: Host | None = None) -> AsyncIterator[CallConnection]:
         """The connection, once it stands; it stays while it is used. Raises UpstreamError.
 
-        `within_s`: who waits longer for its start is told so, and the start goes on.
+        `within_s`: who waits longer for its start is told so, and the start goes on. `host` hears of a long wait.
         """
         self._calls += 1
         try:
             if self._connection is None:
                 with anyio.move_on_after(within_s):
+                    with anyio.move_on_after(QUIET_S):
+                        await self._settled.wait()
+                    if host and not self._settled.is_set():
+                        await host.progress(0, None, _NO_ANSWER_YET)
                     await self._settled.wait()
             if self._connection is None:
                 raise self._why_not() if self._settled.is_set() else UpstreamUnreachable(_STILL_STARTING)

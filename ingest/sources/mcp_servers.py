@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
+from waygraph.registry.access.policy import TASK_SUPPORT
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.identity import sealed_agent, sound_names
@@ -153,7 +155,7 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
             description=description,
             version=record.version or version,
             asked=True,
-            tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
+            tools=tool_records(list(map(_with_annotations, listing.tools)), f"{record.pointer}/tools", intake),
         )
     )
     # A tool that is not taken is no reason to keep the whole agent as it was: its key is not in the fault.
@@ -182,14 +184,14 @@ def _with_counts(description: object, listing: ServerListing) -> object:
     return f"{description or ''}\n\n{BESIDE_TOOLS}{beside}.".lstrip()
 
 
-def _with_title(tool: Any) -> Any:
-    """The title where older servers have it, among the annotations: one place for one fact."""
-    if not isinstance(tool, Mapping) or not isinstance(tool.get("title"), str):
+def _with_annotations(tool: Any) -> Any:
+    """The title where older servers have it, and whether it runs as a task, among the annotations."""
+    annotations = (tool.get("annotations") or {}) if isinstance(tool, Mapping) else None
+    if not isinstance(annotations, Mapping):
         return tool
-    annotations = tool.get("annotations")
-    if annotations is not None and (not isinstance(annotations, Mapping) or "title" in annotations):
-        return tool
-    return {**tool, "annotations": {**(annotations or {}), "title": tool["title"]}}
+    facts = {"title": tool.get("title"), TASK_SUPPORT: fields_of(tool.get("execution")).get(TASK_SUPPORT)}
+    more = {name: fact for name, fact in facts.items() if isinstance(fact, str) and name not in annotations}
+    return {**tool, "annotations": {**annotations, **more}} if more else tool
 
 
 def _fault(server: ServerEntry, where: str, reason: str) -> Rejected:

@@ -4,6 +4,7 @@ A request that fails becomes a JSON-RPC error with its reason: the SDK hands it 
 and all that is asked beside it go on.
 """
 
+import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -13,12 +14,15 @@ from typing import Any
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CONNECTION_CLOSED
 
 from waygraph.ingest.logins.oauth import OpenPage, Provider, log_in
 from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import NotDelivered
+from waygraph.ingest.upstream.stdio import BLANKS, read_message
+from waygraph.ingest.upstream.unreadable import mend_answer, refusal_text
 from waygraph.ingest.upstream.wire import (
     HEADER,
     KINDS,
@@ -30,8 +34,8 @@ from waygraph.ingest.upstream.wire import (
     hush,
     kind_of,
     message_in,
+    object_in,
     quietly,
-    refusal_text,
     session_of,
     start_of,
 )
@@ -44,11 +48,19 @@ from waygraph.registry.http.client import (
     check_proxies,
     connection_fault,
     decode_body,
+    is_busy,
     same_origin,
+    seconds_in,
     trust,
 )
 from waygraph.registry.http.guard import Guard
-from waygraph.registry.model.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.errors import (
+    RegistryError,
+    UpstreamBusy,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
 from waygraph.registry.model.settings import Settings
 
 _NOTICE_TIMEOUT_S = 10.0
@@ -57,9 +69,10 @@ _OF_SERVER = "waygraph.of_server"
 """In the extensions of what the SDK's transport sends: the requests of a login lack it."""
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\n\r")
 """A line without anything on it, whichever of the three ends of a line stand around it: how an event ends."""
+_END_OF_EVENT = re.compile(rb"(?>\r\n|\n|\r){2}")
 _LONGEST_END = len(b"\n\r\n")
 """So much is left of a whole event at most, from where its end was found."""
-_RETRYABLE = frozenset({408, 425, 429})
+_RETRYABLE = frozenset({408, 425})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _OLDER = frozenset({400, 404, 405})
 """How a server of the older transport answers what it does not know (MCP 2025-11-25, Transports, Backwards
@@ -178,7 +191,7 @@ class OriginClient(httpx2.AsyncClient):
         if error := _coding_error(response):
             raise error
         most = self._settings.upstream_max_message_bytes
-        response.stream = _BoundedBody(response.stream, most, partial(self._note_fault, response.request), events=False)
+        response.stream = _Body(response.stream, most, partial(self._note_fault, response.request))
 
     async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
@@ -188,7 +201,8 @@ class OriginClient(httpx2.AsyncClient):
         if error is None:
             body = await start_of(response)
             is_over = self._ends_session(request, response.status_code, body)
-            if not is_over and error_code(body) is not None:
+            busy = is_busy(response.status_code, response.headers.get("retry-after"))
+            if not (is_over or busy) and error_code(body) is not None:
                 return answer_to(request, response.status_code, body)
             error = self._session_end(request, response, body) if is_over else self._refusal(response, body)
             if _asks(request):
@@ -230,7 +244,8 @@ class OriginClient(httpx2.AsyncClient):
             self._settle(is_stream)
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
             most = self._settings.upstream_max_message_bytes
-            response.stream = _BoundedBody(response.stream, most, partial(self._note_fault, request), events=is_stream)
+            note_fault, request_id = partial(self._note_fault, request), message_in(request).get("id")
+            response.stream = _Body(response.stream, most, note_fault, events=is_stream, request_id=request_id)
         return response
 
     def _note_fault(self, request: httpx2.Request, fault: UpstreamError) -> None:
@@ -252,8 +267,8 @@ class OriginClient(httpx2.AsyncClient):
             self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
-        json_error = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
-        return error_to(request, status if status >= 400 else 502, json_error)
+        in_place = self._wire.error_in_place(error).model_dump() | {"code": CONNECTION_CLOSED}
+        return error_to(request, status if status >= 400 else 502, in_place)
 
     def _settle(self, pushes: bool) -> None:
         self._streams_missed = 0 if pushes else self._streams_missed
@@ -303,6 +318,8 @@ class OriginClient(httpx2.AsyncClient):
             return UpstreamRefused(f"does not let this caller in ({what})")
         if status == 404:
             return UpstreamRefused(f"there is no MCP server at this path of {self._place} ({what})")
+        if is_busy(status, retry_after := response.headers.get("retry-after")):
+            return UpstreamBusy(f"answered with {what}", seconds_in(retry_after))
         if status >= 500 or status in _RETRYABLE:
             return UpstreamUnreachable(f"answered with {what}")
         return UpstreamRefused(f"answered with {what}")
@@ -324,31 +341,40 @@ class OriginClient(httpx2.AsyncClient):
 NoteFault = Callable[[UpstreamError], None]
 
 
-class _BoundedBody(httpx2.AsyncByteStream):
-    """A body that ends the reading when it, or one event of it, is too long.
+class _Body(httpx2.AsyncByteStream):
+    """A body that ends the reading when it, or one event of it, is too long; its answers are of the protocol, as far
+    as `mend_answer` can make them so.
 
     What breaks it is an error that the SDK expects there.
     """
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, note_fault: NoteFault, *, events: bool) -> None:
-        self._inner, self._most_bytes, self._note_fault, self._events = inner, most_bytes, note_fault, events
+    def __init__(
+        self,
+        inner: httpx2.AsyncByteStream,
+        most_bytes: int,
+        note_fault: NoteFault,
+        *,
+        events: bool = False,
+        request_id: object = None,
+    ) -> None:
+        self._inner, self._most_bytes, self._note_fault = inner, most_bytes, note_fault
+        self._events, self._request_id = events, request_id
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        read, last = 0, b""  # since the last event ended
+        rest = bytearray()
         try:
             async for chunk in self._inner:
-                content, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
-                at = max(content.rfind(end) for end in _EVENT_ENDS) if self._events else -1
-                read = len(content) - at if at >= 0 else read + len(chunk)
-                if read > self._most_bytes:
-                    self._note_fault(
-                        UpstreamRefused(
-                            f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
-                        )
-                    )
+                rest += chunk
+                begin = max(0, len(rest) - len(chunk) - _LONGEST_END)  # an empty line may come in a chunk of its own
+                at = max(rest.rfind(end, begin) for end in _EVENT_ENDS) if self._events else -1
+                if at >= 0:
+                    yield b"".join(map(self._mend_event, _END_OF_EVENT.split(bytes(rest[: at + 2]))))
+                    del rest[: at + 2]
+                if len(rest) > self._most_bytes:
+                    reason = f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                    self._note_fault(UpstreamRefused(reason))
                     raise httpx2.StreamError("too long")
-                yield chunk
-            if self._events and read > _LONGEST_END:
+            if self._events and len(rest) > _LONGEST_END:
                 self._note_fault(UpstreamRefused("its stream of events ended amid an event: the empty line is missing"))
         except Undecodable as exc:
             self._note_fault(UpstreamRefused(str(exc)))
@@ -356,6 +382,23 @@ class _BoundedBody(httpx2.AsyncByteStream):
         except httpx2.TransportError as exc:
             self._note_fault(UpstreamUnreachable("the connection broke amid an answer"))
             raise httpx2.StreamError("broken") from exc
+        yield bytes(rest) if self._events else self._mend(bytes(rest))
+
+    def _mend_event(self, event: bytes) -> bytes:
+        """Its fields are lines; what it holds are the lines of `data`."""
+        lines = event.lstrip(BLANKS).splitlines()
+        data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+        if (answer := self._mend(data)) != data:
+            lines = [*(line for line in lines if not line.startswith(b"data:")), b"data: " + answer]
+        return b"\n".join([*lines, b"", b""]) if lines else b""
+
+    def _mend(self, content: bytes) -> bytes:
+        try:
+            read_message(content)
+        except ValueError:
+            answer = mend_answer(object_in(content), self._request_id)
+            return json.dumps(answer).encode() if answer else content.lstrip(BLANKS)
+        return content
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -80,7 +80,7 @@ async def all_of(session: ClientSession, explain: Explain, method: str, settings
             page = await raw_request(session, method, params)
         except MCPError as error:
             raise await explain(error, params) from None
-        items = page.get(name)
+        items = [] if page.get(name, "") is None else page.get(name)
         if not isinstance(items, list):
             raise UpstreamRefused(f"{method}: its answer has no list of {name}")
         result.items += items

@@ -22,7 +22,6 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.calls import Following, Questions, ToolCalls
 from waygraph.ingest.upstream.connection import (
@@ -42,6 +41,7 @@ from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, 
 from waygraph.registry.model.errors import (
     CallTimedOut,
     UpstreamAnswered,
+    UpstreamBusy,
     UpstreamError,
     UpstreamRefused,
     UpstreamUnreachable,
@@ -293,7 +293,7 @@ class OpenConnection:
             return UpstreamAnswered(exc.code, self._discretion.excerpt(exc.error.message, most), data)
         if not call.may_have_run:
             return NotDelivered(loss.reason)
-        return MayHaveRun(loss.reason) if loss.retryable else loss
+        return MayHaveRun(loss.reason) if loss.retryable and not isinstance(loss, UpstreamBusy) else loss
 
     async def _list(self, method: str) -> Sequence[Any]:
         """Whole, of a server that says it has such; else nothing. Raises UpstreamError."""
@@ -398,19 +398,14 @@ class OpenConnection:
 
     def _of_ours(self, exc: MCPError) -> UpstreamError | None:
         """What the SDK or our HTTP client says in place of an answer; None for an answer of the server's."""
-        data = exc.error.data
-        if isinstance(data, dict) and self.wire.mark in data:
-            return _KINDS.get(data[self.wire.mark], UpstreamRefused)(exc.error.message)
+        if fault := self.wire.fault_in(exc.error):
+            return fault.again()
         # Servers use these codes too.
         cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
         unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)
         if cut:
             return self.wire.trouble or UpstreamUnreachable("the connection was closed before the answer")
         return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
-
-
-_KINDS = {kind.__name__: kind for kind in (LoginRefused, NotDelivered, UpstreamUnreachable)}
-"""What stands for no answer, by the names under which the wire tells it; otherwise UpstreamRefused."""
 
 
 def _capability_of(method: str, capabilities: ServerCapabilities) -> object:

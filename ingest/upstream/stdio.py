@@ -8,7 +8,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +42,7 @@ from waygraph.ingest.upstream.process_health import (
     is_pulling,
     launcher_of,
 )
-from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
+from waygraph.ingest.upstream.unreadable import Unreadable, mend_answer, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
@@ -100,6 +100,51 @@ _ADVICE = (
     ),
 )
 """What a server's last words look like, and what helps then."""
+
+
+BLANKS = b" \t\r\n\xef\xbb\xbf"
+"""What may stand before a message: white space, and the mark at the start of a text in UTF-8."""
+
+
+@dataclass(slots=True)
+class _SpreadMessage:
+    """A message over several lines, as servers write it that indent their JSON."""
+
+    _lines: list[bytes] = field(default_factory=list)
+    _depth: int = 0
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._lines)
+
+    def join(self, lines: list[bytes]) -> Iterator[bytes]:
+        """The lines, those of one message as one text. What has begun ends where another message stands in a line."""
+        for line in lines:
+            if self._lines and not isinstance(message_of(line), Unreadable | None):
+                yield self.take()
+            if not self._lines and not _begins_message(line):
+                yield line
+                continue
+            self._lines.append(line)
+            self._depth += line.count(b"{") - line.count(b"}")
+            if line.startswith(b"}") or (self._depth <= 0 and line.rstrip().endswith(b"}")):
+                yield self.take()
+
+    def take(self) -> bytes:
+        whole = b"\n".join(self._lines)
+        self._lines, self._depth = [], 0
+        return whole
+
+
+def _begins_message(line: bytes) -> bool:
+    """Whether it is JSON that goes on in the next line. No text does: a line that ends in one was cut."""
+    if not line.lstrip(BLANKS).startswith(b"{") or line.rstrip().endswith(b"}"):
+        return False
+    try:
+        from_json(line.lstrip(BLANKS))
+    except ValueError as exc:
+        return "EOF while parsing" in str(exc) and "a string" not in str(exc)
+    return False
 
 
 class TooLong(Exception):
@@ -185,9 +230,9 @@ class _Server:
         self._child, self._settings, self._wire, self._discretion = child, settings, wire, discretion
         self._errors = Ring(ERRORS_BYTES)
         self._most = settings.upstream_max_message_bytes + CHUNK
-        self._lines, self._idle = _Lines(self._most), 0
+        self._lines, self._spread, self._idle = _Lines(self._most), _SpreadMessage(), 0
         self._stopping = self._fell_silent = False
-        self.read_stream = MessagesIn(child.stdout, self._feed)
+        self.read_stream = MessagesIn(child.stdout, self._feed, is_amid=lambda: self._spread.has_begun)
         # Whoever waits for an answer of one that takes no more questions learns that none comes.
         self.lines_out = LinesOut(child.stdin, on_gone=lambda: self.read_stream.end_with(child.stdout.drain()))
         self.write_stream = MessagesOut(self.lines_out)
@@ -202,10 +247,14 @@ class _Server:
     # -- streams -----------------------------------------------------------------------------------
 
     def _feed(self, chunk: bytes) -> list[Item]:
-        """The messages that this chunk of its standard output completes; so much without one is too much."""
+        """The messages that this chunk of its standard output completes; so much without one is too much.
+
+        An empty chunk: the message that has begun does not go on.
+        """
         self._idle += len(chunk)
         try:
-            items = self._messages(self._lines.feed(chunk))
+            lines = self._spread.join(self._lines.feed(chunk)) if chunk else [self._spread.take()]
+            items = self._messages(lines)
         except TooLong:
             items = None
         if items and any(isinstance(item, SessionMessage) for item in items):
@@ -219,7 +268,7 @@ class _Server:
             self.read_stream.end()
         return items or []
 
-    def _messages(self, lines: list[bytes]) -> list[Item]:
+    def _messages(self, lines: Iterable[bytes]) -> list[Item]:
         items: list[Item] = []
         for line in lines:
             message = message_of(line)
@@ -295,7 +344,8 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
     surrogate, deep nesting) costs nothing here.
     """
-    if not line.lstrip().startswith(b"{"):
+    line = line.lstrip(BLANKS)
+    if not line.startswith(b"{"):
         return None
     try:
         return read_message(line)
@@ -304,11 +354,13 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
     text = line.decode("utf-8", "replace")
     try:
         document = json.loads(text)
-        return jsonrpc_message_adapter.validate_python(document, by_name=False)
-    except ValidationError:
-        return unreadable_document(document)
     except (ValueError, RecursionError):
         return unreadable_text(text, fault)
+    try:
+        return jsonrpc_message_adapter.validate_python(document, by_name=False)
+    except ValidationError:
+        answer = mend_answer(document)
+        return read_message(json.dumps(answer)) if answer else unreadable_document(document)
 
 
 def end_error(status: int, last_words: str) -> UpstreamError:

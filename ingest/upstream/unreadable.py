@@ -3,11 +3,12 @@
 The SDK drops such a message, or hands on the error of its parser, and the call would wait for its whole deadline.
 """
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from mcp.types import RequestId
+from mcp.types import INTERNAL_ERROR, RequestId
 from pydantic import ValidationError
 
 _EDGE_CHARS = 64 * 1024
@@ -20,6 +21,51 @@ _FAULT = re.compile(r"(?m)^(?:  Invalid JSON: )?([A-Za-z][\w ]{1,80} at line \d+
 """As pydantic's parser says it; what it quotes of the answer stands in no line of its own."""
 _LIST = "[type=model_type, input_value=["
 NOT_OF_PROTOCOL = "its answer is not of the protocol"
+
+
+def mend_answer(document: Mapping[str, Any], request_id: object = None) -> dict[str, Any] | None:
+    """The answer in a document that is none by the protocol: without `jsonrpc`, or with an error of another form.
+
+    None: there is no answer in it. `request_id`: which request it answers, where it does not say so itself.
+    """
+    id_or_none = document.get("id")
+    answer = {"jsonrpc": "2.0", "id": request_id if id_or_none is None else id_or_none}
+    if "method" in document or not isinstance(answer["id"], int | str) or isinstance(answer["id"], bool):
+        return None
+    if (error := document.get("error")) is not None:
+        code, message = error_words(error)
+        data = error.get("data") if isinstance(error, Mapping) else None
+        return answer | {"error": {"code": code, "message": message} | ({} if data is None else {"data": data})}
+    return answer | {"result": document["result"]} if isinstance(document.get("result"), Mapping) else None
+
+
+def error_words(error: object) -> tuple[int, str]:
+    """Code and message of an error as servers write them: it may be a text, or say why under another name."""
+    fields = error if isinstance(error, Mapping) else {}
+    code = fields.get("code")
+    number = code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR
+    reason = reason_in(error) or reason_in(fields.get("data")) or json.dumps(error, ensure_ascii=False, default=str)
+    return number, f"{code}: {reason}" if isinstance(code, str) and code else reason
+
+
+def reason_in(document: object) -> str:
+    """By the names that services have for it (JSON-RPC, OAuth, RFC 9457 and others)."""
+    if isinstance(document, Mapping):
+        names = ("error_description", "message", "detail", "title", "error", "errors")
+        return next((reason for name in names if (reason := reason_in(document.get(name)))), "")
+    if isinstance(document, list):
+        return reason_in(document[0]) if document else ""
+    return document if isinstance(document, str) else ""
+
+
+def refusal_text(body: bytes) -> str:
+    """What the body of a refusal says in words; empty for a page, or what is no text."""
+    text = body.decode("utf-8-sig", "replace").strip()
+    try:
+        reason = reason_in(json.loads(text))
+    except (ValueError, RecursionError):
+        reason = text
+    return "" if reason.startswith("<") or "\ufffd" in reason else reason
 
 
 class Unreadable(Exception):

@@ -9,10 +9,12 @@ from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any, Self
 
 import anyio
 import httpx2
+from cachetools import FIFOCache
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     INVALID_PARAMS,
@@ -127,24 +129,6 @@ def error_code(body: bytes) -> int | None:
     return code if isinstance(code, int) else None
 
 
-def refusal_text(body: bytes) -> str:
-    """What the body of a refusal says in words; empty for a page, or what is no text."""
-    text = body.decode("utf-8", "replace").strip()
-    try:
-        reason = _reason_in(json.loads(text))
-    except (ValueError, RecursionError):
-        reason = text
-    return "" if reason.startswith("<") or "\ufffd" in reason else reason
-
-
-def _reason_in(document: object) -> str:
-    """By the names that services have for it (JSON-RPC, OAuth, RFC 9457 and others)."""
-    if isinstance(document, dict):
-        values = (document.get(name) for name in ("error_description", "message", "detail", "title", "error"))
-        return next((reason for value in values if (reason := _reason_in(value))), "")
-    return document if isinstance(document, str) else ""
-
-
 CHANGES = frozenset(
     {"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
 )
@@ -155,6 +139,8 @@ NOTICES = frozenset({"notifications/message", "notifications/progress"})
 _UNASKED_METHODS = CHANGES | NOTICES | {"notifications/resources/updated"}
 """Goes no further: the SDK would start a task for each, however many there are."""
 
+MOST_IN_PLACE = 1_024
+"""So many faults are kept for the answers that stand for them."""
 UNREAD = "Failed to parse "
 """How the SDK begins the error that it puts in the place of an answer that it could not read."""
 
@@ -175,6 +161,8 @@ class Wire:
     """A process that has said nothing yet is at work."""
     message_count: int = 0
     """How many messages came."""
+    probe: "tuple[RequestId, float] | None" = None
+    """The question for the modern era that nothing has answered yet, and when it was asked."""
     open_questions: int = 0
     """Requests of the server's that we have not answered yet."""
     skipped_lines: int = 0
@@ -196,6 +184,8 @@ class Wire:
     """Of the last request over HTTP; empty: it named none."""
     mark: str = field(default_factory=partial(secrets.token_hex, 8))
     """Stands in the data of an error that we made, so that no server's own is taken for one."""
+    _in_place: "FIFOCache[int, UpstreamError]" = field(default_factory=lambda: FIFOCache(MOST_IN_PLACE))
+    _numbers: Iterator[int] = field(default_factory=count)
     faults: "dict[RequestId, UpstreamError]" = field(default_factory=dict)
     """Why the answer to a request of ours could not be read, until the SDK says that it has none."""
     waiting: "dict[RequestId, None]" = field(default_factory=dict)
@@ -208,8 +198,16 @@ class Wire:
     """Set when `pushes` holds for good."""
 
     def error_in_place(self, fault: UpstreamError) -> ErrorData:
-        """What whoever asks gets in place of an answer."""
-        return ErrorData(code=PARSE_ERROR, message=fault.reason, data={self.mark: type(fault).__name__})
+        """What whoever asks gets in place of an answer; `fault_in` finds the fault again."""
+        number = next(self._numbers)
+        self._in_place[number] = fault
+        return ErrorData(code=PARSE_ERROR, message=fault.reason, data={self.mark: number})
+
+    def fault_in(self, error: ErrorData) -> UpstreamError | None:
+        """None: the error is none of ours."""
+        if not isinstance(error.data, dict) or self.mark not in error.data:
+            return None
+        return self._in_place.get(error.data[self.mark]) or UpstreamRefused(error.message)
 
     def note_end(self, request_id: object) -> None:
         """A request of ours is answered or given up."""
@@ -246,7 +244,7 @@ class WatchedStream(_WrappedStream):
     async def receive(self) -> SessionMessage | Exception:
         while True:
             try:
-                item: SessionMessage | Exception = await self._inner.receive()
+                item = await (self._inner.receive() if self._wire.message_count else self._receive_first())
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
@@ -255,6 +253,17 @@ class WatchedStream(_WrappedStream):
                 item = self._readable(item)
             if not self._is_ours(item):
                 return item
+
+    async def _receive_first(self) -> SessionMessage | Exception:
+        """A server of the handshake era may pass over the question for the modern one: then we answer it."""
+        while True:
+            with anyio.move_on_after(LOOK_S):
+                first: SessionMessage | Exception = await self._inner.receive()
+                return first
+            if self._wire.probe and anyio.current_time() - self._wire.probe[1] > PROBE_S:
+                error = ErrorData(code=METHOD_NOT_FOUND, message="was passed over")
+                request_id, self._wire.probe = self._wire.probe[0], None
+                return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
     def _readable(self, item: Exception) -> SessionMessage | Exception:
         """For whoever waits for an answer that cannot be read: an error of ours."""
@@ -269,6 +278,8 @@ class WatchedStream(_WrappedStream):
         if not isinstance(item, SessionMessage):
             return isinstance(item, Unreadable)
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            if item.message.id is None and len(self._wire.waiting) == 1:  # an error that came before the id was read
+                item.message.id = next(iter(self._wire.waiting))
             fault = self._wire.faults.pop(item.message.id, None) if item.message.id is not None else None
             if fault is not None and isinstance(item.message, JSONRPCError):
                 item.message.error = self._wire.error_in_place(fault)
@@ -301,6 +312,8 @@ class WatchedStream(_WrappedStream):
             raise StopAsyncIteration from None
 
 
+PROBE_S, LOOK_S = 5.0, 0.5
+"""So long a server has to say whether it speaks the modern era; how often we look."""
 _NEVER_ANSWERED = "subscriptions/listen"
 """It stands as long as the connection."""
 
@@ -313,6 +326,8 @@ class CountedStream(_WrappedStream):
         if isinstance(message, JSONRPCRequest):
             if message.method != _NEVER_ANSWERED:
                 self._wire.waiting[message.id] = None
+            if message.method == "server/discover":
+                self._wire.probe = message.id, anyio.current_time()
             self._wire.on_sending(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._wire.note_end((message.params or {}).get("requestId"))

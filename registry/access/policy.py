@@ -130,7 +130,7 @@ def judge(
     elif danger == "unknown":
         treatment = policy.unannotated
     judgement = _judged_by_name(policy, rule, treatment)
-    if not by_name and judgement.verdict != "deny" and _needs_name(danger, treatment, rule):
+    if not by_name and judgement.verdict != "deny" and _needs_name(danger, treatment, rule, tool.name):
         return Judgement(
             verdict="deny", reason=f"{_DANGER_SAID[danger]}, so it runs by its exact name only", needs_name=True
         )
@@ -221,13 +221,40 @@ def _hold_reason(agent: Agent, tool: Tool) -> str:
             return f"it waits for approval: a person can run `waygraph approve {name}`"
         if is_doubtful(entity):
             return f"its text looks suspicious: a person can look at it and run `waygraph approve {name}`"
+    if _is_task(tool.annotations):
+        return "its server runs it only as a task of MCP, and nothing here does"
     return ""
 
 
-def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None) -> bool:
+TASK_SUPPORT = "taskSupport"
+"""The annotation for what MCP has under `execution` of a tool (2025-11-25)."""
+
+
+@remember
+def _is_task(annotations: str) -> bool:
+    hints = parse_field(annotations)
+    return isinstance(hints, dict) and hints.get(TASK_SUPPORT) == "required"
+
+
+_READING = frozenset("browse count describe fetch find get list look lookup read search show view".split())
+_CHANGING = frozenset(
+    """add and apply archive clear close create delete do edit execute insert kill make mark merge move or post publish
+    put remove rename replace reset run save send set start stop then update upload write""".split()
+)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+
+
+def _says_that_it_reads(name: str) -> bool:
+    """Whether its name begins with a verb of reading, and holds none of another kind."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return bool(words) and words[0] in _READING and _CHANGING.isdisjoint(words)
+
+
+def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None, name: str) -> bool:
     """Whether a request that only resembles is not enough. An operator's word is, of what says nothing of itself."""
     if danger == "unknown":
-        return treatment != "allow" and (rule is None or rule.verdict != "allow")
+        by_rule = rule is not None and rule.verdict == "allow"
+        return not (treatment == "allow" or by_rule or (treatment == "by_name" and _says_that_it_reads(name)))
     return danger == "destructive"
 
 

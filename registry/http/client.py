@@ -1,5 +1,6 @@
 """Clients over HTTP: their waits, proxies, certificates, packed and bounded bodies, and faults."""
 
+import math
 import re
 import socket
 import ssl
@@ -160,9 +161,9 @@ def wait_s(attempt: int, retry_after: str | None, jitter: Callable[[], float]) -
 
     `attempt` counts from 0; `jitter` gives a number in [0, 1), so that many clients do not come back as one.
     """
-    server_s = _asked_s(retry_after)
+    server_s = seconds_in(retry_after)
     if server_s is not None:
-        return min(max(server_s, 0.0), LONGEST_WAIT_S)
+        return min(server_s, LONGEST_WAIT_S)
     return backoff_s(attempt, jitter, FIRST_WAIT_S, LONGEST_WAIT_S)
 
 
@@ -171,14 +172,15 @@ def backoff_s(attempt: int, jitter: Callable[[], float], first_s: float, longest
     return min(first_s * 2.0 ** min(attempt, 64), longest_s) * (0.5 + jitter() / 2)
 
 
-def _asked_s(retry_after: str | None) -> float | None:
-    """A Retry-After header (RFC 9110, 10.2.3): seconds, or a date."""
+def seconds_in(retry_after: str | None) -> float | None:
+    """The seconds until the moment in a Retry-After header (RFC 9110, 10.2.3), which is a number or a date."""
     if retry_after is None:
         return None
     if retry_after.strip().isdecimal():
         return float(retry_after)
     try:
-        return (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        left_s = (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        return max(0.0, float(math.ceil(left_s)))
     except (ValueError, OverflowError):  # no date, or in UTC one before the year 1 or after 9999
         return None
 
@@ -321,6 +323,11 @@ def causes(exc: BaseException) -> list[BaseException]:
 
 _OF_NO_ISSUER = frozenset({2, 18, 19, 20, 21})
 """What OpenSSL says of a certificate whose issuer is not known, or that is its own."""
+
+
+def is_busy(status: int, retry_after: str | None) -> bool:
+    """Whether a service did nothing and wants to be asked later. With 503 alone nobody knows whether it did."""
+    return status == 429 or (status == 503 and seconds_in(retry_after) is not None)
 
 
 def connection_fault(exc: BaseException) -> str:  # noqa: PLR0911 - a table

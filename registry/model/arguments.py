@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
-from waygraph.registry.model.nouns import Tool
-from waygraph.registry.model.parameters import at, follow_reference, parameters_of
+from waygraph.registry.model.nouns import Tool, parse_field
+from waygraph.registry.model.parameters import (
+    at,
+    follow_reference,
+    items_of,
+    parameters_of,
+    parameters_of_text,
+    resolve,
+    subschemas,
+)
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -55,12 +63,109 @@ def check_arguments(tool: Tool, arguments: object) -> None:
         raise InvalidArguments(tool.call_name, [("", f"expected an object, not {json_kind(arguments)}")])
     if fault := _json_fault(arguments):
         raise InvalidArguments(tool.call_name, [("", fault)])
-    schema, validator = compile_schema(tool.input_schema)
+    schema, validator = compile_schema(tool.input_schema, lenient=True)
     if validator is None or not is_affordable(schema, arguments):
         return
     errors = islice(validator.iter_errors(dict(arguments)), 4 * MAX_FAULTS)
     if faults := {fault for error in errors for fault in _describe(error, _Check(schema, arguments))}:
         raise InvalidArguments(tool.call_name, sorted(faults)[:MAX_FAULTS])
+
+
+type Mending = tuple[str, str, str]
+"""A place in the arguments (a JSON pointer), the type of what was given there, and of what is sent."""
+NOTHING = "nothing"
+
+
+def mend_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Mending, ...]]:
+    """The arguments with each value of a wrong type read as the one type that the schema leaves it, and what changed.
+
+    A text is read as JSON and a number as a text, where the schema takes the one and not the other. Null is left out
+    where it is not taken and nothing is required.
+    """
+    schema, _ = compile_schema(tool.input_schema, lenient=True)
+    if schema is None or not isinstance(arguments, Mapping) or _is_too_deep(arguments):
+        return arguments, ()
+    return mend_by(schema, arguments)
+
+
+def mend_by(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Mending, ...]]:
+    """The same by a schema that is our own."""
+    mender = _Mender(schema)
+    return mender.mend(arguments, schema, ""), tuple(mender.changes)
+
+
+def types_of(tool: Tool, name: str) -> frozenset[str]:
+    """The types that a parameter takes, by JSON Schema's names; none: the schema does not say."""
+    schema = parse_field(tool.input_schema)
+    return _Mender(schema).kinds(parameters_of(schema).properties.get(name))
+
+
+def fits(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether the tool knows each of these arguments, and takes them as they are meant."""
+    if not arguments or not arguments.keys() <= parameters_of_text(tool.input_schema).properties.keys():
+        return False
+    try:
+        check_arguments(tool, mend_arguments(tool, arguments)[0])
+    except InvalidArguments:
+        return False
+    return True
+
+
+class _Mender:
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+        self.changes: list[Mending] = []
+
+    def mend(self, value: Any, schema: Any, place: str) -> Any:
+        kinds = self.kinds(schema)
+        if kinds and json_kind(value) not in kinds and (reading := _read_as(kinds, value)) is not value:
+            self.changes.append((place, json_kind(value), json_kind(reading)))
+            value = reading
+        if isinstance(value, list) and value:
+            items = items_of(schema, self._whole)
+            return [self.mend(each, items, f"{place}/{at}") for at, each in enumerate(value)]
+        if not isinstance(value, Mapping) or not value:
+            return value
+        parameters = parameters_of(schema, self._whole)
+        values = {}
+        for name, each in value.items():
+            inner, inner_place = parameters.properties.get(name), f"{place}/{_escape(name)}"
+            if each is None and name not in parameters.required and "null" not in (self.kinds(inner) or {"null"}):
+                self.changes.append((inner_place, "null", NOTHING))
+            else:
+                values[name] = self.mend(each, inner, inner_place)
+        return values
+
+    def kinds(self, schema: Any, depth: int = 0) -> frozenset[str]:
+        """The types that it takes; none: it does not say."""
+        part = resolve(schema, self._whole)
+        if not isinstance(part, dict) or depth > _ALTERNATIVES_DEEP:
+            return frozenset()
+        if types := part.get("type"):
+            kinds = frozenset(map(str, types if isinstance(types, list) else [types]))
+        elif values := part.get("enum") or [part[key] for key in ("const",) if key in part]:
+            kinds = frozenset(map(json_kind, values))
+        elif alternatives := part.get("anyOf") or part.get("oneOf"):
+            each_kinds = [self.kinds(each, depth + 1) for each in alternatives]
+            kinds = frozenset().union(*each_kinds) if all(each_kinds) else frozenset()
+        else:
+            kinds = frozenset({"object"} if "properties" in part else {"array"} if "items" in part else ())
+        return kinds | ({"integer"} if "number" in kinds else set()) | ({"null"} if part.get("nullable") else set())
+
+
+def _read_as(kinds: frozenset[str], value: Any) -> Any:
+    """The value as one of these types; the same object if it is plainly none of them."""
+    if isinstance(value, (bool, int, float)) and "string" in kinds:
+        return json.dumps(value)
+    if not isinstance(value, str):
+        return value
+    try:
+        reading = json.loads(value.lower() if value.strip() in ("True", "False") else value)
+    except (ValueError, RecursionError):
+        return value
+    if isinstance(reading, float) and reading.is_integer() and "number" not in kinds:
+        reading = int(reading)
+    return reading if json_kind(reading) in kinds else value
 
 
 def unknown_name(name: str, properties: Iterable[str]) -> str:
@@ -122,11 +227,16 @@ def _inner(value: object) -> Iterable[Any]:
 
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
-def compile_schema(schema_text: str) -> "tuple[Any, Validator | None]":
-    """The schema, and its validator; None for a schema that is broken, too large, or not of an object."""
+def compile_schema(schema_text: str, *, lenient: bool = False) -> "tuple[Any, Validator | None]":
+    """The schema, and its validator; None for a schema that is broken, too large, or not of an object.
+
+    `lenient`: `oneOf` counts as `anyOf`. Services rarely count how many alternatives fit, and many of theirs overlap.
+    """
     import jsonschema_rs
 
-    schema = _read_schema(schema_text)
+    schema = _read_schema(schema_text.replace("/oneOf/", "/anyOf/") if lenient else schema_text)
+    if lenient and schema:
+        _replace_one_of(schema)
     pattern_bytes = min(_MAX_PATTERN_BYTES, _MAX_PATTERNS_BYTES // (1 + schema_text.count('"pattern')))
     patterns = jsonschema_rs.RegexOptions(size_limit=pattern_bytes, dfa_size_limit=2 * pattern_bytes)
     for _ in range(_MAX_BROKEN_PATTERNS if schema else 0):
@@ -152,6 +262,19 @@ def _read_schema(schema_text: str) -> Any:
     if not isinstance(schema, dict) or _is_too_deep(schema) or not describes_object({"type": "object"} | schema):
         return None
     return None if '"$ref"' in schema_text and _has_inner_names(schema) else schema
+
+
+def _replace_one_of(schema: dict[str, Any]) -> None:
+    """Turns each `oneOf` into `anyOf`, except where more fits would mean that less is taken."""
+    pending: list[Any] = [schema]
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, dict):
+            continue
+        if "oneOf" in part:
+            any_of = {"anyOf": part.pop("oneOf")}
+            part |= {"allOf": [*_parts(part, "allOf"), any_of]} if "anyOf" in part else any_of
+        pending += subschemas({key: each for key, each in part.items() if key not in ("not", "if")})
 
 
 def _has_inner_names(schema: dict[str, Any]) -> bool:

@@ -328,6 +328,15 @@ class UpstreamUnreachable(UpstreamError):
     retryable = True
 
 
+class UpstreamBusy(UpstreamUnreachable):
+    """It did nothing, and takes the call later. `retry_after_s`: in so many seconds; None: it does not say when."""
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        when = "later" if retry_after_s is None else f"in {retry_after_s:g} s"
+        super().__init__(f"{reason}; it did nothing: call again {when}")
+
+
 class UpstreamRefused(UpstreamError):
     pass
 

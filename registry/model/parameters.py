@@ -288,7 +288,7 @@ class _Restorer:
         if depth > MOST_DEEP or not isinstance(schema, dict):
             return value
         if isinstance(value, list):
-            items = _items_of(schema, self._whole)
+            items = items_of(schema, self._whole)
             return [self.restore(each, items, depth + 1) for each in value]
         if not isinstance(value, Mapping):
             return value
@@ -304,7 +304,7 @@ class _Restorer:
         return self._read[id(schema)][1:]
 
 
-def _items_of(schema: Any, whole: Any) -> Any:
+def items_of(schema: Any, whole: Any) -> Any:
     target = resolve(schema, whole)
     if not isinstance(target, dict):
         return None

@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, overload
 
 from waygraph.registry.model.nouns import Tool, ToolMatch, ToolRoute
@@ -56,12 +56,14 @@ def name_of(tool: ToolName) -> str:
 class ToolResult:
     """What a tool gave, as MCP has it: blocks of `content`, and what its output schema promises.
 
-    `is_error`: the tool ran, and reports that it failed.
+    `is_error`: the tool ran, and reports that it failed. `meta`: MCP's `_meta`, in which `waygraph/mended` says which
+    arguments were read as another type than they were given as.
     """
 
     content: tuple[Mapping[str, Any], ...] = ()
     structured_content: Mapping[str, Any] | None = None
     is_error: bool = False
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
@@ -74,12 +76,22 @@ class ToolResult:
             content=tuple(map(_block, content if isinstance(content, list) else [content])),
             structured_content=document.get("structuredContent"),
             is_error=document.get("isError") is True,
+            meta=meta if isinstance(meta := document.get("_meta"), Mapping) else {},
         )
 
     @property
     def text(self) -> str:
-        """Its texts, each on a line of its own."""
-        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+        """Its texts, those of resources among them, else its structured content; a line names each other block."""
+        if not self.content and self.structured_content is not None:
+            return json.dumps(self.structured_content, ensure_ascii=False)
+        return "\n".join(map(_line, self.content))
+
+
+def _line(block: Mapping[str, Any]) -> str:
+    resource = block.get("resource") or block
+    words = resource.get("text")
+    name = f"{block.get('type')} {resource.get('uri') or resource.get('mimeType', '')}".rstrip()
+    return words if isinstance(words, str) else f"[{name}]"
 
 
 _BLOCK_FIELDS: Mapping[object, Mapping[str, type]] = {

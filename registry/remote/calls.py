@@ -251,10 +251,11 @@ def call_tool(
     *,
     timeout_s: float | None = None,
     consent: str = "",
+    for_model: bool = False,
     principal: Principal | None = None,
 ) -> Call[ToolResult]:
     """Runs a tool through the service's gateway. Raises NotCallable, InvalidArguments, CallTimedOut, UpstreamError."""
-    body = {"arguments": dict(arguments), "timeout_s": timeout_s, "consent": consent}
+    body = {"arguments": dict(arguments), "timeout_s": timeout_s, "consent": consent, "for_model": for_model}
     name = name_of(tool)
     path = "/".join(_tool_segments(name)) if "/" in name else _segment("tool", name)
     call = _read(_call(operations.CALL_TOOL, path, principal=principal, body=body), ToolResult.read)

@@ -238,7 +238,12 @@ def test_other_results_are_as_the_server_sent_them() -> None:
     for result in (
         {"content": [text("error 5 of 7 mended"), PICTURE], "isError": False, "more": None},
         {"content": [text('{"results": []}')], "structuredContent": {"results": []}, "_meta": {"took": 3}},
-        {"structuredContent": {"error": "no"}},
-        {"structuredContent": [1]},
     ):
         assert attribute_result(result, "box/fail") is result
+
+
+def test_a_structure_without_a_text_is_read_by_every_model() -> None:
+    cases = [({"a": [1]}, '{"a":[1]}'), ([1], "[1]"), ({"error": "no"}, WHOSE_WORDS + '{"error":"no"}')]
+    for structure, words in cases:
+        answer = attribute_result({"structuredContent": structure}, "box/fail")
+        assert answer == {"structuredContent": structure, "content": [text(words)], "_meta": {"waygraph/agent": "box"}}

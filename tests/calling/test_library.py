@@ -142,7 +142,7 @@ def test_a_result_is_as_mcp_has_it_whatever_a_server_sends(tmp_path: Path) -> No
         [tool] = registry.tools()
         result = registry.call(tool)
     assert [block["type"] for block in result.content] == ["text", "text", "hologram", "text"]
-    assert result.text.splitlines() == ['{"type": "text"}', json.dumps(IMAGE), "7"]
+    assert result.text.splitlines() == ['{"type": "text"}', json.dumps(IMAGE), "[hologram]", "7"]
 
 
 def test_every_call_is_in_the_audit(desk: Desk) -> None:

@@ -24,6 +24,7 @@ from waygraph.registry.model.errors import (
     InvalidArguments,
     InvalidSetting,
     NotCallable,
+    UpstreamBusy,
     UpstreamError,
     UpstreamRefused,
     UpstreamUnreachable,
@@ -305,6 +306,15 @@ def test_a_body_in_json(echoed: Echo) -> None:
     assert json.loads(got["body"].encode("latin-1")) == {"id": "ü", "tags": [1], "more": {"a": None}}
 
 
+@pytest.mark.parametrize(
+    ("value", "media"), [({"a": 1}, "application/merge-patch+json"), ([{"op": "test"}], "application/json-patch+json")]
+)
+def test_an_object_is_sent_as_a_merge_patch_and_a_list_as_operations(echoed: Echo, value: Any, media: str) -> None:
+    operation = body("application/json-patch+json", {"type": ["object", "array"]})
+    got = echoed(operation, {"body": value}, method="patch")
+    assert (got["headers"]["content-type"], json.loads(got["body"])) == (media, value)
+
+
 def test_a_form(echoed: Echo) -> None:
     arguments = {"id": "a b&c", "tags": [1, 2], "more": {"x": 1}}
     got = echoed(body("application/x-www-form-urlencoded", FIELDS), arguments, method="post")
@@ -547,6 +557,21 @@ def test_json_is_structured_and_text(here: Here, web: WebPages) -> None:
     assert answered(here, web, 200, "application/json", b"{broken") == {
         "content": [{"type": "text", "text": "{broken"}]
     }
+
+
+def test_a_mark_before_json_is_no_part_of_it(here: Here, web: WebPages) -> None:
+    got = answered(here, web, 200, "application/json", b'\xef\xbb\xbf{"a": 1}')
+    assert got == {"content": [{"type": "text", "text": '{"a": 1}'}], "structuredContent": {"a": 1}}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_takes_a_call_later_says_when(here: Here, web: WebPages, status: int) -> None:
+    here.ingest(here.write("shop.json", spec({}, method="post")))
+    services(here, web.url)
+    web.pages["/echo"] = (status, {"Content-Type": "application/json", "Retry-After": "7"}, b'{"message": "too many"}')
+    with pytest.raises(UpstreamBusy, match=r"too many; it did nothing: call again in 7 s") as caught:
+        run(here, {})
+    assert caught.value.retry_after_s == 7
 
 
 def test_an_answer_is_bounded(here: Here, web: WebPages) -> None:

@@ -156,7 +156,7 @@ def test_only_who_called_reads_the_rest() -> None:
 def test_what_cannot_be_kept_is_said() -> None:
     sent = LongResults(MOST, 10_000).fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME, "use_tool")
     told = json.loads(sent["content"][-1]["text"])["cut"]
-    assert told["how"].startswith("the rest was too large")
+    assert told["how"].startswith("the rest was not kept")
     assert "rest" not in told["parts"][0]
 
 

@@ -28,7 +28,8 @@ def test_a_tool_runs_by_its_id_and_its_call_name(service: Served) -> None:
     assert painted["content"][2] == {"type": "hologram", "depth": 3}, "as the server had it"
     assert painted["signature"] == "toolbox"
     failed = assert_good(service.client().post("/v1/tools/box/fail/call", json={}))
-    assert failed == {"content": [{"type": "text", "text": "the door is locked"}], "isError": True}
+    whose = {"waygraph/agent": "box"}
+    assert failed == {"content": [{"type": "text", "text": "the door is locked"}], "isError": True, "_meta": whose}
 
 
 def test_what_stands_against_a_call_is_told(service: Served) -> None:

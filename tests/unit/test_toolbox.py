@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from waygraph import Filters, Principal, Registry, ToolResult, Turn, ingest
-from waygraph.adapters.toolbox import Toolbox, result_text, shorten_result
+from waygraph.adapters.toolbox import Toolbox
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 ASK = Turn(role="user", text="convert an amount of one currency")
@@ -104,23 +104,10 @@ def test_results_are_one_text() -> None:
         {"type": "resource", "resource": {"uri": "file:///a", "text": "two"}},
         {"type": "resource_link", "uri": "file:///b"},
     )
-    assert result_text(ToolResult(content=blocks)) == "one\n[image image/png]\ntwo\n[resource_link file:///b]"
-    assert result_text(ToolResult(structured_content={"sum": 3})) == '{"sum": 3}'
+    assert ToolResult(content=blocks).text == "one\n[image image/png]\ntwo\n[resource_link file:///b]"
+    assert ToolResult(structured_content={"sum": 3}).text == '{"sum": 3}'
 
 
 def test_what_is_no_registry_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Registry\.open"):
         Toolbox("tools.grafeo")  # type: ignore[arg-type]
-
-
-def test_a_long_result_is_cut_and_says_so() -> None:
-    """Texts share the room; images and what a text is not stay."""
-    image = {"type": "image", "data": "AAAA" * 100, "mimeType": "image/png"}
-    long = ToolResult(content=({"type": "text", "text": "a" * 6}, image, {"type": "text", "text": "b" * 9}))
-    cut = shorten_result(long, 10)
-    assert cut.content[:2] == long.content[:2]
-    assert cut.content[2]["text"] == "bbbb\n[cut: 5 more characters]"
-    assert shorten_result(long, 15) == long
-    rows = ToolResult(structured_content={"rows": list(range(100))})
-    assert result_text(shorten_result(rows, 12)) == '{"rows": [0,\n[cut: 388 more characters]'
-    assert shorten_result(rows, 10_000) == rows

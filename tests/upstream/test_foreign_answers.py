@@ -220,10 +220,52 @@ def test_an_answer_that_cannot_be_read_fails_its_call_at_once(name: str, served:
         over(launch, call)
 
 
+INDENTED = json.dumps({"jsonrpc": "2.0", "id": 0, "result": {"content": [{"type": "text", "text": "} {"}]}}, indent=1)
+ODD: dict[str, tuple[bytes, str]] = {
+    "an error that is a text": (b'{"jsonrpc": "2.0", "id": %ID%, "error": "no tide"}', "no tide"),
+    "an error of another form": (b'{"jsonrpc": "2.0", "id": %ID%, "error": {"detail": "no tide"}}', "no tide"),
+    "errors in a list": (b'{"jsonrpc": "2.0", "id": %ID%, "error": {"errors": [{"title": "no tide"}]}}', "no tide"),
+    "a code that is a text": (
+        b'{"jsonrpc": "2.0", "id": %ID%, "error": {"code": "E_7", "message": "no tide"}}',
+        "E_7: no tide",
+    ),
+    "data and no message": (b'{"jsonrpc": "2.0", "id": %ID%, "error": {"code": -32050, "data": "no tide"}}', "no tide"),
+    "an error without jsonrpc": (b'{"id": %ID%, "error": {"code": -32050, "message": "no tide"}}', "no tide"),
+    "an error without an id": (
+        b'{"jsonrpc": "2.0", "id": null, "error": {"code": 7, "message": "no tide"}}',
+        "no tide",
+    ),
+    "a result without jsonrpc": (b'{"id": %ID%, "result": {"content": [{"type": "text", "text": "2 m"}]}}', ""),
+    "a mark before it": (b'\xef\xbb\xbf{"jsonrpc": "2.0", "id": %ID%, "result": {"content": []}}', ""),
+    "indented": (INDENTED.replace(": 0,", ": %ID%,").encode(), ""),
+}
+
+
+@pytest.mark.parametrize("served", [stdio, over_json, over_events, older])
+@pytest.mark.parametrize("name", ODD)
+def test_what_a_server_says_in_another_form_reaches_its_caller(name: str, served: Any, tmp_path: Path) -> None:
+    body, reason = ODD[name]
+    if served in (over_events, older):
+        body = body.replace(b"\n", b"\ndata: ")  # as an event has lines
+
+    async def call(calls: Any) -> None:
+        with anyio.fail_after(20):
+            if not reason:
+                assert "content" in await calls.raw("alpha")
+                return
+            with pytest.raises(UpstreamAnswered) as caught:
+                await calls.raw("alpha")
+            assert caught.value.message == reason
+
+    with served(tmp_path, body) as launch:
+        over(launch, call)
+
+
 LOGS = [
     b'{"level": "error", "error": "no disk", "msg": "x"}',
     b"{'python': 'repr'}",
     b'{"broken": ',
+    b"{\n  python: 'repr',\n}",
     b'{"jsonrpc": "2.0", "method": "notifications/message", "params": ' + DEEP + b"}",
 ]
 
@@ -302,7 +344,6 @@ def _first(body: bytes, kind: str = "application/json", status: int = 200) -> Ca
 
 FIRST: dict[str, tuple[Callable[[Exchange, Message], None], str]] = {
     "a list of answers": (_first(b"[%ANSWER%]"), "a list of messages"),
-    "a mark before the answer": (_first(b"\xef\xbb\xbf%ANSWER%"), "line 1 column 1"),
     "half an answer": (_first(b'{"jsonrpc": "2.0", "id": %ID%, "resu'), "EOF while parsing"),
     "an event without its end": (_first(b"data: %ANSWER%\n", "text/event-stream"), "ended amid an event"),
     "another result": (_first(b'{"jsonrpc": "2.0", "id": %ID%, "result": 7}'), "not of the protocol"),

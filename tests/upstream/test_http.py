@@ -14,9 +14,9 @@ from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
 from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
-from waygraph.ingest.upstream.http import _BoundedBody
+from waygraph.ingest.upstream.http import _Body
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.errors import UpstreamBusy, UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]
 """Headers and message of a request to status, headers and body."""
@@ -113,7 +113,7 @@ def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:
         (403, UpstreamRefused, "HTTP 403"),
         (404, UpstreamRefused, "no MCP server at this path"),
         (410, UpstreamRefused, "HTTP 410"),
-        (429, UpstreamUnreachable, "HTTP 429"),
+        (429, UpstreamBusy, "call again later"),
         (503, UpstreamUnreachable, "HTTP 503"),
     ],
 )
@@ -121,6 +121,19 @@ def test_a_refusal_says_its_status(status: int, kind: type[UpstreamError], says:
     error = error_of(lambda *_: (status, {}, b"<html>"))
     assert type(error) is kind
     assert says in error.reason
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("body", [b"<html>", b'{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"come again"}}'])
+def test_a_server_that_takes_a_call_later_says_when(status: int, body: bytes) -> None:
+    """Nothing was done: a call may be made again. A date in the past means now."""
+    late = "Wed, 21 Oct 2015 07:28:00 GMT"
+    for header, seconds, words in (("3", 3.0, "in 3 s"), (late, 0.0, "in 0 s")):
+        error = error_of(lambda *_, header=header: (status, {"retry-after": header}, body))
+        assert isinstance(error, UpstreamBusy)
+        assert (error.retryable, error.retry_after_s) == (True, seconds)
+        assert error.reason.endswith(f"call again {words}")
+        assert ("come again" in error.reason) == (b"come again" in body)
 
 
 def test_a_server_cannot_speak_in_our_name() -> None:
@@ -171,10 +184,11 @@ def test_a_request_that_fails_costs_only_itself() -> None:
 
 class Chunks(httpx2.AsyncByteStream):
     def __init__(self, chunks: list[bytes]) -> None:
-        self._chunks = chunks
+        self._chunks, self.read_count = chunks, 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for chunk in self._chunks:
+            self.read_count += 1
             yield chunk
 
 
@@ -182,11 +196,11 @@ def read(chunks: list[bytes]) -> int:
     """How many of a stream of events are read, of which one may have 100 bytes."""
 
     async def run() -> int:
-        count = 0
+        source = Chunks(chunks)
         with suppress(httpx2.StreamError):
-            async for _ in _BoundedBody(Chunks(chunks), 100, lambda _: None, events=True):
-                count += 1
-        return count
+            async for _ in _Body(source, 100, lambda _: None, events=True):
+                pass
+        return source.read_count
 
     return anyio.run(run)
 

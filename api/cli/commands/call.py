@@ -3,9 +3,8 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,7 +64,7 @@ def call(
             result = run(tool.content_hash)
         except InvalidArguments as error:
             raise _with_json_forms(error, tool, values or ()) from error
-    show(result, _shape, lambda each: [Lines(_text(each))], as_json)
+    show(result, _shape, lambda each: [Lines(each.text)], as_json)
     if result.is_error:
         raise typer.Exit(1)
 
@@ -125,36 +124,15 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
 
 
 def _read_value(tool: "Tool", name: str, text: str) -> Any:
-    """As text where that fits, else as JSON where it is JSON; as JSON first for a parameter that takes anything."""
-    takes, value = _taker(tool, name), json_or_text(text)
-    takes_anything = all(map(takes, ("", 0, 0.5, True, None, [], {})))
-    return text if takes(text) and not takes_anything else value
+    """As text where the parameter takes one, else as JSON where it is JSON; as JSON first where it takes anything."""
+    from waygraph.registry.model.arguments import types_of
 
-
-def _taker(tool: "Tool", name: str) -> Callable[[Any], bool]:
-    """Whether a value fits the parameter of that name. Anything does if the schema does not have it."""
-    from waygraph.registry.model.arguments import check_arguments
-    from waygraph.registry.model.errors import InvalidArguments
-    from waygraph.registry.model.parameters import parameters_of
-
-    schema = tool.parameters
-    properties = dict(parameters_of(schema).properties)
-    # Without what else the schema demands of all arguments together; with the places to which references lead.
-    parts = {key: schema[key] for key in ("$schema", "$id", "id", "$defs", "definitions") if key in schema}
-    alone = replace(tool, input_schema=json.dumps({**parts, "type": "object", "properties": properties}))
-
-    def takes(value: Any) -> bool:
-        try:
-            check_arguments(alone, {name: value})
-        except InvalidArguments:
-            return False
-        return True
-
-    return takes
+    return text if "string" in types_of(tool, name) else json_or_text(text)
 
 
 def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[str]) -> "InvalidArguments":
     """The same, with the JSON that was probably meant where a value that is no JSON does not fit."""
+    from waygraph.registry.model.arguments import json_kind, types_of
     from waygraph.registry.model.errors import InvalidArguments
     from waygraph.registry.model.parameters import parameters_of
 
@@ -165,7 +143,7 @@ def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[s
         text, name = texts.get(place), place[1:]
         if text is None or name not in known or json_or_text(text) != text:
             return expectation
-        form = next(filter(_taker(tool, name), _json_forms(text)), None)
+        form = next((form for form in _json_forms(text) if json_kind(form) in types_of(tool, name)), None)
         if form is None:
             return expectation
         return f"{expectation}; write it as JSON: {shlex.quote(f'{name}={json.dumps(form, ensure_ascii=False)}')}"
@@ -206,15 +184,5 @@ def _shape(result: "ToolResult") -> dict[str, Any]:
         "content": list(result.content),
         "structuredContent": result.structured_content,
         "isError": result.is_error,
+        "_meta": dict(result.meta),
     }
-
-
-def _text(result: "ToolResult") -> str:
-    """Its texts, else what is structured; of images and the like a line that says so, and where the data is."""
-    blocks = [each for each in result.content if each.get("type") != "text"]
-    others = [f"({each.get('type')}, {each.get('mimeType') or each.get('uri') or 'no type'})" for each in blocks]
-    if any("data" in each or "resource" in each for each in blocks):
-        others.append("(`--json` has the data)")
-    if result.text or not result.structured_content:
-        return "\n".join([result.text, *others]).strip("\n")
-    return json.dumps(result.structured_content, ensure_ascii=False, indent=2)

@@ -255,7 +255,8 @@ async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> R
     gateway: OfferedGateway | None = request.app.state.gateway
     if gateway is None:
         raise NotCallable(tool_id, NO_GATEWAY)
-    more = {"authorization": request.headers.get("authorization", ""), "sent_to": str(request.base_url)}
+    more: dict[str, Any] = {"authorization": request.headers.get("authorization", ""), "for_model": body.for_model}
+    more["sent_to"] = str(request.base_url)
     is_recorded = service.settings.explorer_calls
     if is_recorded and _is_of_person(exchange):
         more["consent"] = body.consent
