@@ -327,7 +327,7 @@ def _notices(sync_plan: SyncPlan, graph: GraphView, changes: ChangeSet, state: R
         yield NO_REMOVALS
     if manifest.unrestored:
         yield f"Operators' settings that were not restored: {manifest.unrestored}. {RESTORING}"
-    if changes.operator:
+    if manifest.operator and changes.operator:
         yield f"Operators' settings restored: {len(changes.operator)}."
     if state and not state.embedder and "none" not in (state.embedder_spec, sync_plan.settings.embedder):
         from waygraph.registry.embedding.weights import vectors_advice
@@ -356,7 +356,7 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
     """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
-    if changes.operator or manifest.values:
+    if (manifest.operator and changes.operator) or manifest.values:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(graph, touched_agents(changes), principal)
     refuse_unseen(graph, _placing_agents(graph, manifest), principal)
