@@ -130,7 +130,8 @@ def _list_limit(name: str, value: object, *, offers: bool) -> ToolLimit:
         return ToolLimit(field=name, rules=tuple(rules))
     if not isinstance(items, list) or not all(isinstance(each, (str, Mapping)) for each in items):
         raise Faulty(f"{name}: expected a list of tools' names, found {shape_of(value)}")
-    names = [each for each in items if isinstance(each, str)]
+    # Gemini CLI also offers `tool(arguments)`.
+    names = [each.partition("(")[0] if offers else each for each in items if isinstance(each, str)]
     rules = [
         (str(each.get("name")), not is_off([each]) if offers else is_off([each]))
         for each in items
