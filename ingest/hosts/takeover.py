@@ -118,8 +118,8 @@ class Target:
     """The folder of the project that the file belongs to."""
     folder: str = ""
     """The folder whose own servers in a user's file are meant too; empty: only those for all folders."""
-    silent: Mapping[str, str] = field(default_factory=dict)
-    """Servers that were asked before and did not answer, each with its reason: they stay."""
+    stays: Mapping[str, str] = field(default_factory=dict)
+    """Servers that did not answer before, or that a person left there, each with its reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +161,8 @@ def offer_of(target: Target) -> Offer:
         if fault := name_fault(key):
             stays[key] = f"the gateway cannot call it so: {fault}"
             continue
-        if key in target.silent:
-            stays[key] = target.silent[key]
+        if key in target.stays:
+            stays[key] = target.stays[key]
             continue
         if key in unclear:
             stays[key] = "the file has more than one of this name: leave one there"

@@ -255,7 +255,7 @@ def _write_plan(
     changes = sync_plan.changes(graph, session.state())
     if _is_refused_whole(graph, changes):
         source = graph.sources.get(changes.source)
-        if changes.failures != (source.failures if source else ()):
+        if source and changes.failures != source.failures:  # one that never gave anything is none yet
             put_failures(session, changes.source, changes.failures)
         return graph, changes, Written(revision=_revision(session.state())), session.state()
     result = session.commit(changes, progress, graph)
