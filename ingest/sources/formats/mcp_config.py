@@ -5,14 +5,14 @@ reference resolved. The forms of an entry are in `configured_server`, those of a
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord, shape_of
 from waygraph.ingest.sources.formats.configured_server import (
     ConfiguredServer,
     is_launch_alone,
@@ -21,7 +21,9 @@ from waygraph.ingest.sources.formats.configured_server import (
     parts_of,
     read_server,
 )
+from waygraph.ingest.sources.formats.desktop_bundle import as_config
 from waygraph.ingest.sources.formats.switches import Faulty, Switches, is_off, switches_of
+from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.ingest.sources.plugin_manifest import MANIFEST, plugin_folder
 from waygraph.registry.model.errors import SourceError
@@ -80,13 +82,35 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
         yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, launch_text=text)
 
 
+def read_bundle(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
+    """The server of a desktop bundle, with the tools that its manifest lists."""
+    for record in read(as_config(document, where), where, intake):
+        yield _with_words(record, document, tool_records(document.get("tools") or [], "/tools", intake))
+
+
+def servers_of_bundle(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
+    """If a value is missing that a person must give, it is not asked, and what the manifest lists of it holds."""
+    bundle = Intake(where=where, surroundings=intake.surroundings)
+    for server in servers(as_config(document, where), where, bundle):
+        yield replace(server, record=_with_words(server.record, document, ()))
+    for fault in bundle.rejected:
+        intake.note_cut("/server", f"not started: {fault.reason}")
+
+
+def _with_words(record: AgentRecord, document: Mapping[str, Any], tools: Iterable[ToolRecord]) -> AgentRecord:
+    """As the manifest of its bundle describes it."""
+    title, description, version = (document.get(name) for name in ("display_name", "description", "version"))
+    name = "" if name_fault(title) else title
+    return replace(record, pointer="/server", name=name, description=description, version=version, tools=tools)
+
+
 def config_entry(path: str, key: str, settings: Settings, surroundings: Surroundings) -> ServerEntry:
     """One server of a config again, by its key: what its claim in the graph names.
 
     Raises SourceError if the file or the server is not there, or cannot be asked now.
     """
     intake = Intake(where=path, surroundings=surroundings)
-    document = parse_file(path, settings)
+    document = as_config(parse_file(path, settings), path)
     if not fits(document):
         raise SourceError(path, f"is no client's config: expected {SHAPE}", pointer="/")
     server_entry = next((server for server in servers(document, path, intake) if server.key == key), None)
