@@ -72,7 +72,7 @@ class ToolRecord:
     annotations: object = None
     tags: object = ()
     questions: object = ()
-    hidden: bool = False
+    hide: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class Intake:
                 self.reject(record.pointer, f"agent {agent.id!r} has a tool {tool.name!r} already; the first is kept")
                 continue
             tools[tool.name] = tool
-            hidden_tools |= {tool.name} if record.hidden else set()
+            hidden_tools |= {tool.name} if record.hide else set()
         return tuple(tools.values()), hidden_tools
 
     def _tool(self, agent: Agent, record: ToolRecord) -> Tool:

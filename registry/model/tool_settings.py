@@ -57,7 +57,7 @@ class ToolSetting:
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     hidden: bool | None = None
     """It stays out of routing and calls; None: as its sources have it."""
-    hidden_by: Sequence[str] = ()
+    hiding_sources: Sequence[str] = ()
     """The sources that keep it from models."""
 
     def is_shown(self, parameter: str) -> bool:
@@ -151,7 +151,7 @@ def overlay_entries(entries: Iterable[AgentEntry], settings: Mapping[str, Operat
 
 def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
     """It is approved, or in doubt, as its source's text is; another setting makes it another version."""
-    if setting.hidden or (setting.hidden is None and setting.hidden_by):
+    if setting.hidden or (setting.hidden is None and setting.hiding_sources):
         tool = replace(tool, pending=True, rejection=_HIDING_REASON if setting.hidden else _HOST_REASON)
     name = setting.name or tool.name
     schema = overlay_schema(tool.input_schema, setting)
@@ -232,7 +232,7 @@ def merge_tool_setting(
     new_fields: Fields = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
     if "parameters" in changes:
         new_fields["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
-    empty = (None, {}) if "hidden_by" in before else (None, {}, False)
+    empty = (None, {}) if "hiding_sources" in before else (None, {}, False)
     new_fields = {name: value for name, value in new_fields.items() if value not in empty}
     _check_flag(f"tool {tool.id!r}", new_fields.get("hidden"))
     _check_name(tool, siblings, whole, new_fields.get("name"))
@@ -249,9 +249,9 @@ def hide_tools(settings: OperatorSettings, source: str, names: Collection[str]) 
     """With just these tools kept from models by the source."""
     whole: dict[str, Fields] = json.loads(settings.tools) if settings.tools else {}
     for name in {*whole, *names}:
-        sources = {*whole.get(name, {}).get("hidden_by", ())} - {source} | ({source} if name in names else set())
-        others = {key: value for key, value in whole.get(name, {}).items() if key != "hidden_by"}
-        whole[name] = others | ({"hidden_by": sorted(sources)} if sources else {})
+        sources = {*whole.get(name, {}).get("hiding_sources", ())} - {source} | ({source} if name in names else set())
+        others = {key: value for key, value in whole.get(name, {}).items() if key != "hiding_sources"}
+        whole[name] = others | ({"hiding_sources": sorted(sources)} if sources else {})
     whole = {name: fields for name, fields in whole.items() if fields}
     return replace(settings, tools=canonical_json(whole) if whole else "")
 
@@ -296,11 +296,11 @@ def _merge_parameter(tool: Tool, name: str, before: Fields, change: object) -> F
 def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
     """What is said of tools, by the source's name, as far as it can be checked without them. Raises InvalidSetting."""
     for tool, setting in tools.items():
-        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", setting, (*_FIELDS, "hidden_by"))
-        if not isinstance(sources := setting.get("hidden_by", []), list) or not all(
+        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", setting, (*_FIELDS, "hiding_sources"))
+        if not isinstance(sources := setting.get("hiding_sources", []), list) or not all(
             isinstance(x, str) for x in sources
         ):
-            raise InvalidSetting(f"hidden_by takes a list of sources, not {show_value(sources)}")
+            raise InvalidSetting(f"hiding_sources takes a list of sources, not {show_value(sources)}")
         if fault := name_fault(setting.get("name", tool)):
             raise InvalidSetting(f"name of a tool: {fault}")
         _check_text("description", setting.get("description"))

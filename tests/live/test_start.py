@@ -24,7 +24,8 @@ def house(tmp_path: Path) -> House:
     entries: dict[str, dict[str, Any]] = {}
     for name, program in SERVERS.items():
         (tmp_path / name).mkdir()
-        server = real_server(program, tmp_path / name)
+        more = ("--local-timezone=Asia/Tokyo",) if name == "clock" else ()
+        server = real_server(program, tmp_path / name, *more)
         entries[name] = {"command": server.command, "args": list(server.args), "env": dict(server.env)}
     entries["memory"]["excludeTools"] = ["delete_entities"]
     gemini = {name: entries.pop(name) for name in OF_GEMINI}

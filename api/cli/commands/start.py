@@ -159,22 +159,23 @@ def start(
     configs = _configs(settings)
     if configs:
         _print(_view_configs(configs))
-    usable, connected = [each for each in configs if each.names], [each for each in configs if each.reaches(location)]
-    if not (usable or connected):
+    usable = [each for each in configs if each.names]
+    clients = [each for each in configs if each.reaches(location)]
+    if not (usable or clients):
         _offer_example(configs, location)
         raise typer.Exit(1)
     if usable:
         note("What is taken in can be used by every host that is connected, whichever had it.")
     choice = [config for config in usable if _is_chosen(config, yes=yes)]
-    if usable and not (choice or connected):
+    if usable and not (choice or clients):
         note("nothing was started; `waygraph ingest FILE` takes in one of these files")
         return
     answering = _take_in(options, settings, choice, yes=yes) if choice else []
     hosts = [config for config, stays in answering if _connect(options, config, stays, yes=yes)]
     _offer_gateway(configs, location, [config.host for config in hosts])
-    if not (answering or connected):
+    if not (answering or clients):
         raise typer.Exit(1)
-    _try_out(options, settings, [each for each in configs if each in hosts or each in connected])
+    _try_out(options, settings, [each for each in configs if each in hosts or each in clients])
 
 
 def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
@@ -316,7 +317,7 @@ def _samples(registry: "Registry") -> list[tuple[str, "Tool"]]:
 
 
 def _wish(tool: "Tool") -> str:
-    """`Show me the current time` of `get_current_time`, `Can you evaluate expression?` of `evaluate`."""
+    """What somebody may say who wants such a tool: by its name, and what it needs."""
     from waygraph.ingest.manifest.questions import ASKS, SYNONYMS, parameter_words, verb_and_thing
 
     verb, thing = verb_and_thing(tool.name)

@@ -39,7 +39,7 @@ class CatalogueTool(_Model):
     questions: list[str] = Field(
         default_factory=list, description="What people might ask that it can answer: it is found by them."
     )
-    hidden: bool = Field(default=False, description="It stays out of routing and calls, unless an operator shows it.")
+    hide: bool = Field(default=False, description="It stays out of routing and calls, unless an operator shows it.")
 
 
 class CatalogueAgent(_Model):

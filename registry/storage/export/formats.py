@@ -175,7 +175,7 @@ def _agent(agent: Agent, tools: Sequence[Tool], hidden_tools: Collection[str] = 
         "transport": parse_field(agent.transport),
         "tags": agent.tags,
         "visible_to": agent.visible_to,
-        "tools": [_tool(tool) | ({"hidden": True} if tool.name in hidden_tools else {}) for tool in tools],
+        "tools": [_tool(tool) | ({"hide": True} if tool.name in hidden_tools else {}) for tool in tools],
     }
 
 
