@@ -196,12 +196,15 @@ def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Col
 
 
 def _view_configs(configs: Sequence[KnownConfig]) -> Table:
-    rows = [(each.client, here(each.path), each.fault or each.names or _without_servers(each)) for each in configs]
+    rows = [
+        (
+            each.client,
+            here(each.path),
+            each.fault or each.names or ("Waygraph's gateway alone" if each.gateways else "none"),
+        )
+        for each in configs
+    ]
     return Table(("host", "file", "servers"), rows)
-
-
-def _without_servers(config: KnownConfig) -> str:
-    return "Waygraph's gateway alone" if config.gateways else "none"
 
 
 def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
@@ -249,15 +252,15 @@ def _take_in(
         (
             config,
             {fault.key: fault.reason for fault in _faults(result) if fault.key}
-            | {key: reasons[each] for key, each in keys.get(_source_of(result), {}).items() if each in reasons},
+            | {
+                key: reasons[each]
+                for key, each in keys.get(result.report.changes.source if result.report else "", {}).items()
+                if each in reasons
+            },
         )
         for config, result in pairs
         if not result.is_failure
     ]
-
-
-def _source_of(outcome: "Outcome") -> str:
-    return outcome.report.changes.source if outcome.report else ""
 
 
 def _review_tools(registry: "LocalRegistry", settings: "Settings", *, yes: bool) -> dict[str, str]:
