@@ -43,4 +43,4 @@ def as_config(document: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         for name, option in options.items()
         if isinstance(option.get("default"), (str, int, float))
     ]
-    return {"mcpServers": {document.get("name"): resolve(entry)}, "inputs": inputs}
+    return {"mcpServers": [{**resolve(entry), "name": document.get("name")}], "inputs": inputs}

@@ -84,8 +84,11 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
 
 def read_bundle(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """The server of a desktop bundle, with the tools that its manifest lists."""
-    for record in read(as_config(document, where), where, intake):
+    bundle = Intake(where=where)
+    for record in read(as_config(document, where), where, bundle):
         yield _with_words(record, document, tool_records(document.get("tools") or [], "/tools", intake))
+    for fault in bundle.rejected:
+        intake.reject_agent("/server/mcp_config", fault.reason, key=fault.key)
 
 
 def servers_of_bundle(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
@@ -94,14 +97,16 @@ def servers_of_bundle(document: Any, where: str, intake: Intake) -> Iterator[Ser
     for server in servers(as_config(document, where), where, bundle):
         yield replace(server, record=_with_words(server.record, document, ()))
     for fault in bundle.rejected:
-        intake.note_cut("/server", f"not started: {fault.reason}")
+        intake.note_cut("/server/mcp_config", f"not started: {fault.reason}")
 
 
 def _with_words(record: AgentRecord, document: Mapping[str, Any], tools: Iterable[ToolRecord]) -> AgentRecord:
     """As the manifest of its bundle describes it."""
     title, description, version = (document.get(name) for name in ("display_name", "description", "version"))
     name = "" if name_fault(title) else title
-    return replace(record, pointer="/server", name=name, description=description, version=version, tools=tools)
+    return replace(
+        record, pointer="/server/mcp_config", name=name, description=description, version=version, tools=tools
+    )
 
 
 def config_entry(path: str, key: str, settings: Settings, surroundings: Surroundings) -> ServerEntry:
