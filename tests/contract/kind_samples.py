@@ -341,7 +341,7 @@ DESKTOP_BUNDLE = Sample(
         "tools": [{"name": "moor", "description": "Does moor"}, {"name": "tow", "description": "Does tow"}],
     },
     agents={"harbour": ("moor", "tow")},
-    records={("server", "mcp_config"): "harbour", ("tools", 0): "harbour/moor", ("tools", 1): "harbour/tow"},
+    records={("tools", 0): "harbour/moor", ("tools", 1): "harbour/tow"},
     also=("tools-list",),
 )
 MCP_CONFIG = Sample(
