@@ -87,7 +87,7 @@ class Ingestion:
             try:
                 manifest = self._ask_servers(source, parts)
             except NoAnswer as error:
-                self._note_silence(local, error.manifest, is_file=isinstance(source.place, Documents))
+                self._note_silence(local, error.manifest)
                 raise
             yield self.take(local, source, parts, manifest, progress)
 
@@ -127,9 +127,9 @@ class Ingestion:
     def _terms(self) -> SyncTerms:
         return SyncTerms(texts=self.texts, allow_mass_removal=self.allow_mass_removal)
 
-    def _note_silence(self, registry: LocalRegistry, manifest: Manifest, *, is_file: bool) -> None:
-        """An address or a command that never worked may be a slip of the pen; what a file lists is meant."""
-        if not self.dry_run and (is_file or self._known_sources(registry, {manifest.source})):
+    def _note_silence(self, registry: LocalRegistry, manifest: Manifest) -> None:
+        """What never worked is no source yet, and may be a slip of the pen."""
+        if not self.dry_run and self._known_sources(registry, {manifest.source}):
             self._sync(registry, manifest, None)
 
     def note_unreadable(self, registry: Registry, source_input: SourceInput, error: SourceError | MassRemoval) -> None:

@@ -17,7 +17,7 @@ from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.redaction import STRUCK_TEXT
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.sources.formats.mcp_config import switches_of
+from waygraph.ingest.sources.formats.switches import Switches, switches_of
 from waygraph.ingest.sources.json_text import json_document
 from waygraph.registry.model.bounded_text import UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
@@ -56,10 +56,10 @@ class HostConfig:
                 raise self._fault(f"{name} is no object")
         return dict(table)
 
-    def turns_off(self, name: str, folder: str = "") -> bool:
-        """Whether the file switches a server off beside its entry. Raises SourceError."""
-        part = fields_of(fields_of(self._document().get(self.host.folders)).get(folder)) if folder else self._document()
-        return switches_of(part).turn_off(name)
+    def switches(self, folder: str = "") -> Switches:
+        """What the file says of its servers beside their entries. Raises SourceError."""
+        document = self._document()
+        return switches_of(fields_of(fields_of(document.get(self.host.folders)).get(folder)) if folder else document)
 
     def repeated_names(self, folder: str = "") -> list[str]:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""

@@ -19,17 +19,13 @@ from waygraph.ingest.hosts.backup import Shelf, Take, digest, replace_file
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.hosts import Gateway, Host, entry_of
 from waygraph.ingest.manifest.environment import PLAIN, input_variable
-from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import is_gateway
-from waygraph.ingest.sources.formats.configured_server import Faulty, read_server
-from waygraph.ingest.sources.formats.mcp_config import OFF
+from waygraph.ingest.manifest.records import ToolLimit
+from waygraph.ingest.sources.formats.mcp_config import OFF, read_entry
+from waygraph.ingest.sources.formats.switches import Faulty, Switches
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import name_fault
 
-_LIMITS = frozenset(
-    "alwaysDeny disabledTools disabled_tools enabledTools enabled_tools excludeTools includeTools tools".split()
-)
-"""Fields by which a host keeps tools of a server from its model."""
 _PROJECT = re.compile(r"\$\{workspace(?:Folder|Root)\}")
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?:\}|:-)")
 _INPUT = re.compile(r"\$\{(input:([^${}:]{1,128}))\}")
@@ -39,22 +35,30 @@ class Stays(Exception):
     """Why a server stays in its host's own config; it holds no value of the entry."""
 
 
-def standard(host: Host, entry: object, *, project: Path | None = None) -> dict[str, Any]:
-    """As `read_server` has it. Raises Stays. `project`: the folder that the config belongs to, which its entries may
+def standard(host: Host, name: str, entry: object, beside: Switches, *, project: Path | None = None) -> dict[str, Any]:
+    """As `read_entry` has it. Raises Stays. `project`: the folder that the config belongs to, which its entries may
     refer to.
     """
     try:
-        server = read_server(entry, bare_variables=host.bare_variables)
+        server = read_entry(name, entry, beside, bare_variables=host.bare_variables)
     except Faulty as fault:
         raise Stays(str(fault)) from None
     if is_gateway(server.entry):
         raise Stays("it is a gateway itself")
     if server.disabled:
         raise Stays(f"it {OFF}")
-    limits = _LIMITS & set(fields_of(entry))
-    if limit := next((name for name in limits if fields_of(entry)[name] not in ([], ["*"], None)), None):
-        raise Stays(f"{limit} limits its tools in this host; give the limit by a policy, and take the field out first")
-    return server.entry if project is None else _of_project(server.entry, project)
+    names = [pattern for limit in server.limits for pattern in _names_for_any_server(limit)]
+    launch = server.entry | ({"excludeTools": names} if names else {})
+    return launch if project is None else _of_project(launch, project)
+
+
+def _names_for_any_server(limit: ToolLimit) -> list[str]:
+    """The tools that a host keeps from its model whichever server has them. Raises Stays for a limit of one server."""
+    names = [pattern for pattern, is_shown in limit.rules if not is_shown]
+    is_open = limit.others or ("*", True) in limit.rules
+    if not is_open or (names and not limit.server) or any(limit.server in name for name in names):
+        raise Stays(f"{limit.field} keeps tools of it from this host's model; take that out first, to have all of them")
+    return names
 
 
 def variables(entry: object) -> Iterator[str]:
@@ -114,8 +118,8 @@ class Target:
     """The folder of the project that the file belongs to."""
     folder: str = ""
     """The folder whose own servers in a user's file are meant too; empty: only those for all folders."""
-    silent: Mapping[str, str] = field(default_factory=dict)
-    """Servers that were asked before and did not answer, each with its reason: they stay."""
+    stays: Mapping[str, str] = field(default_factory=dict)
+    """Servers that did not answer before, or that a person left there, each with its reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +151,7 @@ def offer_of(target: Target) -> Offer:
     places = _of_folder(target)
     everywhere = {key: entry for key, entry in target.config.servers.items() if key != target.name}
     own = target.config.servers_of(target.folder) if places else {}
+    switches, own_switches = target.config.switches(), target.config.switches(target.folder)
     unclear = {
         *target.config.repeated_names(),
         *_keys_of(places, target.config.repeated_names(target.folder) if places else ()),
@@ -156,18 +161,15 @@ def offer_of(target: Target) -> Offer:
         if fault := name_fault(key):
             stays[key] = f"the gateway cannot call it so: {fault}"
             continue
-        if key in target.silent:
-            stays[key] = target.silent[key]
+        if key in target.stays:
+            stays[key] = target.stays[key]
             continue
         if key in unclear:
             stays[key] = "the file has more than one of this name: leave one there"
             continue
         try:
-            if target.config.turns_off(
-                places[key][1] if key in places else key, target.folder if key in places else ""
-            ):
-                raise Stays(f"it {OFF}")
-            servers[key] = standard(target.config.host, entry, project=project)
+            name, beside = (places[key][1], own_switches) if key in places else (key, switches)
+            servers[key] = standard(target.config.host, name, entry, beside, project=project)
         except Stays as why:
             stays[key] = str(why)
     return Offer(servers=servers, stays=stays, places={key: places[key] for key in servers if key in places})

@@ -4,9 +4,11 @@ One bad record costs that record: it becomes a `Rejected` with its place and the
 is cut, and the cut is reported.
 """
 
+import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeGuard
 
 from waygraph.ingest.manifest.environment import Surroundings
@@ -28,6 +30,34 @@ MAX_TEXT_CHARS = 1_000_000
 """Of a description, a schema and a transport, each."""
 MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
 """Of a tool: more would drown what it is in what may be asked of it."""
+_UNHIDE = "`waygraph set-tool ID --unhide` shows one all the same"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolLimit:
+    """By what a host keeps tools of a server from its model: the `field` of its file.
+
+    `rules`: patterns of names, each with whether the model is shown such tools; of those that fit the last counts.
+    `others`: the same of a tool that none fits. `server`: its tools may stand there under its name, too.
+    """
+
+    field: str
+    rules: tuple[tuple[str, bool], ...]
+    others: bool = True
+    server: str = ""
+
+    def shows(self, tool: str) -> bool:
+        servers = {self.server, re.sub(r"[^\w-]", "_", self.server)} - {""}
+        names = [tool, *(form.format(server, tool) for server in servers for form in _NAMES_WITH_SERVER)]
+        grants = [is_shown for pattern, is_shown in self.rules if any(fnmatchcase(name, pattern) for name in names)]
+        return grants[-1] if grants else self.others
+
+
+_NAMES_WITH_SERVER = (
+    "{}_{}", "{}__{}", "mcp_{}_{}", "mcp__{}__{}", "mcp__{}", "@{}", "@{}/{}", "{}/{}", "{}:{}", "{}.{}", "{}({})",
+    "mcp:{}:{}", "Mcp({}:{})",
+)  # fmt: skip
+"""How hosts name a tool of a server, or all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +72,7 @@ class ToolRecord:
     annotations: object = None
     tags: object = ()
     questions: object = ()
+    hide: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +89,7 @@ class AgentRecord:
     tags: object = ()
     visible_to: object = ()
     tools: Iterable[ToolRecord] = ()
+    limits: tuple[ToolLimit, ...] = ()
     asked: bool = True
     """Whether what it lists is all that it offers, or only its server could tell, and was not asked."""
 
@@ -134,11 +166,23 @@ class Intake:
             tags=_strings(record.tags, "tags"),
             visible_to=_strings(record.visible_to, "visible_to"),
         )
-        tools = self._tools(agent, record.tools)
-        return AgentEntry(key=key, agent=sealed_agent(agent), tools=tools, unasked=not record.asked)
+        tools, hidden_tools = self._tools(agent, record.tools)
+        for limit in record.limits:
+            if names := sorted(tool.name for tool in tools if not limit.shows(tool.name)):
+                hidden_tools.update(names)
+                self.note_cut(record.pointer, f"{limit.field} keeps from models: {', '.join(names)}; {_UNHIDE}")
+        return AgentEntry(
+            key=key,
+            agent=sealed_agent(agent),
+            tools=tools,
+            hidden_tools=tuple(sorted(hidden_tools)),
+            unasked=not record.asked,
+        )
 
-    def _tools(self, agent: Agent, records: Iterable[ToolRecord]) -> tuple[Tool, ...]:
+    def _tools(self, agent: Agent, records: Iterable[ToolRecord]) -> tuple[tuple[Tool, ...], set[str]]:
+        """And the names of those that its source hides."""
         tools: dict[str, Tool] = {}
+        hidden_tools = set[str]()
         for record in records:
             try:
                 tool = self._tool(agent, record)
@@ -149,7 +193,8 @@ class Intake:
                 self.reject(record.pointer, f"agent {agent.id!r} has a tool {tool.name!r} already; the first is kept")
                 continue
             tools[tool.name] = tool
-        return tuple(tools.values())
+            hidden_tools |= {tool.name} if record.hide else set()
+        return tuple(tools.values()), hidden_tools
 
     def _tool(self, agent: Agent, record: ToolRecord) -> Tool:
         if fault := name_fault(record.name):

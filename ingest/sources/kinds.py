@@ -14,6 +14,7 @@ from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, T
 from waygraph.ingest.sources.formats import (
     a2a_card,
     catalogue,
+    desktop_bundle,
     docker_catalog,
     export,
     listings,
@@ -70,6 +71,14 @@ BUILT_IN_KINDS = (
     Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
     Kind("a2a-card", a2a_card.SHAPE, a2a_card.fits, a2a_card.read),
     Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
+    Kind(
+        "desktop-bundle",
+        desktop_bundle.SHAPE,
+        desktop_bundle.fits,
+        mcp_config.read_bundle,
+        mcp_config.servers_of_bundle,
+        live=True,
+    ),
     Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
     Kind("livemcpbench", listings.LIVEMCPBENCH_SHAPE, listings.fits_livemcpbench, listings.read_livemcpbench),
     Kind("mcp-config", mcp_config.SHAPE, mcp_config.fits, mcp_config.read, mcp_config.servers, live=True),

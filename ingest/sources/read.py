@@ -313,7 +313,8 @@ def _take_records(kind: Kind, records: Iterator[AgentRecord], intake: Intake, re
         else:
             intake.take(record)
     if kind.live:
-        intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
+        # What lists tools, as a bundle's manifest may, says enough of a server that is not asked.
+        intake.entries = [replace(entry, unasked=not entry.tools) for entry in intake.entries]
     return gateways
 
 

@@ -255,7 +255,8 @@ def _write_plan(
     changes = sync_plan.changes(graph, session.state())
     if _is_refused_whole(graph, changes):
         source = graph.sources.get(changes.source)
-        if is_operator(sync_plan.terms.principal) and changes.failures != (source.failures if source else ()):
+        # One that never gave anything is no source yet.
+        if source and is_operator(sync_plan.terms.principal) and changes.failures != source.failures:
             put_failures(session, changes.source, changes.failures)
         return graph, changes, Written(revision=_revision(session.state())), session.state()
     result = session.commit(changes, progress, graph)
@@ -328,7 +329,7 @@ def _notices(sync_plan: SyncPlan, graph: GraphView, changes: ChangeSet, state: R
         yield NO_REMOVALS
     if manifest.unrestored:
         yield f"Operators' settings that were not restored: {manifest.unrestored}. {RESTORING}"
-    if changes.operator:
+    if manifest.operator and changes.operator:
         yield f"Operators' settings restored: {len(changes.operator)}."
     if state and not state.embedder and "none" not in (state.embedder_spec, sync_plan.settings.embedder):
         from waygraph.registry.embedding.weights import vectors_advice
@@ -357,7 +358,7 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
     """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
-    if changes.operator or manifest.values or manifest.owner:
+    if (manifest.operator and changes.operator) or manifest.values or manifest.owner:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     claimed_ids = {claim.agent_id for claim in graph.claims if claim.source == manifest.source}
     source = graph.sources.get(manifest.source)

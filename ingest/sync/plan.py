@@ -26,7 +26,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.identity import call_name, plain_id, tool_id, with_fields
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool, is_approved
-from waygraph.registry.model.tool_settings import mark_rejection, rejections_of
+from waygraph.registry.model.tool_settings import hide_tools, mark_rejection, rejections_of
 from waygraph.registry.operators.rights import is_operator, owner_after
 
 
@@ -134,7 +134,7 @@ class _Plan:
             withheld=tuple(self.placement.withheld),
             rejected=(*manifest.rejected, *self.placement.rejected),
             cut=manifest.cut,
-            operator=tuple(each for each in manifest.operator if self.graph.settings.get(each.agent_id) != each),
+            operator=tuple(self._settings()),
             waiting=tuple(
                 e.id for entry in comparison.entries for e in entry.entities if e.pending and not e.rejection
             ),
@@ -220,6 +220,21 @@ class _Plan:
     def _is_first(self) -> bool:
         """Whether the source was never read before."""
         return not self.graph.was_read(self.manifest.source)
+
+    def _settings(self) -> Iterator[OperatorSettings]:
+        """Those that differ: what is restored, and which tools the source keeps from models. Of an agent for which
+        others speak, too, only a source of this machine may hide tools.
+        """
+        if self.manifest.restores or self.manifest.operator:
+            yield from (each for each in self.manifest.operator if self.graph.settings.get(each.agent_id) != each)
+            return
+        entries = {entry.agent.id: entry for entry in self.placement.entries if not entry.unasked}
+        for agent_id in sorted({*entries, *self._released_agents()}):
+            names = entries[agent_id].hidden_tools if agent_id in entries else ()
+            before = self.graph.settings_of(agent_id)
+            after = hide_tools(before, self.manifest.source, names)
+            if after != before and (self.principal is None or self.claims.speaks_for(agent_id)):
+                yield after
 
     def _pause_s(self) -> int:
         manifest, source = self.manifest, self.graph.sources.get(self.manifest.source)

@@ -114,6 +114,8 @@ class AgentEntry:
     key: str
     agent: Agent
     tools: tuple[Tool, ...] = ()
+    hidden_tools: tuple[str, ...] = ()
+    """Names of those that the source keeps from models."""
     unasked: bool = False
     """Whether only the server itself could tell what it offers, and was not asked: what is held of it stays."""
     document: str = field(default="", compare=False)

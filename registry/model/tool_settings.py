@@ -6,7 +6,7 @@ A setting of a parameter that the source does not have (any more) changes nothin
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
@@ -35,6 +35,7 @@ MAX_REASON_CHARS = 1_000
 _FIELDS = ("name", "description", "parameters", "hidden")
 _HIDING_REASON = "hidden from callers"
 """What stands for the reason of a rejection."""
+_HOST_REASON = "hidden from callers, as a source of it keeps it from models"
 _PARAMETER_FIELDS = ("name", "description", "pin", "hidden")
 _ABOUT_PROPERTIES = (
     "allOf", "anyOf", "default", "dependencies", "dependentRequired", "dependentSchemas", "else", "examples", "if",
@@ -55,8 +56,10 @@ class ToolSetting:
     name: str = ""
     description: str = ""
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    hidden: bool = False
-    """It stays out of routing and calls."""
+    hidden: bool | None = None
+    """It stays out of routing and calls; None: as its sources have it."""
+    hiding_sources: Sequence[str] = ()
+    """The sources that keep it from models."""
 
     def is_shown(self, parameter: str) -> bool:
         setting = self.parameters.get(parameter, {})
@@ -149,8 +152,8 @@ def overlay_entries(entries: Iterable[AgentEntry], settings: Mapping[str, Operat
 
 def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
     """It is approved, or in doubt, as its source's text is; another setting makes it another version."""
-    if setting.hidden:
-        tool = replace(tool, pending=True, rejection=_HIDING_REASON)
+    if setting.hidden or (setting.hidden is None and setting.hiding_sources):
+        tool = replace(tool, pending=True, rejection=_HIDING_REASON if setting.hidden else _HOST_REASON)
     name = setting.name or tool.name
     schema = overlay_schema(tool.input_schema, setting)
     description = setting.description or tool.description
@@ -230,7 +233,8 @@ def merge_tool_setting(
     new_fields: Fields = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
     if "parameters" in changes:
         new_fields["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
-    new_fields = {name: value for name, value in new_fields.items() if value not in (None, {}, False)}
+    empty = (None, {}) if "hiding_sources" in before else (None, {}, False)
+    new_fields = {name: value for name, value in new_fields.items() if value not in empty}
     _check_flag(f"tool {tool.id!r}", new_fields.get("hidden"))
     _check_name(tool, siblings, whole, new_fields.get("name"))
     _check_text("description", new_fields.get("description"))
@@ -239,6 +243,17 @@ def merge_tool_setting(
         if new_fields
         else {name: each for name, each in whole.items() if name != tool.name}
     )
+    return replace(settings, tools=canonical_json(whole) if whole else "")
+
+
+def hide_tools(settings: OperatorSettings, source: str, names: Collection[str]) -> OperatorSettings:
+    """With just these tools kept from models by the source."""
+    whole: dict[str, Fields] = json.loads(settings.tools) if settings.tools else {}
+    for name in {*whole, *names}:
+        sources = {*whole.get(name, {}).get("hiding_sources", ())} - {source} | ({source} if name in names else set())
+        others = {key: value for key, value in whole.get(name, {}).items() if key != "hiding_sources"}
+        whole[name] = others | ({"hiding_sources": sorted(sources)} if sources else {})
+    whole = {name: fields for name, fields in whole.items() if fields}
     return replace(settings, tools=canonical_json(whole) if whole else "")
 
 
@@ -282,7 +297,11 @@ def _merge_parameter(tool: Tool, name: str, before: Fields, change: object) -> F
 def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
     """What is said of tools, by the source's name, as far as it can be checked without them. Raises InvalidSetting."""
     for tool, setting in tools.items():
-        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", setting, _FIELDS)
+        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", setting, (*_FIELDS, "hiding_sources"))
+        if not isinstance(sources := setting.get("hiding_sources", []), list) or not all(
+            isinstance(x, str) for x in sources
+        ):
+            raise InvalidSetting(f"hiding_sources takes a list of sources, not {show_value(sources)}")
         if fault := name_fault(setting.get("name", tool)):
             raise InvalidSetting(f"name of a tool: {fault}")
         _check_text("description", setting.get("description"))

@@ -6,12 +6,13 @@ from typing import Never
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, outranked_sources
-from waygraph.registry.graph.write import put_agent_props, remove_agents
+from waygraph.registry.graph.write import put_agent_props, put_setting, remove_agents
 from waygraph.registry.graph.write import put_failures as put_failures_of
 from waygraph.registry.model.changes import Forgotten, SourceSummary, Written
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.tool_settings import hide_tools
 from waygraph.registry.operators.rights import refuse_non_operator, refuse_source
 from waygraph.registry.writer import WriteSession
 
@@ -80,10 +81,14 @@ def forget_source(session: WriteSession, name: str, principal: Principal | None 
     other_ids = {claim.agent_id for claim in graph.claims if claim.source != name}
     agent_ids = [agent_id for agent_id in mine if agent_id not in other_ids]
     tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
+    settings = [hide_tools(graph.settings_of(agent_id), name, ()) for agent_id in mine]
 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
         graph_session.run(_SYNC_REMOVE_SOURCE, source=name)
+        for setting in settings:
+            if setting != graph.settings_of(setting.agent_id):
+                put_setting(graph_session, setting)
 
     return Forgotten(
         revision=session.write(work, mine).revision,

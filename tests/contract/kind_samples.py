@@ -331,6 +331,19 @@ LIVEMCPBENCH = Sample(
     },
 )
 
+DESKTOP_BUNDLE = Sample(
+    kind="desktop-bundle",
+    document={
+        "manifest_version": "0.3",
+        "name": "harbour",
+        "description": "Ships",
+        "server": {"type": "node", "mcp_config": _LAUNCH},
+        "tools": [{"name": "moor", "description": "Does moor"}, {"name": "tow", "description": "Does tow"}],
+    },
+    agents={"harbour": ("moor", "tow")},
+    records={("tools", 0): "harbour/moor", ("tools", 1): "harbour/tow"},
+    also=("tools-list",),
+)
 MCP_CONFIG = Sample(
     kind="mcp-config",
     form="mcpServers",
@@ -459,6 +472,7 @@ SAMPLES = (
     DOCKER_FILE,
     TOOLS_LIST,
     LIVEMCPBENCH,
+    DESKTOP_BUNDLE,
     MCP_CONFIG,
     VS_CODE_CONFIG,
     MCP_REGISTRY,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from waygraph.registry.model.changes import AgentEntry, Document
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting, UnknownName
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import source_arguments
+from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -88,6 +90,41 @@ def test_a_hidden_tool_is_found_by_nobody_until_it_is_shown(registry: LocalRegis
         registry.operator.set_tool(MERGE, {"hidden": "yes"})
     assert registry.operator.set_tool(MERGE, {"hidden": False}).tools == ""
     assert registry.find_tools("merge a pull request").matches[0].tool.id == MERGE
+
+
+def test_a_tool_that_a_source_keeps_from_models_stays_hidden(registry: LocalRegistry) -> None:
+    """While any source of it does, whoever spoke last. An operator's word stands above; the export has both."""
+
+    def is_hidden() -> bool:
+        return registry.tool(MERGE).pending and MERGE not in [
+            match.tool.id for match in registry.find_tools("merge a pull request").matches
+        ]
+
+    limited = replace(github(), hidden_tools=("merge",))
+    put(registry, "cursor", [limited])
+    put(registry, "gemini", [limited])
+    put(registry, "work", [github()])
+    assert is_hidden()
+    assert "keeps it from models" in registry.tool(MERGE).rejection
+    document = Document("export.json", registry.operator.export("json"))
+    with LocalRegistry.open(":memory:", embedder="none", environ={}) as copy:
+        for each in read_documents([document], registry.settings, source="", namespace="", kind="export"):
+            sync(copy, each)
+        assert copy.tool(MERGE) == registry.tool(MERGE)
+    catalogue = Document("c.json", json.dumps({"waygraph": 1, "agents": [as_catalogue(limited)]}))
+    [manifest] = read_documents([catalogue], registry.settings, source="sent")
+    assert manifest.entries[0].hidden_tools == ("merge",)
+    registry.operator.set_tool(MERGE, {"hidden": False})
+    put(registry, "cursor", [limited])
+    assert not is_hidden()
+    registry.operator.set_tool(MERGE, {"hidden": None})
+    put(registry, "cursor", [github()])
+    put(registry, "gemini", [replace(github(), tools=(), unasked=True)])
+    assert is_hidden(), "gemini keeps it still"
+    registry.operator.forget("gemini")
+    assert not is_hidden()
+    said = registry.about("github").settings
+    assert said is None or said.tools == ""
 
 
 def test_what_was_said_survives_every_sync_and_is_told_in_changes(registry: LocalRegistry) -> None:

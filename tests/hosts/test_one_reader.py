@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,116 @@ def test_a_list_beside_the_servers_counts_for_both(home: Home, folder: str) -> N
     launches, reasons = by_ingest(file, AROUND)
     assert (launches.keys(), reasons.keys()) == tuple(found.keys() for found in by_import(target))
     assert reasons.keys() == {"quay/not" if folder else "not"}
+
+
+SHOWN, KEPT = "tide", "wipe"
+IN_AN_ENTRY: dict[str, object] = {
+    **{key: [KEPT] for key in ("excludeTools", "exclude_tools", "excluded-tools", "disabledTools", "disabled_tools")},
+    **{key: [KEPT] for key in ("disallowed_tools", "disallowedTools", "deniedTools", "blocked_tools", "alwaysDeny")},
+    **{key: [SHOWN] for key in ("includeTools", "enabled_tools", "enabledTools", "allowed_tools", "available_tools")},
+    "tools": [SHOWN],
+    "include_tools": [f"{SHOWN}(harbour)"],
+    "hidden_tools": {KEPT: True},
+}
+TABLES: list[dict[str, object]] = [
+    {"exclude": [KEPT]},
+    {"include": [SHOWN]},
+    {"disallowed": [KEPT], "allowed": ["*"]},
+    {KEPT: False},
+    {"*": False, SHOWN: True},
+    {KEPT: {"enabled": False}},
+    {KEPT: {"permission": "deny"}},
+    {KEPT: "never", SHOWN: "ask"},
+]
+BESIDE: dict[str, list[dict[str, object]]] = {
+    "claude-code": [
+        {"permissions": {"deny": [f"mcp__quay__{KEPT}", "Bash(rm:*)"]}},
+        {"disallowedTools": [f"mcp__quay__{KEPT}"]},
+    ],
+    "gemini-cli": [{"excludeTools": [KEPT]}, {"tools": {"exclude": [f"quay__{KEPT}"], "allowed": [SHOWN]}}],
+    "zed": [
+        {"agent": {"profiles": {"write": {"context_servers": {"quay": {"tools": {KEPT: False}}}}}}},
+        {"agent": {"tool_permissions": {"tools": {f"mcp:quay:{KEPT}": {"default": "deny"}}}}},
+    ],
+}
+ELSEWHERE: dict[str, dict[str, object]] = {
+    "opencode": {"mcp": {"quay": {"type": "local", "command": ["x"]}}, "tools": {f"quay_{KEPT}": False}},
+    "opencode, by pattern": {
+        "mcp": {"quay": {"type": "local", "command": ["x"]}},
+        "permission": {"quay_*": "deny", f"quay_{SHOWN}": "allow"},
+    },
+    "Amazon Q": {"mcpServers": {"quay": {"command": "x"}}, "tools": ["fs_read", f"@quay/{SHOWN}"]},
+    "Goose": {"extensions": {"quay": {"enabled": True, "type": "stdio", "cmd": "x", "available_tools": [SHOWN]}}},
+    "Crush": {"mcp": {"quay": {"type": "stdio", "command": "x", "disabled_tools": [KEPT]}}},
+    "of a list": {"mcp_servers": [{"name": "my quay", "command": "x"}], "disabled_tools": ["my_quay_wipe"]},
+}
+
+
+def keeps(document: Mapping[str, Any], where: str) -> list[bool]:
+    """Of each server that `ingest` reads: whether both tools are as its file has them."""
+    records = list(mcp_config.read(document, where, Intake(where=where)))
+    shown = [[all(limit.shows(tool) for limit in record.limits) for tool in (SHOWN, KEPT)] for record in records]
+    return [each == [True, False] for each in shown]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_a_host_keeps_from_its_model_is_read_by_both_doors(home: Home, host: str) -> None:
+    """By every field that limits tools: `ingest` hides them; such a server stays with its host, or keeps its limit."""
+    empty = HostConfig(HOSTS[host], home.file(host), None)
+    plain: dict[str, object] = {"command": "x"}
+    limits = [*({name: value} for name, value in IN_AN_ENTRY.items()), *({"tools": table} for table in TABLES)]
+    cases = [(plain | limit, {}) for limit in limits] + [(plain, beside) for beside in BESIDE.get(host, ())]
+    for entry, beside in cases:
+        document = {**beside, HOSTS[host].table: {"quay": entry}}
+        text = json.dumps(document) if HOSTS[host].syntax == "json" else empty.with_servers({"quay": entry}).text
+        file = home.put(host, text)
+        assert keeps(parse_file(file, Settings()), str(file)) == [True], (entry, beside)
+        offer = offer_of(
+            Target(
+                config=read_config(HOSTS[host], file),
+                gateway=Gateway(command="x"),
+                name="waygraph",
+                shelf=shelf_of(home.folder, host, file, file),
+            )
+        )
+        assert offer.stays.keys() | offer.servers.keys() == {"quay"}
+        assert offer.stays or keeps({"mcpServers": dict(offer.servers)}, "x.json") == [True], (entry, beside)
+
+
+@pytest.mark.parametrize("document", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_what_other_hosts_keep_is_read_too(document: Mapping[str, Any]) -> None:
+    assert keeps(document, "x.json") == [True]
+
+
+def test_lists_that_choose_nothing_keep_nothing() -> None:
+    """Hosts write them; what is approved beforehand is no limit, nor is a limit of another server's tools."""
+    entries: list[dict[str, object]] = [
+        {},
+        {"tools": []},
+        {"tools": ["*"]},
+        {"available_tools": []},
+        {"excludeTools": []},
+        {"includeTools": None},
+        {"autoApprove": [SHOWN], "alwaysAllow": [SHOWN]},
+    ]
+    beside: list[dict[str, object]] = [
+        {"permissions": {"deny": ["mcp__pier__wipe", "Bash(rm:*)"], "allow": ["mcp__quay__tide"]}},
+        {"allowedTools": ["mcp__quay__tide"]},
+        {"tools": {"sandbox": False, "core": ["read_file"]}},
+    ]
+    cases: list[tuple[dict[str, object], dict[str, object]]] = [(each, {}) for each in entries] + [
+        ({}, each) for each in beside
+    ]
+    for entry, more in cases:
+        document = {**more, "mcpServers": {"quay": {"command": "x", **entry}}}
+        [record] = mcp_config.read(document, "x.json", Intake(where="x.json"))
+        assert all(limit.shows(tool) for limit in record.limits for tool in (SHOWN, KEPT)), (entry, more)
+    for name in ("includeTools", "enabled_tools"):
+        [record] = mcp_config.read({"mcpServers": {"q": {"command": "x", name: []}}}, "x.json", Intake(where="x.json"))
+        assert not any(limit.shows(SHOWN) for limit in record.limits)
+    intake = Intake(where="x.json")
+    assert not [*mcp_config.read({"mcpServers": {"q": {"command": "x", "excludeTools": 5}}}, "x.json", intake)]
+    assert "excludeTools: expected a list of tools' names, found a number" in intake.rejected[0].reason
 
 
 @pytest.mark.parametrize("host", HOSTS)

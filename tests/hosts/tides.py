@@ -1,6 +1,7 @@
 """A server of one tool on standard input and output, by the standard library alone: it starts in an instant.
 
-`CALLED` of its environment is what it calls itself; each start adds a line to the file `STARTED`.
+`CALLED` of its environment is what it calls itself, `ADVICE` ends its tool's description; each start adds a line to
+the file `STARTED`.
 """
 
 import json
@@ -13,7 +14,8 @@ def answered(method: str, version: str) -> dict[str, object] | None:
         about = {"name": os.environ.get("CALLED", "tides"), "version": "1"}
         return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
     if method == "tools/list":
-        return {"tools": [{"name": "tides", "description": "Tides at a harbour.", "inputSchema": {"type": "object"}}]}
+        text = f"Tides at a harbour. {os.environ.get('ADVICE', '')}"
+        return {"tools": [{"name": "tides", "description": text, "inputSchema": {"type": "object"}}]}
     if method == "tools/call":
         return {"content": [{"type": "text", "text": f"told by {os.getpid()}"}], "isError": False}
     return None

@@ -12,6 +12,7 @@ import pytest
 from waygraph.ingest.hosts.hosts import HOSTS, Host, address_of_origin, entry_of, program_of, service_entry, start_entry
 from waygraph.ingest.hosts.takeover import Stays, standard
 from waygraph.ingest.manifest.own_gateway import is_gateway, is_gateway_name, starts_gateway
+from waygraph.ingest.sources.formats.switches import Switches
 from waygraph.registry.model.errors import InvalidSetting
 
 GATEWAYS: Mapping[str, list[str]] = {
@@ -98,7 +99,7 @@ def test_whatever_connect_writes_is_known(host: Host) -> None:
         except InvalidSetting:  # this host's config cannot reach an address
             continue
         with pytest.raises(Stays, match="gateway"):
-            standard(host, entry)
+            standard(host, "waygraph", entry, Switches())
 
 
 def test_an_environment_that_stays_is_started_by_its_own_program(tmp_path: Path) -> None:

@@ -251,6 +251,7 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
         return replace(outcome, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
     with options.open_own() as registry:
         takeover = take_over(target, offer, partial(_ask, registry, options.settings()))
+        _ask_again(registry, options.settings(), target.config.path)
     outcome = _apply(target, takeover.after, dry_run=False)
     return replace(
         outcome,
@@ -304,8 +305,11 @@ def _place_in(config: HostConfig, name: str) -> str:
         return "an address that cannot be read"
 
 
-def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mapping[str, str]:
-    """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
+def _ask(registry: "LocalRegistry", settings: "Settings", config: Path, *, forgets: bool = False) -> Mapping[str, str]:
+    """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons.
+
+    `forgets`: whether a config none of whose servers answers is no source any more.
+    """
     with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
         how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
         [source] = open_sources(str(config), how)
@@ -313,17 +317,19 @@ def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mappi
         manifest = with_answers(parts, ask)
         if manifest.entries:
             Ingestion(opening=how).take(registry, source, parts, manifest, progress)
+        elif forgets:
+            _forget(registry, source.name)
     keys = {entry.key for entry in manifest.entries}
     return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *keys}}
 
 
 def _ask_again(registry: "LocalRegistry", settings: "Settings", path: Path) -> Mapping[str, str]:
-    """The host's own file, if it is a source: it has the servers of ours again, which is forgotten. As `_ask`."""
+    """The host's own file, if it is a source: it has other servers now, or is no source any more. As `_ask`."""
     source = str(path.absolute())
     if not registry.store.exists or source not in {each.name for each in registry.sources()}:
         return {}
     try:
-        return _ask(registry, settings, path)
+        return _ask(registry, settings, path, forgets=True)
     except WaygraphError as error:  # the host has its servers back, whatever becomes of the registry
         return {source: str(error)}
 

@@ -13,8 +13,10 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, one_lines, show
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, one_line, one_lines, show
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
+from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.registry.model.errors import ModelNotFound, WaygraphError
 from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.local_registry import LocalRegistry
 
 CHECK = "waygraph connect --check"
-REQUESTS, REQUEST_WORDS, LEAST_WORDS = 3, 8, 3
-"""So many requests are tried; each is so much of the beginning of a tool's description."""
+REQUESTS = 3
+"""So many requests are tried."""
+MOST_SHOWN_CHARS = 2_000
+"""Of a tool's text, and of a call's result."""
 EXAMPLES = {
     "uvx": "waygraph ingest -- uvx mcp-server-time",
     "npx": "waygraph ingest -- npx -y @modelcontextprotocol/server-everything",
@@ -155,24 +159,23 @@ def start(
     configs = _configs(settings)
     if configs:
         _print(_view_configs(configs))
-    usable = [config for config in configs if config.names]
-    if not usable:
+    usable = [each for each in configs if each.names]
+    clients = [each for each in configs if each.reaches(location)]
+    if not (usable or clients):
         _offer_example(configs, location)
-        raise typer.Exit(0 if any(config.reaches(location) for config in configs) else 1)
-    note("What is taken in can be used by every host that is connected, whichever had it.")
+        raise typer.Exit(1)
+    if usable:
+        note("What is taken in can be used by every host that is connected, whichever had it.")
     choice = [config for config in usable if _is_chosen(config, yes=yes)]
-    if not choice:
+    if usable and not (choice or clients):
         note("nothing was started; `waygraph ingest FILE` takes in one of these files")
         return
-    answering, requests = _take_in(options, settings, choice)
-    hosts = [config.host for config, silent in answering if _connect(options, config, silent, yes=yes)]
-    _offer_gateway(configs, location, hosts)
-    if not answering:
+    answering = _take_in(options, settings, choice, yes=yes) if choice else []
+    hosts = [config for config, stays in answering if _connect(options, config, stays, yes=yes)]
+    _offer_gateway(configs, location, [config.host for config in hosts])
+    if not (answering or clients):
         raise typer.Exit(1)
-    if hosts:
-        harmless = [each.text for each in requests if _only_reads(each.tool)]
-        wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
-        _print(Lines(f"Now ask {hosts[0].name} for {wish}\nThen see it arrive: {CHECK} {hosts[0].id}"))
+    _try_out(options, settings, [each for each in configs if each in hosts or each in clients])
 
 
 def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
@@ -193,20 +196,20 @@ def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Col
 
 
 def _view_configs(configs: Sequence[KnownConfig]) -> Table:
-    rows = [(each.client, here(each.path), each.fault or each.names or _without_servers(each)) for each in configs]
+    rows = [
+        (
+            each.client,
+            here(each.path),
+            each.fault or each.names or ("Waygraph's gateway alone" if each.gateways else "none"),
+        )
+        for each in configs
+    ]
     return Table(("host", "file", "servers"), rows)
-
-
-def _without_servers(config: KnownConfig) -> str:
-    return "Waygraph's gateway alone" if config.gateways else "none"
 
 
 def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
     """Where no server was found: what was looked for, and what can be done now."""
     _offer_gateway(configs, location, ())
-    if hosts := [config.client for config in configs if config.reaches(location)]:
-        note(f"{', '.join(hosts)}: connected, and no server is left beside the gateway; next: {CHECK}")
-        return
     note(f"no server was found in the files of {', '.join(host.name for host in HOSTS.values())}")
     example = next((line for program, line in EXAMPLES.items() if shutil.which(program)), EXAMPLES["sh"])
     _print(Lines(f"An example to try:\n{example}"))
@@ -214,7 +217,7 @@ def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TriedRequest:
-    """The beginning of a tool's description as a request, and the agent and tool that came first; empty: none did."""
+    """What a person may ask for who wants a tool, and the agent and tool that came first; empty: none did."""
 
     text: str
     tool: "Tool"
@@ -223,10 +226,10 @@ class TriedRequest:
 
 
 def _take_in(
-    options: Invocation, settings: "Settings", configs: Sequence[KnownConfig]
-) -> tuple[list[tuple[KnownConfig, Mapping[str, str]]], list[TriedRequest]]:
-    """Asks the servers, and then the registry; the configs of which something was taken in, each with its servers that
-    did not answer and why, and the requests.
+    options: Invocation, settings: "Settings", configs: Sequence[KnownConfig], *, yes: bool
+) -> list[tuple[KnownConfig, Mapping[str, str]]]:
+    """Asks the servers, and a person about tools that will not run; the configs of which something was taken in, each
+    with its servers that stay with their host, and why.
     """
     from waygraph.api.cli.commands.ingest import outcomes
     from waygraph.api.cli.options import opening
@@ -243,15 +246,47 @@ def _take_in(
             _report(config, result)
         notices = {result.report.notice for result in results if result.report}
         note(" ".join(sorted(notices)))
-        answering = [(config, _silent_servers(result)) for config, result in pairs if not result.is_failure]
-        requests = try_requests(registry) if answering else []
-    if requests:
-        _print(*_view_requests(requests))
-    return answering, requests
+        reasons = _review_tools(registry, settings, yes=yes)
+        keys = {each.name: dict(each.claims) for each in registry.sources()} if reasons else {}
+    return [
+        (
+            config,
+            {fault.key: fault.reason for fault in _faults(result) if fault.key}
+            | {
+                key: reasons[each]
+                for key, each in keys.get(result.report.changes.source if result.report else "", {}).items()
+                if each in reasons
+            },
+        )
+        for config, result in pairs
+        if not result.is_failure
+    ]
 
 
-def _silent_servers(outcome: "Outcome") -> Mapping[str, str]:
-    return {fault.key: fault.reason for fault in _faults(outcome) if fault.key}
+def _review_tools(registry: "LocalRegistry", settings: "Settings", *, yes: bool) -> dict[str, str]:
+    """Says which tools will not run, and why; a person may approve them. The agents of the others, each with why its
+    server stays with its host.
+    """
+    from waygraph.registry.access.policy import load_policy
+    from waygraph.registry.catalog.find_tools.find import judging
+    from waygraph.registry.model.nouns import is_doubtful
+
+    agents, stays = {agent.id: agent for agent in registry.agents()} if registry.store.exists else {}, dict[str, str]()
+    judges = judging(registry, load_policy(settings.policy_file), None)
+    for tool in registry.tools() if agents else ():
+        judgement = judges.judge(agents[tool.agent_id], tool, by_name=True)
+        entities = (tool, agents[tool.agent_id])
+        if judgement.verdict != "deny":
+            continue
+        if any(each.rejection for each in entities) or not any(each.pending or is_doubtful(each) for each in entities):
+            note(f"{tool.id} will not run: {tool.rejection or judgement.reason}")
+            continue
+        _print(Lines(f"{tool.id} will not run: {judgement.reason}\n{one_line(tool.description)[:MOST_SHOWN_CHARS]}"))
+        if not yes and typer.confirm(f"Approve {tool.id}?", default=False, err=True):
+            registry.operator.approve(hashes={each.id: each.content_hash for each in entities})
+        else:
+            stays[tool.agent_id] = f"{tool.id} would not run behind the gateway: `waygraph approve {tool.id}`"
+    return stays
 
 
 def _faults(outcome: "Outcome") -> "Sequence[Rejected]":
@@ -274,15 +309,25 @@ def try_requests(registry: "LocalRegistry") -> list[TriedRequest]:
 
 
 def _samples(registry: "Registry") -> list[tuple[str, "Tool"]]:
-    """Agents take turns, tools that only read first; one with a short description, or that waits, is passed over."""
+    """Agents take turns, tools that only read first; one that waits is passed over."""
     by_agent: dict[str, list[tuple[str, Tool]]] = {}
     for tool in sorted(registry.tools(), key=lambda tool: not _only_reads(tool)):
-        words = tool.description.partition("\n")[0].partition(". ")[0].rstrip(".").split()[:REQUEST_WORDS]
-        if len(words) >= LEAST_WORDS and not tool.pending:
-            by_agent.setdefault(tool.agent_id, []).append((" ".join(words), tool))
+        if not tool.pending:
+            by_agent.setdefault(tool.agent_id, []).append((_wish(tool), tool))
     most = max(map(len, by_agent.values()), default=0)
     turns = [samples[turn] for turn in range(most) for samples in by_agent.values() if turn < len(samples)]
     return turns[:REQUESTS]
+
+
+def _wish(tool: "Tool") -> str:
+    """What somebody may say who wants such a tool: by its name, and what it needs."""
+    from waygraph.ingest.manifest.questions import ASKS, SYNONYMS, parameter_words, verb_and_thing
+
+    verb, thing = verb_and_thing(tool.name)
+    asks = ASKS.get(SYNONYMS.get(verb, verb), ())
+    if asks and thing:
+        return asks[1].format(thing)
+    return f"Can you {' '.join([thing or verb, *parameter_words(tool)[:1]])}?"
 
 
 def _only_reads(tool: "Tool") -> bool:
@@ -302,12 +347,71 @@ def _view_requests(requests: Sequence[TriedRequest]) -> Iterator[Block]:
     rows = [(each.text, each.tool_id or each.agent_id or "nothing", each.tool_id == each.tool.id) for each in requests]
     yield Table(("request", "came first", "right"), rows)
     right = sum(each.tool_id == each.tool.id for each in requests)
-    yield Lines(f"{right} of {len(requests)} came first. Each request is the beginning of a tool's own description.")
+    yield Lines(f"{right} of {len(requests)} came first.")
 
 
-def _connect(options: Invocation, config: KnownConfig, silent: Mapping[str, str], *, yes: bool) -> bool:
-    """Whether the host starts the gateway now, with its servers behind it but for the `silent` ones. It shows what
-    would change, and asks.
+def _try_out(options: Invocation, settings: "Settings", hosts: Sequence[KnownConfig]) -> None:
+    """Asks the registry as people do, and calls one tool that only reads as the first host will: by its entry."""
+    from waygraph.api.cli.commands.connect import EntryOptions, target_of
+
+    with options.open_own(settings) as registry:
+        requests = try_requests(registry) if registry.store.exists else []
+        callable_tools = [tool for tool in registry.tools() if _runs_at_once(tool)] if requests else []
+    if requests:
+        _print(*_view_requests(requests))
+    if not hosts:
+        return
+    host = hosts[0].host
+    if callable_tools:
+        target = target_of(options, host.id, EntryOptions(file=str(hosts[0].path)))
+        _print(Lines(_call(target.config.servers[target.name], callable_tools[0], host, settings)))
+    else:
+        note("no tool that only reads runs without arguments, so none was called")
+    harmless = [each.text for each in requests if _only_reads(each.tool)]
+    wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
+    _print(Lines(f"Now ask {host.name} for {wish}\nThen see it arrive: {CHECK} {host.id}"))
+
+
+def _runs_at_once(tool: "Tool") -> bool:
+    """Whether its server and its name say that it only reads, and it needs no arguments."""
+    from waygraph.ingest.manifest.questions import SYNONYMS, verb_and_thing
+    from waygraph.registry.model.parameters import parameters_of_text
+
+    verb, _ = verb_and_thing(tool.name)
+    is_harmless = _only_reads(tool) and SYNONYMS.get(verb, verb) in ("get", "list", "search")
+    return is_harmless and not (tool.pending or tool.flags or parameters_of_text(tool.input_schema).required)
+
+
+def _call(entry: object, tool: "Tool", host: Host, settings: "Settings") -> str:
+    """What a call by the entry of a host comes to. It does not count as the host's own."""
+    import anyio
+
+    from waygraph.ingest.manifest.environment import Scope, Surroundings
+    from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
+    from waygraph.ingest.upstream.connection import Deaf
+    from waygraph.ingest.upstream.open import connect
+
+    environ = {**os.environ, "WAYGRAPH_USAGE": "false"}
+    server = read_server(entry, bare_variables=host.bare_variables)
+    server = replace(server, env={**server.env, "WAYGRAPH_USAGE": "false"})
+
+    async def call() -> Mapping[str, object]:
+        async with connect(launch_of(server, Scope(surroundings=Surroundings.here(environ))), settings) as gateway:
+            request = {"name": tool.call_name, "params": {}}
+            return await gateway.call("use_tool", request, host=Deaf(), timeout_s=settings.call_timeout_s)
+
+    try:
+        result = anyio.run(call)
+    except (WaygraphError, Faulty) as error:
+        return f"{tool.id} was called by {host.name}'s entry, and failed: {error}"
+    texts = [str(part["text"]) for part in items_of(result.get("content")) if "text" in fields_of(part)]
+    verb = "reported an error" if result.get("isError") else "answered"
+    return f"{tool.id}, called by {host.name}'s entry, {verb}: {one_line(' '.join(texts))[:MOST_SHOWN_CHARS]}"
+
+
+def _connect(options: Invocation, config: KnownConfig, stays: Mapping[str, str], *, yes: bool) -> bool:
+    """Whether the host starts the gateway now, with its servers behind it but for those that stay. It shows what would
+    change, and asks.
     """
     from waygraph.api.cli.commands.connect import EntryOptions, change_host, remark, target_of, view_outcome
 
@@ -315,7 +419,7 @@ def _connect(options: Invocation, config: KnownConfig, silent: Mapping[str, str]
         note(f"{here(config.path)} is only read: waygraph connect {config.host.id} --write")
         return False
     try:
-        target = replace(target_of(options, config.host.id, EntryOptions(file=str(config.path))), silent=silent)
+        target = replace(target_of(options, config.host.id, EntryOptions(file=str(config.path))), stays=stays)
         if not yes:
             _print(*view_outcome(change_host(options, target, "--import", dry_run=True)))
             if not typer.confirm(f"Change {config.client}'s file so? A backup is kept.", default=False, err=True):

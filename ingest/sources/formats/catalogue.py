@@ -39,6 +39,7 @@ class CatalogueTool(_Model):
     questions: list[str] = Field(
         default_factory=list, description="What people might ask that it can answer: it is found by them."
     )
+    hide: bool = Field(default=False, description="It stays out of routing and calls, unless an operator shows it.")
 
 
 class CatalogueAgent(_Model):

@@ -19,13 +19,9 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
 from waygraph.ingest.manifest.fields import fields_of
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, shape_of
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, ToolLimit, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
-
-
-class Faulty(Exception):
-    """What is wrong with a server's entry; its message holds no value of it."""
-
+from waygraph.ingest.sources.formats.switches import LIMITS, SWITCHES, Faulty, entry_limits, is_off, plain_name
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "command": ("command", "cmd"),
@@ -42,23 +38,14 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 """Field → what hosts call it, without case, `_` and `-`; of several the first counts."""
 _VARIABLES = ("envvars", "envkeys", "envhttpheaders", "bearertokenenvvar", "bearertokenenv", "requestoptions")
 _TYPES = ("type", "transport", "transporttype")
-_SWITCHES = {
-    **dict.fromkeys(("disabled", "disable", "isdisabled"), True),
-    **dict.fromkeys(("enabled", "enable", "isenabled", "active", "isactive"), False),
-}
-"""Field → the value by which it switches a server off."""
-_WORDS = {
-    **dict.fromkeys(("true", "yes", "on", "y", "t", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "n", "f", "0"), False),
-}
 _BESIDE = frozenset(
-    "alwaysallow alwaysload autoapprove autostart bundled defaulttoolsapprovalmode disabledtools enabledtools"
-    " excludetools gallery headershelper icon iconpath id includetools metadata note required settings source"
-    " startuptimeoutms startuptimeoutsec timeout title tools toolspolicy tooltimeoutsec trust version".split()
+    "alwaysallow alwaysload autoapprove autostart bundled defaulttoolsapprovalmode gallery headershelper icon iconpath"
+    " id metadata note required settings source startuptimeoutms startuptimeoutsec timeout title tooltimeoutsec trust"
+    " version".split()
 )
 """Other fields of entries that hosts are known to write."""
 _FIELDS = frozenset(
-    {*_TYPES, *_SWITCHES, *_VARIABLES, *_BESIDE, *(name for names in _NAMES.values() for name in names)}
+    {*_TYPES, *SWITCHES, *LIMITS, *_VARIABLES, *_BESIDE, *(name for names in _NAMES.values() for name in names)}
 )
 _LAUNCH = frozenset((*_NAMES["command"], *_NAMES["url"]))
 _OWN_ADDRESSES = frozenset(("httpurl", "serverurl"))
@@ -84,7 +71,7 @@ _BARE = re.compile(r"\$([A-Za-z_]\w*)")
 
 def names_a_launch(entry: object) -> bool:
     """Whether it has what a server is started or reached by, or says how."""
-    return any(_plain(name) in _LAUNCH or name == "type" for part in _parts(entry) for name in part)
+    return any(plain_name(name) in _LAUNCH or name == "type" for part in parts_of(entry) for name in part)
 
 
 def is_launch_alone(entry: object) -> bool:
@@ -103,12 +90,6 @@ def is_launch_alone(entry: object) -> bool:
     return has_form or not _plain_names(entry).isdisjoint(_OF_COMMANDS)
 
 
-def is_off(entry: object) -> bool:
-    """Whether any of its fields switches the server off. Raises Faulty for a switch that says neither."""
-    switches = [(name, value) for part in _parts(entry) for name, value in part.items() if _plain(name) in _SWITCHES]
-    return True in {_switch_value(name, value) is _SWITCHES[_plain(name)] for name, value in switches}
-
-
 def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, Any]:
     """`bare_variables`: the host also refers to a variable as `$NAME`. Raises Faulty; values are not checked yet."""
     if not isinstance(entry, Mapping):
@@ -122,7 +103,7 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
         words, args = launch["command"], launch.get("args")
         rest = [*words[1:], *args] if isinstance(args, list) else words[1:] if args is None else args
         launch |= {"command": words[0] if words else "", "args": rest}
-    if isinstance(launch.get("oauth"), Mapping) and is_off(launch["oauth"]):
+    if isinstance(launch.get("oauth"), Mapping) and is_off([launch["oauth"]]):
         launch["oauth"] = False
     _add_variables(launch, fields)
     resolve = _references(
@@ -136,15 +117,11 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
 # -- where a field stands --------------------------------------------------------------------------
 
 
-def _plain(name: object) -> str:
-    return str(name).casefold().replace("_", "").replace("-", "")
-
-
 def _plain_names(entry: Mapping[Any, Any]) -> set[str]:
-    return set(map(_plain, entry))
+    return set(map(plain_name, entry))
 
 
-def _parts(entry: object) -> Iterator[Mapping[Any, Any]]:
+def parts_of(entry: object) -> Iterator[Mapping[Any, Any]]:
     """The entry, and what is nested in it. The program of a nested command is its `path`."""
     if not isinstance(entry, Mapping):
         return
@@ -162,28 +139,16 @@ def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
     fields = {
         name: value for name, value in entry.items() if name not in _NESTED_FIELDS or not isinstance(value, Mapping)
     }
-    for part in list(_parts(entry))[1:]:
+    for part in list(parts_of(entry))[1:]:
         fields |= {name: value for name, value in part.items() if value or name not in fields}
     return fields
 
 
 def _value(fields: Mapping[Any, Any], names: tuple[str, ...]) -> Any:
     """The first that is there; null is none."""
-    plain = {_plain(name): value for name, value in fields.items() if value is not None}
+    plain = {plain_name(name): value for name, value in fields.items() if value is not None}
     values = [plain[name] for name in names if name in plain]
     return next((value for value in values if value), values[0] if values else None)
-
-
-def _switch_value(name: str, value: object) -> bool | None:
-    """True or false; None if it says nothing. Raises Faulty."""
-    if value is None or value == "":
-        return None
-    if isinstance(value, (bool, int, float)):
-        return bool(value)
-    word = value.strip().casefold() if isinstance(value, str) else ""
-    if word not in _WORDS:
-        raise Faulty(f"{name}: expected true or false, found {shape_of(value)}")
-    return _WORDS[word]
 
 
 # -- what a field says -----------------------------------------------------------------------------
@@ -205,12 +170,12 @@ def _form_word(fields: Mapping[Any, Any]) -> str:
 
 
 def _type(word: str) -> str:
-    return _plain(word).replace(" ", "")
+    return plain_name(word).replace(" ", "")
 
 
 def _add_variables(launch: dict[str, Any], fields: Mapping[Any, Any]) -> None:
     """Variables of the environment that are handed on by their names, and headers that are kept elsewhere."""
-    plain = {_plain(name): value for name, value in fields.items()}
+    plain = {plain_name(name): value for name, value in fields.items()}
     env = {name: f"${{{name}}}" for field in ("envvars", "envkeys") for name in _listed_names(plain.get(field))}
     headers = dict(fields_of(fields_of(plain.get("requestoptions")).get("headers")))
     headers |= {name: f"${{{variable}}}" for name, variable in fields_of(plain.get("envhttpheaders")).items()}
@@ -252,7 +217,7 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 MAX_ENV_FILE_BYTES = 1024 * 1024
-_LABELS = ("disabled", "name", "description")
+_LABELS = ("disabled", "limits", "name", "description")
 """What says nothing of the launch."""
 
 
@@ -270,6 +235,7 @@ class ConfiguredServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     oauth: bool = False
     disabled: bool = False
+    limits: tuple[ToolLimit, ...] = ()
     name: str = ""
     description: str = ""
 
@@ -314,7 +280,8 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
     return ConfiguredServer(
         form=form,
         oauth=bool(standard.get("oauth")),
-        disabled=is_off(entry),
+        disabled=is_off(parts_of(entry)),
+        limits=entry_limits(parts_of(entry)),
         name=_label(standard, "name"),
         description=_label(standard, "description"),
         **own,

@@ -5,23 +5,25 @@ reference resolved. The forms of an entry are in `configured_server`, those of a
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
-from waygraph.ingest.manifest.fields import mostly, pointer
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
+from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord, shape_of
 from waygraph.ingest.sources.formats.configured_server import (
     ConfiguredServer,
-    Faulty,
     is_launch_alone,
-    is_off,
     launch_of,
     names_a_launch,
+    parts_of,
     read_server,
 )
+from waygraph.ingest.sources.formats.desktop_bundle import as_config
+from waygraph.ingest.sources.formats.switches import Faulty, Switches, is_off, switches_of
+from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.ingest.sources.plugin_manifest import MANIFEST, plugin_folder
 from waygraph.registry.model.errors import SourceError
@@ -38,8 +40,6 @@ OFF = "is switched off there"
 _TABLES = ("mcpServers", "mcp_servers", "context_servers")
 """Names that nothing but a table of servers has; settings of an editor have them behind a name and a dot."""
 _OTHERS_SERVERS = ("asyncapi", "openapi", "swagger")
-_OFF_LISTS = ("disabledMcpServers", "disabledMcpjsonServers", "deniedMcpServers", "excludeMCPServers")
-_ON_LISTS = ("allowMCPServers", "allowedMcpServers")
 _AT_THE_ROOT = (".mcp.json", "gemini-extension.json", MANIFEST)
 """Files that lie in the folder of their project, plug-in or extension."""
 _GOOSE_FIELDS = frozenset(("cmd", "uri", "config"))
@@ -82,13 +82,40 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
         yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, launch_text=text)
 
 
+def read_bundle(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
+    """The server of a desktop bundle, with the tools that its manifest lists."""
+    bundle = Intake(where=where)
+    for record in read(as_config(document, where), where, bundle):
+        yield _with_words(record, document, tool_records(document.get("tools") or [], "/tools", intake))
+    for fault in bundle.rejected:
+        intake.reject_agent("/server/mcp_config", fault.reason, key=fault.key)
+
+
+def servers_of_bundle(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
+    """If a value is missing that a person must give, it is not asked, and what the manifest lists of it holds."""
+    bundle = Intake(where=where, surroundings=intake.surroundings)
+    for server in servers(as_config(document, where), where, bundle):
+        yield replace(server, record=_with_words(server.record, document, ()))
+    for fault in bundle.rejected:
+        intake.note_cut("/server/mcp_config", f"not started: {fault.reason}")
+
+
+def _with_words(record: AgentRecord, document: Mapping[str, Any], tools: Iterable[ToolRecord]) -> AgentRecord:
+    """As the manifest of its bundle describes it."""
+    title, description, version = (document.get(name) for name in ("display_name", "description", "version"))
+    name = "" if name_fault(title) else title
+    return replace(
+        record, pointer="/server/mcp_config", name=name, description=description, version=version, tools=tools
+    )
+
+
 def config_entry(path: str, key: str, settings: Settings, surroundings: Surroundings) -> ServerEntry:
     """One server of a config again, by its key: what its claim in the graph names.
 
     Raises SourceError if the file or the server is not there, or cannot be asked now.
     """
     intake = Intake(where=path, surroundings=surroundings)
-    document = parse_file(path, settings)
+    document = as_config(parse_file(path, settings), path)
     if not fits(document):
         raise SourceError(path, f"is no client's config: expected {SHAPE}", pointer="/")
     server_entry = next((server for server in servers(document, path, intake) if server.key == key), None)
@@ -113,35 +140,14 @@ class _Entry:
     project: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switches:
-    """What a document says of its servers beside them: which are off, and if it lists them, which alone are on."""
+def read_entry(name: str, entry: object, beside: Switches, *, bare_variables: bool = False) -> ConfiguredServer:
+    """A server of a host's file, with all that switches it or tools of it off, in its entry and `beside` it.
 
-    off: frozenset[str] = frozenset()
-    on: frozenset[str] = frozenset()
-
-    def turn_off(self, name: object) -> bool:
-        return name in self.off or bool(self.on and name not in self.on)
-
-
-def switches_of(document: Mapping[str, Any]) -> Switches:
-    """Of a whole document, or of the part for one project."""
-    settings = _mcp_settings(document)
-    off = [document.get(name) for name in _OFF_LISTS]
-    on = [document.get(name) for name in _ON_LISTS]
-    return Switches(off=_names([*off, settings.get("excluded")]), on=_names([*on, settings.get("allowed")]))
-
-
-def _mcp_settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    settings = document.get("mcp")
-    return settings if isinstance(settings, Mapping) else {}
-
-
-def _names(lists: Sequence[object]) -> frozenset[str]:
-    """Names, or objects with one."""
-    items = [item for part in lists if isinstance(part, (Mapping, list)) for item in part]
-    names = [item.get("serverName", item.get("name")) if isinstance(item, Mapping) else item for item in items]
-    return frozenset(name for name in names if isinstance(name, str))
+    `bare_variables`: as of `standard_entry`. Raises Faulty.
+    """
+    server = read_server(entry, bare_variables=bare_variables)
+    limits = (*server.limits, *beside.limits_of(name))
+    return replace(server, disabled=server.disabled or beside.turn_off(name), limits=limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,21 +169,20 @@ def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
                 continue
             key = f"{table.prefix}{name}"
             try:
-                server = read_server(entry, bare_variables=bare_variables)
+                server = read_entry(str(name), entry, table.switches, bare_variables=bare_variables)
             except Faulty as exc:
                 if not _is_off_for_certain(entry):
                     intake.reject_agent(place, str(exc), key=key)
                 else:
                     intake.note_cut(place, f"{OFF}, and not listed: {exc}")
                 continue
-            off = server.disabled or table.switches.turn_off(name)
-            yield _Entry(key=key, pointer=place, server=replace(server, disabled=off), project=table.project)
+            yield _Entry(key=key, pointer=place, server=server, project=table.project)
 
 
 def _is_off_for_certain(entry: object) -> bool:
     """Also of an entry that cannot be read otherwise: nobody misses its server."""
     try:
-        return is_off(entry)
+        return is_off(parts_of(entry))
     except Faulty:
         return False
 
@@ -222,7 +227,7 @@ def _tables_of_all(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield "", _named_values(document)
     yield from _tables_by_name(document)
     yield from _tables_of_vs_code(document)
-    if "servers" not in _mcp_settings(document) and _names_launches(document.get("mcp")):
+    if "servers" not in fields_of(document.get("mcp")) and _names_launches(document.get("mcp")):
         yield "/mcp", document["mcp"]
     if _is_of_goose(document.get("extensions")):
         yield "/extensions", document["extensions"]
@@ -240,7 +245,7 @@ def _tables_by_name(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]
 
 def _tables_of_vs_code(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """`mcp.json` has `servers` at its top, `settings.json` under `mcp`, and so has opencode."""
-    tables = {"/mcp/servers": _mcp_settings(document).get("servers")}
+    tables = {"/mcp/servers": fields_of(document.get("mcp")).get("servers")}
     if not any(name in document for name in _OTHERS_SERVERS):
         tables = {"/servers": document.get("servers"), **tables}
     for place, table in tables.items():
@@ -311,12 +316,13 @@ def _record(entry: _Entry) -> AgentRecord:
         description=server.description,
         transport=server.transport,
         tags=(DISABLED,) if server.disabled else (),
+        limits=server.limits,
     )
 
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, str]:
     """Of VS Code's `inputs`: id → default, of those that have one and are no password."""
-    lists = [document.get("inputs"), _mcp_settings(document).get("inputs")]
+    lists = [document.get("inputs"), fields_of(document.get("mcp")).get("inputs")]
     entries = [entry for inputs in lists if isinstance(inputs, list) for entry in inputs if isinstance(entry, Mapping)]
     return {
         entry["id"]: entry["default"]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import quote, unquote, urlsplit
 
@@ -147,10 +147,11 @@ def _lines(rows: Iterable[object]) -> str:
 
 def as_catalogue(entry: AgentEntry) -> dict[str, object]:
     """An entry as a catalogue has it, under its source's own key."""
-    return _agent(entry.agent, entry.tools) | {"id": entry.key} | ({"asked": False} if entry.unasked else {})
+    document = _agent(entry.agent, entry.tools, entry.hidden_tools)
+    return document | {"id": entry.key} | ({"asked": False} if entry.unasked else {})
 
 
-def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
+def _agent(agent: Agent, tools: Sequence[Tool], hidden_tools: Collection[str] = ()) -> dict[str, object]:
     """In the words of a catalogue, `docs/sources.md`."""
     return {
         "id": agent.id,
@@ -161,7 +162,7 @@ def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
         "transport": parse_field(agent.transport),
         "tags": agent.tags,
         "visible_to": agent.visible_to,
-        "tools": [_tool(tool) for tool in tools],
+        "tools": [_tool(tool) | ({"hide": True} if tool.name in hidden_tools else {}) for tool in tools],
     }
 
 
