@@ -83,11 +83,14 @@ class Checks:
         self._score([each for entry in draft.entries for each in draft.changed_entities(entry)])
 
     def flags(self, entity: Agent | Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-        """By the rules, and by the score where no rule speaks."""
+        """By the rules, and notices by the score where no rule speaks."""
         self._score([entity])
         findings, by_score = self.findings(entity), self._score_findings.get(entity.content_hash, Findings())
-        reasons, notices = findings.reasons or by_score.reasons, (*findings.notices, *by_score.notices)
-        return replace(findings, reasons=reasons, notices=notices).flags(elsewhere)
+        return replace(findings, notices=(*findings.notices, *by_score.notices)).flags(elsewhere)
+
+    def scores_high(self, entity: Agent | Tool) -> bool:
+        self._score([entity])
+        return self._score_findings.get(entity.content_hash, Findings()).scores_high
 
     def copy_flags(
         self, tool: Tool, old: Tool | None, transport: JsonText, others: Sequence[Original]

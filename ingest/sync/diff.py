@@ -243,10 +243,11 @@ class Judge:
         if fields == ("description",) and not any(tool.pending for tool in tools):
             # What tools say was judged with them.
             fields = () if self.checks.is_made_of_tools(new, tools) else fields
+        telling = bool(TELLING_OF_AGENT & set(fields))
         is_changed = bool(fields) and self.policy == "strict"
         return with_fields(
             new,
-            **self._weigh(new, old, is_changed=is_changed, telling=bool(TELLING_OF_AGENT & set(fields))),
+            **self._weigh(new, old, is_changed=is_changed, telling=telling),
             flags=(*self._scan_flags(new, old), *self.checks.flags(new, elsewhere)),
         )
 
@@ -278,6 +279,8 @@ class Judge:
         """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""
         is_new = old is None and not self.restoring
         is_added = is_new and (self.policy == "strict" or (self.policy == "hold" and not self.first))
+        if self.policy != "accept" and (is_new or telling):
+            is_changed |= self.checks.scores_high(new)
         approved_hash = old.approved_hash if old else new.approved_hash
         if old and not (telling or is_changed) and approved_hash == old.content_hash:
             approved_hash = new.content_hash

@@ -69,7 +69,7 @@ def measure_scores(world: World, corpus: Path) -> list[Measure]:
         *_without_source(examples, shipped, embedder, corpus),
         *_without_styles(examples, layers, shipped),
         *_without_languages(examples, shipped),
-        _share(f"score: flagged {of}, by server left out", [each >= shipped.flag for each in scores], FALSE_FLAGS),
+        _share(f"score: flagged {of}, by server left out", [each >= shipped.high for each in scores], FALSE_FLAGS),
         _share(f"score: told {of}, by server left out", [each >= shipped.notice for each in scores]),
     ]
 
@@ -84,7 +84,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _mark(tools: Sequence[Tool], layer: Layer, shipped: Layer, embedder: Embedder) -> list[Marks]:
     return [
-        Marks(bool(suspicions(examine(tool).flags(lambda _: {}))), score >= shipped.flag, score >= shipped.notice)
+        Marks(bool(suspicions(examine(tool).flags(lambda _: {}))), score >= shipped.high, score >= shipped.notice)
         for tool, score in zip(tools, score_tools(tools, layer, embedder), strict=True)
     ]
 
@@ -167,7 +167,7 @@ def _means(name: str, scores: Sequence[Sequence[float]], shipped: Layer) -> list
     """Of sentences, each group counting the same."""
     flagged, told = (
         100 * fmean(fmean(score >= bound for score in some) for some in scores)
-        for bound in (shipped.flag, shipped.notice)
+        for bound in (shipped.high, shipped.notice)
     )
     return [
         Measure(name=f"{name}: score, flagged", value=flagged, unit="%"),
