@@ -21,7 +21,7 @@ from waygraph.ingest.manifest.suspicion.hidden_text import (
     quote,
     without_hidden,
 )
-from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of
+from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, is_long_name, purpose_of, spell
 from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
@@ -152,7 +152,11 @@ def _look(text: str) -> bool:
         return True
     small = text.lower()
     rules = load_rules()
-    return rules.may_order(small) or has_one(rules.words_of_names, small) or any(encoded_text(text))
+    if rules.may_order(small) or ("_" in small and rules.may_order(small.replace("_", " "))):
+        return True
+    if is_long_name(text) and rules.may_order(spell(text).lower()):
+        return True
+    return has_one(rules.words_of_names, small) or any(encoded_text(text))
 
 
 _look_at_short = lru_cache(maxsize=2**15)(_look)
@@ -167,7 +171,8 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
             for reason in hidden_characters(text)
         )
     for read in readings:
-        yield from (f"{reason} ({quote(words)})" for reason, words in find_orders(read, purpose, is_data=is_data))
+        for order in find_orders(read, purpose, is_data=is_data):
+            yield f"{NOTICE * order.is_notice}{order.reason} ({quote(order.words)})"
         if (many := len(_find_names(read, puts_aside=True))) > MAX_NAMES:  # a crowd would hide the one that is a tool's
             yield f"puts itself in the place of {many} names"
     yield from encoded_text(text, is_data=is_data)
@@ -176,7 +181,8 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
 def _readings(text: str) -> Collection[str]:
     """The text as a model may read it, with one space or line break for several: rules look at each anew."""
     plain = _SPACES.sub(lambda several: "\n" if "\n" in several.group() else " ", without_hidden(text))
-    return dict.fromkeys((plain, in_latin(plain)))
+    readings = (plain, in_latin(plain))
+    return dict.fromkeys((*readings, *map(spell, readings)) if is_long_name(plain) else readings)
 
 
 def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:

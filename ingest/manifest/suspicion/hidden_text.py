@@ -166,7 +166,8 @@ def encoded_text(text: str, *, is_data: bool = False) -> Iterator[str]:
 def _says_encoded(content: str) -> str:
     if _COMMAND.search(content):
         return "command"
-    if any(find_orders(content, purpose_of(""))) or any(not each.startswith(NOTICE) for each in encoded_text(content)):
+    orders = (each for each in find_orders(content, purpose_of("")) if not each.is_notice)
+    if any(orders) or any(not each.startswith(NOTICE) for each in encoded_text(content)):
         return "order"
     return ""
 
