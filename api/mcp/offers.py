@@ -266,9 +266,7 @@ def offering_agents(gateway: Gateway, asker: Asker, kind: Kind) -> list[Agent]:
     servers = [
         agent
         for agent in agents
-        if agent.kind == "mcp_server"
-        and view.shows_whole(agent)
-        and not (agent.pending or why_not(agent))
+        if agent.kind == "mcp_server" and view.shows_whole(agent) and not (agent.pending or why_not(agent))
     ]
     word = stand_in(kind, Agent(id="", name=""), "").name
     names_some = any(rule.verdict != "deny" and word in rule.match for rule in judges.policy.rules)

@@ -21,7 +21,7 @@ from waygraph.ingest.manifest.suspicion.hidden_text import (
     quote,
     without_hidden,
 )
-from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, is_long_name, purpose_of, spell
+from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of, spell_names
 from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
@@ -81,7 +81,8 @@ def examine(entity: Agent | Tool) -> Findings:
     """Takes time in proportion to the length of the texts."""
     texts = [Passage("name", entity.name), Passage("description", entity.description)]
     for where, schema in _schemas_of(entity).items():
-        if "\\" in schema or _needs_a_look(schema):  # what JSON escapes is not read as it stands
+        # What JSON escapes is not read as it stands.
+        if "\\" in schema or len(schema) > MAX_READ_CHARS or _needs_a_look(schema):
             texts += (Passage(where, text, is_data) for text, is_data in schema_texts(json.loads(schema)))
     parameters = _parameters(entity.input_schema) if isinstance(entity, Tool) else ()
     return _examine_texts(texts, purpose_of(entity.name, parameters))
@@ -152,9 +153,7 @@ def _look(text: str) -> bool:
         return True
     small = text.lower()
     rules = load_rules()
-    if rules.may_order(small) or ("_" in small and rules.may_order(small.replace("_", " "))):
-        return True
-    if is_long_name(text) and rules.may_order(spell(text).lower()):
+    if rules.may_order(small) or ((spelled := spell_names(text)) != text and rules.may_order(spelled.lower())):
         return True
     return has_one(rules.words_of_names, small) or any(encoded_text(text))
 
@@ -181,8 +180,7 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
 def _readings(text: str) -> Collection[str]:
     """The text as a model may read it, with one space or line break for several: rules look at each anew."""
     plain = _SPACES.sub(lambda several: "\n" if "\n" in several.group() else " ", without_hidden(text))
-    readings = (plain, in_latin(plain))
-    return dict.fromkeys((*readings, *map(spell, readings)) if is_long_name(plain) else readings)
+    return dict.fromkeys((plain, latin := in_latin(plain), spell_names(latin)))
 
 
 def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:

@@ -90,7 +90,7 @@ def _count_joiners(text: str, match: re.Match[str]) -> int:
         and unicodedata.category(text[at])[0] in "LMS"
         and _script(text, at) not in ("LATIN", "CYRILLIC", "GREEK")
     )
-    return len(match.group()) > 1 or not may_join
+    return len(match.group()) if len(match.group()) > 1 else not may_join
 
 
 def _count_selectors(text: str, match: re.Match[str]) -> int:

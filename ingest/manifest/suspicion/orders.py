@@ -25,6 +25,7 @@ MAX_MENTIONS = 50
 """Of one rule in one text. A crowd of them would hide the one that is an order."""
 _JOINT = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
 """Between the words of a name, such as `read_key_first` or `readKeyFirst`."""
+_LONG_NAME = re.compile(r"\b[A-Za-z]+(?:[_-][A-Za-z]+){4,}\b|\b[a-z]+(?:[A-Z][a-z]+){4,}\b")
 MAX_NAME_WORDS = 4
 """A longer name of a parameter is a sentence, and says nothing of what the tool is for."""
 
@@ -49,14 +50,9 @@ def purpose_of(name: str, parameters: Iterable[str] = ()) -> Purpose:
     )
 
 
-def is_long_name(text: str) -> bool:
-    """Whether it is one word to a parser, and a sentence to a model."""
-    return not any(map(str.isspace, text)) and len(_JOINT.split(text)) > MAX_NAME_WORDS
-
-
-def spell(name: str) -> str:
-    """The words of a name, as a model reads them."""
-    return _JOINT.sub(" ", name)
+def spell_names(text: str) -> str:
+    """As a model reads long names: one word to a parser may be a sentence."""
+    return _LONG_NAME.sub(lambda name: _JOINT.sub(" ", name.group()), text)
 
 
 class Order(NamedTuple):
