@@ -123,7 +123,7 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
         f"{NOTICE}{where}: has {len(text)} characters" for where, text, _ in passages if len(text) > MAX_READ_CHARS
     )
     named_tools, flags = list[NamedTools](), dict[str, None]()
-    for passage in dict.fromkeys(part for passage in passages for part in _parts_of(passage)):
+    for passage in dict.fromkeys(part for each in passages for part in _parts_of(each)):
         if _needs_a_look(passage.text):
             readings = _readings(passage.text)
             if len(flags) < MAX_FLAGS:

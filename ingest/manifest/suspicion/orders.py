@@ -1,8 +1,9 @@
 """Sentences that give a model orders, or do what the tool's name and schema do not ask for.
 
 A sentence that only tells of an order (quoted after a word such as *detects*, or shown as *sample output:*) is a
-mention, and a notice. One that names an address or a file with secrets is an order, whatever stands before it. The rules see words. They do not see what a tool does, an order told as a story, or a language
-that is not listed in `rules.toml`.
+mention, and a notice. One that names an address or a file with secrets is an order, whatever stands before it. The
+rules see words. They do not see what a tool does, an order told as a story, or a language that is not listed in
+`rules.toml`.
 """
 
 import re
@@ -79,7 +80,6 @@ _EXCUSES: Mapping[str, Callable[[_Sentence], bool]] = {
     "purpose of keeping secrets": lambda each: each.purpose.keeps_secrets,
     "parameter for the place": lambda each: each.purpose.names_place and "attacker" not in each.small,
     "condition": lambda each: load_rules().context["condition"].search(each.text) is not None,
-    "example": lambda each: load_rules().context["example"].search(each.text) is not None,
 }
 
 
@@ -101,7 +101,7 @@ def find_orders(
     reasons, mentions = set[str](), Counter[str]()
     for place, part in enumerate(sentences(text)):
         sentence = _Sentence(part, part.lower(), place, purpose)
-        for rule, span in [(rule, span) for rule in may_fit for span in _find(rule, sentence)]:
+        for rule, span in ((each, span) for each in may_fit for span in _find(each, sentence)):
             reason = rule.says
             if reason in reasons:
                 continue
