@@ -204,7 +204,7 @@ export function Standing({ of }) {
   return html`<span class="standing">
     ${word !== "known" && html`<${Badge} kind=${word === "online" ? "good" : "bad"}>${word}<//>`}
     ${of.rejection ? html`<${Badge} kind="bad">rejected<//>` : of.pending && html`<${Badge} kind="warn">waiting<//>`} ${of.hidden && html`<${Badge}>hidden<//>`}
-    ${of.pinned && html`<${Badge}>pinned<//>`} ${of.flags?.length > 0 && html`<${Badge} kind="warn">flagged<//>`}
+    ${of.pinned && html`<${Badge}>pinned<//>`} ${suspicions(of.flags).length > 0 && html`<${Badge} kind="warn">flagged<//>`}
   </span>`;
 }
 
