@@ -1,7 +1,7 @@
 // A file that is dropped, chosen or pasted: first what it would do, then it is taken in.
 import { html, useState } from "./vendor/preact.js";
 import { request } from "./http.js";
-import { Act, Badge, marked, notify, Words } from "./parts.js";
+import { Act, Badge, marked, notify, suspicions, Words } from "./parts.js";
 import { revealed } from "./difference.js";
 
 /** @param {{onDone: () => void}} props */
@@ -57,6 +57,7 @@ const PASTED = "pasted.yaml";
 export function Report({ report }) {
   const counts = ["agents", "tools"].map((noun) => [noun, report[noun]]);
   const suspects = report.flagged.filter((/** @type {any} */ each) => suspicions(each.flags).length);
+  const notices = report.flagged.flatMap((/** @type {any} */ each) => each.flags).length - suspects.flatMap((/** @type {any} */ each) => suspicions(each.flags)).length;
   const isNothing = counts.every(([, each]) => !each.created.length && !each.updated.length && !each.removed.length);
   return html`<section class="card" aria-label=${`report of ${report.source}`}>
     <h3>${report.dry_run ? "It would do this" : "Done"}: ${marked(report.source)}</h3>
@@ -65,6 +66,7 @@ export function Report({ report }) {
       <${Names} title=${`${noun} that are new`} names=${each.created} /><${Names} title=${`${noun} that change`} names=${each.updated.map((/** @type {any} */ one) => `${one.id}: ${one.fields.join(", ")}`)} /><${Names} title=${`${noun} that go`} names=${each.removed} />`)}
     <${Names} title="wait for approval" names=${report.waiting} />
     ${suspects.length > 0 && html`<div class="notice"><p>Look suspicious:</p><ul class="reasons">${suspects.map((/** @type {any} */ each) => html`<li><b>${marked(each.id)}</b>: ${revealed(suspicions(each.flags).join("; "))}</li>`)}</ul></div>`}
+    ${notices > 0 && html`<p class="quiet">Notices: ${notices}. The pages of its agents and tools have them.</p>`}
     ${[...report.rejected, ...report.cut].map((/** @type {any} */ each) => html`<div class="fault"><p><b>${marked(each.where)}</b>: <${Words} text=${each.reason} max=${300} /></p></div>`)}
     ${report.notice && html`<p class="notice">${report.notice}</p>`}
   </section>`;

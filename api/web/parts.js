@@ -198,6 +198,11 @@ export function kindOf(kind) {
   return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
 }
 
+/** The flags but for notices. @param {string[] | undefined} flags */
+export function suspicions(flags) {
+  return (flags || []).filter((flag) => !flag.startsWith("notice: "));
+}
+
 /** How an agent or a tool stands, in badges. @param {{of: any}} props */
 export function Standing({ of }) {
   const word = (of.status || "known").split(/[ :]/)[0];

@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, pathOf, queryOf, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, AgentLink, Badge, Dialog, Loaded, marked, More, notify, Time, ToolLink, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Dialog, Loaded, marked, More, notify, suspicions, Time, ToolLink, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, flags: string[], sources: string[], since: string, change: any}} Waiting */

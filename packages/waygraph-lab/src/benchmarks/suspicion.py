@@ -141,11 +141,8 @@ def _of_paraphrases() -> list[Measure]:
         texts = [each["text"] for each in rows if (each["label"], each["part"]) == (label, part)]
         flags = [examine(_tool_of({"name": "convert", "description": f"Works. {text}"})).flags(dict) for text in texts]
         name = f"paraphrases, {part} part, {label} ({len(texts)}): rules"
-        for what, count in (
-            ("flagged", sum(bool(suspicions(each)) for each in flags)),
-            ("told", sum(map(bool, flags))),
-        ):
-            measures.append(Measure(name=f"{name}, {what}", value=100 * count / len(texts), unit="%"))
+        for what, marks in (("flagged", [suspicions(each) for each in flags]), ("told", flags)):
+            measures.append(Measure(name=f"{name}, {what}", value=100 * sum(map(bool, marks)) / len(texts), unit="%"))
     return measures
 
 
