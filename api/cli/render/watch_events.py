@@ -91,9 +91,9 @@ def remarks(event: events.WatchEvent) -> tuple[str, ...]:
 def flag_remarks(changes: ChangeSet) -> Iterator[tuple[str, str, str]]:
     """What looks suspicious and what follows of it, and one line for all notices: a kind, a name and a text."""
     for each in changes.flagged:
-        if found := suspicions(each.flags):
+        if reasons := suspicions(each.flags):
             what = "calls are denied" if "/" in each.id else "no model reads its description"
-            yield "suspicious", each.id, "; ".join((*found, f"{what} until `waygraph approve` accepts it"))
+            yield "suspicious", each.id, "; ".join((*reasons, f"{what} until `waygraph approve` accepts it"))
     if ids := [each.id for each in changes.flagged if len(suspicions(each.flags)) < len(each.flags)]:
         count = sum(len(each.flags) - len(suspicions(each.flags)) for each in changes.flagged)
         more = f" and {len(ids) - 1} more" if ids[1:] else ""

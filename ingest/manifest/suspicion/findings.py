@@ -42,7 +42,7 @@ _SPACES = re.compile(r"\s{2,}")
 class Findings:
     """What the rules find in the texts of one entity: all that can be known of them without a graph.
 
-    `reasons` and `notices` hold by themselves. `named`: where, and by which words, a text puts names aside or has them
+    `reasons` and `notices` hold by themselves. `named_tools`: where, and by which words, a text puts names aside or has them
     called; that matters only if another agent has a tool of this name. `scores_high`: no rule speaks, and a sentence
     reads so much like an order that the text waits where a policy has texts wait.
     """
@@ -153,7 +153,7 @@ def _look(text: str) -> bool:
         return True
     small = text.lower()
     rules = load_rules()
-    if rules.may_order(small) or ((spelled := spell_names(text)) != text and rules.may_order(spelled.lower())):
+    if rules.may_order(small) or ((words := spell_names(text)) != text and rules.may_order(words.lower())):
         return True
     return has_one(rules.words_of_names, small) or any(encoded_text(text))
 

@@ -61,9 +61,9 @@ def hidden_characters(text: str) -> Iterator[str]:
     for rule in load_rules().characters:
         count = _COUNTS.get(rule.name, _count_all)
         counts[rule.says] += sum(count(visible, match) for match in rule.pattern.finditer(visible))
-    for says, count in counts.items():
-        if says and count:
-            yield STRAY if (count, says) == (1, "invisible characters") else f"holds {count} {says}"
+    for says, number in counts.items():
+        if says and number:
+            yield STRAY if (number, says) == (1, "invisible characters") else f"holds {number} {says}"
     if word := mixed_word().search(text):  # no language writes some letters of a Latin word with others
         yield f"writes Latin words with letters of other scripts ({quote(word.group())})"
 

@@ -139,7 +139,10 @@ def _of_paraphrases() -> list[Measure]:
     measures = list[Measure]()
     for label, part in product(("attack", "harmless"), ("chosen", "reported")):
         texts = [each["text"] for each in rows if (each["label"], each["part"]) == (label, part)]
-        flags = [examine(_tool_of({"name": "convert", "description": f"Works. {text}"})).flags(dict) for text in texts]
+        flags = [
+            examine(_tool_of({"name": "convert", "description": f"Works. {text}"})).flags(lambda _: {})
+            for text in texts
+        ]
         name = f"paraphrases, {part} part, {label} ({len(texts)}): rules"
         for what, marks in (("flagged", [suspicions(each) for each in flags]), ("told", flags)):
             measures.append(Measure(name=f"{name}, {what}", value=100 * sum(map(bool, marks)) / len(texts), unit="%"))
