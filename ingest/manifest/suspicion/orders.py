@@ -25,7 +25,7 @@ _LEAD_CHARS = 300
 MAX_MENTIONS = 50
 """Of one rule in one text. A crowd of them would hide the one that is an order."""
 _JOINT = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
-"""Between the words of a name, such as `read_key_first` or `readKeyFirst`."""
+"""Between the words of a name, which are joined by underscores or begin with capitals."""
 _LONG_NAME = re.compile(r"\b[A-Za-z]+(?:[_-][A-Za-z]+){4,}\b|\b[a-z]+(?:[A-Z][a-z]+){4,}\b")
 MAX_NAME_WORDS = 4
 """A longer name of a parameter is a sentence, and says nothing of what the tool is for."""
