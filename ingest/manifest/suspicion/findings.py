@@ -42,9 +42,9 @@ _SPACES = re.compile(r"\s{2,}")
 class Findings:
     """What the rules find in the texts of one entity: all that can be known of them without a graph.
 
-    `reasons` and `notices` hold by themselves. `named_tools`: where, and by which words, a text puts names aside or has
-    them called; that matters only if another agent has a tool of this name. `scores_high`: no rule speaks, and a sentence
-    reads so much like an order that the text waits where a policy has texts wait.
+    `reasons` and `notices` hold by themselves. `named_tools`: where, and by which words, a text puts names aside or
+    has them called; that matters only if another agent has a tool of this name. `scores_high`: no rule speaks, and a
+    sentence reads so much like an order that the text waits where a policy has texts wait.
     """
 
     reasons: tuple[str, ...] = ()
