@@ -34,7 +34,7 @@ from waygraph.registry.catalog.tool_formats import summary
 from waygraph.registry.index.analyser import query_terms, rarity, terms
 from waygraph.registry.model.errors import CallTimedOut, NeedsLogin, UnknownName, WaygraphError
 from waygraph.registry.model.identity import holds_control, is_broken, name_fault, tool_id
-from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, is_doubtful, suspicions
+from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, suspicions
 
 Kind = Literal["prompt", "resource", "template"]
 AGENTS = "waygraph://agents/"
@@ -266,9 +266,7 @@ def offering_agents(gateway: Gateway, asker: Asker, kind: Kind) -> list[Agent]:
     servers = [
         agent
         for agent in agents
-        if agent.kind == "mcp_server"
-        and view.shows_whole(agent)
-        and not (agent.pending or is_doubtful(agent) or why_not(agent))
+        if agent.kind == "mcp_server" and view.shows_whole(agent) and not (agent.pending or why_not(agent))
     ]
     word = stand_in(kind, Agent(id="", name=""), "").name
     names_some = any(rule.verdict != "deny" and word in rule.match for rule in judges.policy.rules)

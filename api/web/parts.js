@@ -204,13 +204,18 @@ export function kindOf(kind) {
   return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
 }
 
+/** The flags but for notices. @param {string[] | undefined} flags */
+export function suspicions(flags) {
+  return (flags || []).filter((flag) => !flag.startsWith("notice: "));
+}
+
 /** How an agent or a tool stands, in badges. @param {{of: any}} props */
 export function Standing({ of }) {
   const word = (of.status || "known").split(/[ :]/)[0];
   return html`<span class="standing">
     ${word !== "known" && html`<${Badge} kind=${word === "online" ? "good" : "bad"}>${word}<//>`}
     ${of.rejection ? html`<${Badge} kind="bad">rejected<//>` : of.pending && html`<${Badge} kind="warn">waiting<//>`} ${of.hidden && html`<${Badge}>hidden<//>`}
-    ${of.pinned && html`<${Badge}>pinned<//>`} ${of.flags?.length > 0 && html`<${Badge} kind="warn">flagged<//>`}
+    ${of.pinned && html`<${Badge}>pinned<//>`} ${suspicions(of.flags).length > 0 && html`<${Badge} kind="warn">flagged<//>`}
   </span>`;
 }
 

@@ -86,11 +86,16 @@ class Checks:
     def flags(
         self, entity: Agent | Tool, elsewhere: OwnedElsewhere, yields: Shows = lambda _owner: False
     ) -> tuple[str, ...]:
-        """By the rules, and by the score where no rule speaks. `yields`: whether what tells of an agent is a notice."""
+        """By the rules, and notices by the score where no rule speaks. `yields`: whether what tells of an agent is a
+        notice.
+        """
         self._score([entity])
         findings, by_score = self.findings(entity), self._score_findings.get(entity.content_hash, Findings())
-        reasons, notices = findings.reasons or by_score.reasons, (*findings.notices, *by_score.notices)
-        return replace(findings, reasons=reasons, notices=notices).flags(elsewhere, yields)
+        return replace(findings, notices=(*findings.notices, *by_score.notices)).flags(elsewhere, yields)
+
+    def scores_high(self, entity: Agent | Tool) -> bool:
+        self._score([entity])
+        return self._score_findings.get(entity.content_hash, Findings()).scores_high
 
     def copy_flags(
         self,

@@ -273,6 +273,8 @@ class Judge:
         """Whether it waits. What was approved word for word once does not, nor what others may see since."""
         is_new = old is None and not self.restoring
         is_added = is_new and (self.policy == "strict" or (self.policy == "hold" and not self.first))
+        if self.policy != "accept" and (is_new or (old and not same_words)):
+            is_changed |= self.checks.scores_high(new)
         approved_hash = old.approved_hash if old else new.approved_hash
         if old and same_words and not is_changed and approved_hash == old.content_hash:
             approved_hash = new.content_hash

@@ -219,8 +219,10 @@ def _hold_reason(agent: Agent, tool: Tool) -> str:
             return f"an operator rejected it: {entity.rejection}"
         if entity.pending:
             return f"it waits for approval: a person can run `waygraph approve {name}`"
-        if is_doubtful(entity):
-            return f"its text looks suspicious: a person can look at it and run `waygraph approve {name}`"
+    # A finding counts where it stands: models do not read an agent's doubtful description, and its tools run, since
+    # nothing runs but what a person named.
+    if is_doubtful(tool):
+        return f"its text looks suspicious: a person can look at it and run `waygraph approve {quote(tool.id)}`"
     if _is_task(tool.annotations):
         return "its server runs it only as a task of MCP, and nothing here does"
     return ""

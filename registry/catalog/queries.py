@@ -41,7 +41,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.identity import name_fault, stated_words, tool_id
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, canonical_json, is_doubtful, word_of
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, canonical_json, word_of
 from waygraph.registry.model.tool_settings import mark_rejection, parse_rejections
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
@@ -111,7 +111,7 @@ def search_agents(
 def _is_in(state: AgentState, agent: Agent, why_not: Callable[[Agent], str]) -> bool:
     match state:
         case "runs":
-            return not (agent.pending or is_doubtful(agent) or why_not(agent))
+            return not (agent.pending or why_not(agent))
         case "waiting":
             return agent.pending
         case "flagged":

@@ -48,7 +48,8 @@ class Example:
     def is_found(self) -> bool:
         """By this rule, whatever others find. A rule of orders is asked alone."""
         if rule := ORDERS.get(self.rule):
-            return any(find_orders(self.text, purpose_of(self.tool, self.parameters), rules=[rule]))
+            orders = find_orders(self.text, purpose_of(self.tool, self.parameters), rules=[rule])
+            return any(each.reason == self.says for each in orders)
         return any(self.says in flag for flag in self.flags())
 
 

@@ -66,12 +66,12 @@ def test_a_layer_of_a_fold_learns_no_text_that_stands_in_it() -> None:
 def test_thresholds_keep_to_the_rates_and_a_file_keeps_the_layer() -> None:
     scores = np.linspace(0, 1, 10_000)
     layer = with_thresholds(TrainingSet.of(EXAMPLES, WordEmbedder()).fit(), list(scores))
-    assert np.mean(scores >= layer.flag) == pytest.approx(FLAG_RATE, rel=0.05)
+    assert np.mean(scores >= layer.high) == pytest.approx(FLAG_RATE, rel=0.05)
     assert np.mean(scores >= layer.notice) == pytest.approx(NOTICE_RATE, rel=0.05)
     kept = read_layer(layer_content(layer))
     assert isinstance(kept, Layer)
     assert np.array_equal(kept.weights, layer.weights)
-    assert (kept.bias, kept.opening, kept.notice, kept.flag) == (layer.bias, layer.opening, layer.notice, layer.flag)
+    assert (kept.bias, kept.opening, kept.notice, kept.flag) == (layer.bias, layer.opening, layer.notice, layer.high)
 
 
 def test_made_up_sentences_are_the_same_for_a_seed_and_have_no_open_slot() -> None:
@@ -109,5 +109,5 @@ def test_the_command_learns_a_layer(tmp_path: Path, capsys: pytest.CaptureFixtur
     card = json.loads(capsys.readouterr().out)
     assert misfit(card, "learn suspicion") == ""
     layer = read_layer(target.read_bytes())
-    assert (layer.embedder, layer.flag) == (card["embedder"], card["flag"])
+    assert (layer.embedder, layer.high) == (card["embedder"], card["high"])
     assert layer.weights.shape == (384,)

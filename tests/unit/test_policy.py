@@ -22,7 +22,7 @@ from waygraph.registry.access.policy import (
 )
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.identity import sealed_tool
-from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json
+from waygraph.registry.model.nouns import NOTICE, Agent, Principal, Tool, canonical_json
 
 GITHUB = agent("github").agent
 SKILL = agent("writing", kind="skill").agent
@@ -192,6 +192,15 @@ def test_a_rule_over_call_names_means_the_agent_that_it_names(
         assert (policy.rule_for(agent, held) is not None) is fits, said
     whole = CallPolicy(rules=(Rule(match=held.call_name, verdict="allow"),))
     assert whole.rule_for(agent, held) is not None
+
+
+def test_a_finding_counts_where_it_stands() -> None:
+    """An agent's doubtful description denies no tool whose own texts are clean; a notice denies nothing."""
+    agent = replace(GITHUB, flags=("description: odd",), content_hash="1")
+    clean, doubtful = (Tool(id="a/b", agent_id="a", name="b", flags=each) for each in ((f"{NOTICE}odd",), ("odd",)))
+    assert judge(agent, clean, by_name=True).verdict == "allow"
+    assert judge(agent, replace(doubtful, content_hash="1"), by_name=True).verdict == "deny"
+    assert judge(replace(agent, pending=True), clean, by_name=True).verdict == "deny"
 
 
 def test_a_text_that_was_approved_is_not_in_doubt() -> None:

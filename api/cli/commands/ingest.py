@@ -29,6 +29,7 @@ from waygraph.api.cli.options import (
 )
 from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line, show
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.api.cli.render.watch_events import flag_remarks
 from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
@@ -38,7 +39,6 @@ from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphError
-from waygraph.registry.model.nouns import suspicions
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
@@ -289,9 +289,6 @@ def _tally(changes: ChangeSet, nouns: str) -> str:
     return ", ".join(f"{count} {part}" for part, count in counts.items() if count) or "none"
 
 
-_CONSEQUENCE = "calls are denied until `waygraph approve` accepts it"
-
-
 def _named_changes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
     if outcome.report is None:
         return
@@ -303,9 +300,6 @@ def _named_changes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
     yield from (("renamed", agent_id, f"{key} in the source") for key, agent_id in changes.renamed)
     yield from (("withheld", agent_id, "an operator removed it") for agent_id in changes.withheld)
     yield from (("waits", entity, "`waygraph approve` lets it into routing") for entity in changes.waiting)
-    yield from (
-        ("suspicious", each.id, "; ".join((*each.flags, *([_CONSEQUENCE] if suspicions(each.flags) else []))))
-        for each in changes.flagged
-    )
+    yield from flag_remarks(changes)
     yield from (("rejected", each.where, each.reason) for each in changes.rejected)
     yield from (("cut", each.where, each.reason) for each in changes.cut)

@@ -1,6 +1,7 @@
 """What a watch prints: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
 
 import json
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from rich.text import Text
 from waygraph.api.cli.render.output import one_line, print_line
 from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.ingest.watch import events
-from waygraph.registry.model.changes import SyncReport
+from waygraph.registry.model.changes import ChangeSet, SyncReport
+from waygraph.registry.model.nouns import suspicions
 
 
 class WatchOutput(Protocol):
@@ -82,8 +84,20 @@ def remarks(event: events.WatchEvent) -> tuple[str, ...]:
     return (
         *(f"rejected: {each.where}: {each.reason}" for each in changes.rejected),
         *(f"cut: {each.where}: {each.reason}" for each in changes.cut),
-        *(f"suspicious: {each.id}: {'; '.join(each.flags)}" for each in changes.flagged),
+        *(f"{kind}: {name}: {text}" for kind, name, text in flag_remarks(changes)),
     )
+
+
+def flag_remarks(changes: ChangeSet) -> Iterator[tuple[str, str, str]]:
+    """What looks suspicious and what follows of it, and one line for all notices: a kind, a name and a text."""
+    for each in changes.flagged:
+        if reasons := suspicions(each.flags):
+            what = "calls are denied" if "/" in each.id else "no model reads its description"
+            yield "suspicious", each.id, "; ".join((*reasons, f"{what} until `waygraph approve` accepts it"))
+    if ids := [each.id for each in changes.flagged if len(suspicions(each.flags)) < len(each.flags)]:
+        count = sum(len(each.flags) - len(suspicions(each.flags)) for each in changes.flagged)
+        more = f" and {len(ids) - 1} more" if ids[1:] else ""
+        yield "notices", changes.source, f"{count}: `waygraph show {shlex.quote(ids[0])}`{more}"
 
 
 def describe_server(event: events.ServerEvent) -> str:

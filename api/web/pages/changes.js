@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, pathOf, queryOf, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, notify, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, notify, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -94,9 +94,9 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
       <h3>${mayDecide() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
         <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.id)}>${revealed(item.id)}</a></h3>
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
-        ${item.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
+        ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
     </div>
-    <p class="quiet">${item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}, from ${item.sources.map((name, at) => html`${at > 0 && ", "}<a href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(name)}</a>`)}${!pending && ". It is in routing, and calls of it are refused till somebody approves it."}</p>
+    <p class="quiet">${item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}, from ${item.sources.map((name, at) => html`${at > 0 && ", "}<a href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(name)}</a>`)}${!pending && (item.tool ? ". It is in routing, and calls of it are refused till somebody approves it." : ". It is in routing, and no model reads its description till somebody approves it.")}</p>
     ${rejection && html`<p>Why it was rejected: <${Words} text=${rejection} max=${500} /></p>`}
     ${item.flags.length > 0 && html`<ul class="reasons">${item.flags.map((flag) => html`<li>${revealed(flag)}</li>`)}</ul>`}
     <${Fold} open=${shown} title=${isChange ? "Before and after" : "Its text"} onOpen=${() => setQuery({ text: item.id })}>${() => html`
@@ -167,7 +167,7 @@ function Decide({ decision, items, rests, onClose, onDone }) {
   };
   return html`<${Dialog} title=${isApproval ? "Let this into routing?" : "Keep this out of routing?"} onClose=${onClose}>
     <p>${isApproval ? "From now on requests find it, and models read its text, as it is now:" : "It stays out as it is now, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>
-    <ul>${items.map((each) => html`<li><b>${revealed(each.id)}</b>${each.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`} <span class="quiet">${summaryOf(each, restOf(each, rests))}</span></li>`)}</ul>
+    <ul>${items.map((each) => html`<li><b>${revealed(each.id)}</b>${suspicions(each.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`} <span class="quiet">${summaryOf(each, restOf(each, rests))}</span></li>`)}</ul>
     ${isApproval && flagged.length > 0 && html`<div class="notice"><p>Look at these texts first:</p><ul class="reasons">${flagged.flatMap((each) => each.flags).map((flag) => html`<li>${revealed(flag)}</li>`)}</ul></div>`}
     ${!isApproval && html`<label>Why? Whoever sees it reads this. <textarea rows="2" maxlength="1000" required value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)}></textarea></label>`}
     <div class="row"><${Act} class=${isApproval ? "main" : "danger"} act=${decide} disabled=${!isApproval && !reason.trim()}>${isApproval ? "Approve" : "Reject"} ${items.length}<//>
@@ -230,7 +230,7 @@ const KINDS = /** @type {Record<string, string>} */ ({ added: "good", changed: "
 function Entry({ change, shown }) {
   const name = change.tool ? `${change.agent_id}/${change.tool}` : change.agent_id;
   const numbers = isArrival(change) ? Object.entries(change.after).map(([noun, count]) => `${count} ${noun}`) : change.fields;
-  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · ${marked(change.source)}`}</span>${change.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
+  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · ${marked(change.source)}`}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
   if (isArrival(change)) return html`<li><p>${line}</p></li>`;
   const here = `${HOME}/changes${queryOf({ agent: change.agent_id, since: change.at, change: change.id })}`;
   return html`<li><${Fold} open=${shown} title=${line}>${() => html`

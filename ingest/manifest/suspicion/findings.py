@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import Literal, NamedTuple
 
 from waygraph.ingest.manifest.suspicion.hidden_text import (
+    STRAY,
     encoded_text,
     hidden_characters,
     in_latin,
@@ -23,7 +24,7 @@ from waygraph.ingest.manifest.suspicion.hidden_text import (
     wide_gaps,
     without_hidden,
 )
-from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of
+from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of, spell_names
 from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, Shows, of_others
 from waygraph.registry.model.identity import stated_words
@@ -34,8 +35,8 @@ OwnedElsewhere = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 
 
 MAX_NAMES = 50
-MAX_READ_CHARS = 100_000
-"""Of one text; that one is longer is told, as nobody looked through the rest."""
+MAX_READ_CHARS, OVERLAP_CHARS = 100_000, 2_000
+"""Of one text at once, and what the next part repeats of it: no order is cut in two. A longer text gets a notice."""
 _SHORT_CHARS = 100
 """Texts up to here, such as names of parameters, come again and again: what was found of them is kept."""
 _SPACES = re.compile(r"\s{2,}")
@@ -45,13 +46,15 @@ _SPACES = re.compile(r"\s{2,}")
 class Findings:
     """What the rules find in the texts of one entity: all that can be known of them without a graph.
 
-    `reasons` and `notices` hold by themselves. `named`: where, and by which words, a text puts names aside or has them
-    called; that matters only if another agent has a tool of this name.
+    `reasons` and `notices` hold by themselves. `named_tools`: where, and by which words, a text puts names aside or
+    has them called; that matters only if another agent has a tool of this name. `scores_high`: no rule speaks, and a
+    sentence reads so much like an order that the text waits where a policy has texts wait.
     """
 
     reasons: tuple[str, ...] = ()
     named_tools: tuple["NamedTools", ...] = ()
     notices: tuple[str, ...] = ()
+    scores_high: bool = False
 
     @property
     def names(self) -> set[str]:
@@ -83,7 +86,8 @@ def examine(entity: Agent | Tool) -> Findings:
     """Takes time in proportion to the length of the texts."""
     texts = [Passage(*each) for each in _plain_texts(entity)]
     for where, schema in _schemas_of(entity).items():
-        if "\\" in schema or _needs_a_look(schema):  # what JSON escapes is not read as it stands
+        # What JSON escapes is not read as it stands.
+        if "\\" in schema or len(schema) > MAX_READ_CHARS or _needs_a_look(schema):
             texts += (Passage(where, text, is_data) for text, is_data in schema_texts(json.loads(schema)))
     parameters = _parameters(entity.input_schema) if isinstance(entity, Tool) else ()
     return _examine_texts(texts, purpose_of(entity.name, parameters))
@@ -128,30 +132,35 @@ class Passage(NamedTuple):
 
 
 def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
-    flags = dict.fromkeys(
-        f"{where}: has {len(text)} characters, of which {MAX_READ_CHARS} were looked through"
-        for where, text, _ in passages
-        if len(text) > MAX_READ_CHARS
+    notices = dict.fromkeys(
+        f"{NOTICE}{where}: has {len(text)} characters" for where, text, _ in passages if len(text) > MAX_READ_CHARS
     )
-    named_tools, notices = list[NamedTools](), dict[str, None]()
+    named_tools, flags = list[NamedTools](), dict[str, None]()
     scripts = set[str]().union(*(scripts_of(text) for _, text, is_data in passages if not (is_data or text.isascii())))
-    for passage in dict.fromkeys(passages):
-        is_long = len(passage.text) > MAX_READ_CHARS
-        excerpt = passage._replace(text=passage.text[:MAX_READ_CHARS]) if is_long else passage
-        if _needs_a_look(excerpt.text):
-            readings = _readings(excerpt.text)
+    for passage in dict.fromkeys(part for each in passages for part in _parts_of(each)):
+        if _needs_a_look(passage.text):
+            readings = _readings(passage.text)
             if len(flags) < MAX_FLAGS:
-                flags |= dict.fromkeys(f"{excerpt.where}: {reason}" for reason in _reasons(excerpt, readings, purpose))
-            named_tools += (tools for read in readings if (tools := _named_tools(excerpt.where, read)))
-        if not excerpt.is_data and (word := look_alike_word(excerpt.text, scripts)):
-            reason = f"{excerpt.where}: writes a word with letters that all look like Latin ones ({quote(word)})"
-            if excerpt.where == "name":
+                for reason in _reasons(passage, readings, purpose):
+                    if reason.startswith(NOTICE):
+                        notices[f"{NOTICE}{passage.where}: {reason.removeprefix(NOTICE)}"] = None
+                    else:
+                        flags[f"{passage.where}: {reason}"] = None
+            named_tools += (tools for read in readings if (tools := _named_tools(passage.where, read)))
+        if not passage.is_data and (word := look_alike_word(passage.text, scripts)):
+            reason = f"{passage.where}: writes a word with letters that all look like Latin ones ({quote(word)})"
+            if passage.where == "name":
                 flags[reason] = None
             else:
                 notices[f"{NOTICE}{reason}"] = None
-        if not excerpt.is_data and (words := find_harm(excerpt.text)):
-            notices[f"{NOTICE}{excerpt.where}: says that it does harm ({quote(words)})"] = None
+        if not passage.is_data and (words := find_harm(passage.text)):
+            notices[f"{NOTICE}{passage.where}: says that it does harm ({quote(words)})"] = None
     return Findings(tuple(islice(flags, MAX_FLAGS)), tuple(named_tools), tuple(islice(notices, MAX_FLAGS)))
+
+
+def _parts_of(passage: Passage) -> Iterator[Passage]:
+    starts = range(0, max(1, len(passage.text) - OVERLAP_CHARS), MAX_READ_CHARS - OVERLAP_CHARS)
+    return (passage._replace(text=passage.text[at : at + MAX_READ_CHARS]) for at in starts)
 
 
 def _needs_a_look(text: str) -> bool:
@@ -164,8 +173,9 @@ def _look(text: str) -> bool:
         return True
     small = text.lower()
     rules = load_rules()
-    by_words = rules.may_order(small) or has_one(rules.words_of_names, small)
-    return by_words or any(chain(encoded_text(text), wide_gaps(text)))
+    if rules.may_order(small) or ((words := spell_names(text)) != text and rules.may_order(words.lower())):
+        return True
+    return has_one(rules.words_of_names, small) or any(chain(encoded_text(text), wide_gaps(text)))
 
 
 _look_at_short = lru_cache(maxsize=2**15)(_look)
@@ -175,20 +185,24 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
     """Of a value that is data what it says counts, and not which characters it has."""
     _, text, is_data = passage
     if not (is_data or text.isascii()):
-        yield from hidden_characters(text)
+        yield from (
+            f"{NOTICE}{reason}" if reason == STRAY and passage.where != "name" else reason
+            for reason in hidden_characters(text)
+        )
     if not is_data:
         yield from wide_gaps(text)
     for read in readings:
-        yield from (f"{reason} ({quote(words)})" for reason, words in find_orders(read, purpose, is_data=is_data))
+        for order in find_orders(read, purpose, is_data=is_data):
+            yield f"{NOTICE * order.is_notice}{order.reason} ({quote(order.words)})"
         if (many := len(_find_names(read, puts_aside=True))) > MAX_NAMES:  # a crowd would hide the one that is a tool's
             yield f"puts itself in the place of {many} names"
-    yield from encoded_text(text, commands_only=is_data)
+    yield from encoded_text(text, is_data=is_data)
 
 
 def _readings(text: str) -> Collection[str]:
     """The text as a model may read it, with one space or line break for several: rules look at each anew."""
     plain = _SPACES.sub(lambda several: "\n" if "\n" in several.group() else " ", without_hidden(text))
-    return dict.fromkeys((plain, in_latin(plain)))
+    return dict.fromkeys((plain, latin := in_latin(plain), spell_names(latin)))
 
 
 def _of_others(

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 
+from waygraph.ingest.manifest.suspicion.orders import find_orders, purpose_of
 from waygraph.ingest.manifest.suspicion.rules import load_rules
+from waygraph.registry.model.nouns import NOTICE
 
 MAX_QUOTE_CHARS = 60
 
@@ -65,6 +67,8 @@ def look_alike_word(text: str, scripts: Collection[str]) -> str:
 
 
 _LATIN = re.compile("[a-zA-Z]")
+STRAY = "holds one invisible character"
+"""As texts do that were pasted. One by itself says nothing to a model."""
 _FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
 """Flags of regions, such as that of Scotland, are written with tag characters."""
 _BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
@@ -78,7 +82,9 @@ def hidden_characters(text: str) -> Iterator[str]:
     for rule in load_rules().characters:
         count = _COUNTS.get(rule.name, _count_all)
         counts[rule.says] += sum(count(visible, match) for match in rule.pattern.finditer(visible))
-    yield from (f"holds {count} {says}" for says, count in counts.items() if says and count)
+    for says, number in counts.items():
+        if says and number:
+            yield STRAY if (number, says) == (1, "invisible characters") else f"holds {number} {says}"
     if word := mixed_word().search(text):  # no language writes some letters of a Latin word with others
         yield f"writes Latin words with letters of other scripts ({quote(word.group())})"
 
@@ -119,7 +125,7 @@ def _count_joiners(text: str, match: re.Match[str]) -> int:
         and unicodedata.category(text[at])[0] in "LMS"
         and _script(text, at) not in ("LATIN", "CYRILLIC", "GREEK")
     )
-    return len(match.group()) > 1 or not may_join
+    return len(match.group()) if len(match.group()) > 1 else not may_join
 
 
 def _count_selectors(text: str, match: re.Match[str]) -> int:
@@ -168,7 +174,9 @@ _HEX = re.compile(r"[0-9a-fA-F]{24,}|(?:\\x[0-9a-fA-F]{2}){12,}|(?:%[0-9a-fA-F]{
 _RUN = re.compile(r"\S{16}")
 """As long as the shortest run, in which there is no space."""
 _LEAST_BASE64, _LEAST_HEX = 200, 160
-"""Characters of a run that is told of whatever it holds; of `\\x41` and `%41` a half and three quarters of that."""
+"""Characters of a run that is a notice whatever it holds; of `\\x41` and `%41` a half and three quarters of that."""
+_LEAST_SHARE = 0.9
+"""Of what a run stands for so much can be read, if it is a text."""
 _LEAST_LETTERS = 20
 """Different ones in a text in base64: a row of dashes or one word over and over has fewer."""
 _COMMAND = re.compile(
@@ -180,19 +188,30 @@ _COMMAND = re.compile(
 )
 
 
-def encoded_text(text: str, *, commands_only: bool = False) -> Iterator[str]:
-    """One reason a kind."""
+def encoded_text(text: str, *, is_data: bool = False) -> Iterator[str]:
+    """One reason a kind. What stands for a command or an order is one; else a long run is a notice."""
     if not _RUN.search(text):
         return  # so it is of most texts
     for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
+        length = 0
         for match in pattern.finditer(text):
             run = match.group()
-            if not commands_only and _is_long(run, kind):
-                yield f"holds {len(run)} characters of encoded text ({kind})"
+            if (content := decode_run(run, kind)) and (says := _says_encoded(content)):
+                yield f"holds an encoded {says} ({kind} of {quote(content)})"
                 break
-            if (content := decode_run(run, kind)) and _COMMAND.search(content):
-                yield f"holds an encoded command ({kind} of {quote(content)})"
-                break
+            length = length or _is_long(run, kind) * len(run)
+        else:
+            if length and not is_data:
+                yield f"{NOTICE}holds {length} characters of encoded text ({kind})"
+
+
+def _says_encoded(content: str) -> str:
+    if _COMMAND.search(content):
+        return "command"
+    orders = (each for each in find_orders(content, purpose_of("")) if not each.is_notice)
+    if any(orders) or any(not each.startswith(NOTICE) for each in encoded_text(content)):
+        return "order"
+    return ""
 
 
 def _is_long(run: str, kind: str) -> bool:
@@ -204,16 +223,18 @@ def _is_long(run: str, kind: str) -> bool:
 
 
 def decode_run(run: str, kind: str) -> str:
-    """The text that it stands for; empty if that is no text in ASCII."""
+    """The text that it stands for; empty if that is mostly no text."""
     try:
         if kind == "hexadecimal":
-            plain = bytes.fromhex(run.replace("\\x", "").replace("%", "")).decode("ascii")
+            plain = bytes.fromhex(run.replace("\\x", "").replace("%", ""))
         else:
             short = run.rstrip("=").translate(_OF_URLS)
-            plain = b64decode(short[: len(short) - (len(short) % 4 == 1)] + "=" * (-len(short) % 4)).decode("ascii")
+            plain = b64decode(short[: len(short) - (len(short) % 4 == 1)] + "=" * (-len(short) % 4))
     except (ValueError, Base64Error):
         return ""
-    return plain if plain.isprintable() else ""
+    text = plain.decode("utf-8", "replace")
+    letters = sum(char.isprintable() or char.isspace() for char in text) - text.count("\ufffd")
+    return text if letters >= _LEAST_SHARE * len(text) else ""
 
 
 _OF_URLS = str.maketrans("-_", "+/")

@@ -20,9 +20,10 @@ Span = tuple[int, int]
 class Rule:
     """An order, as `rules.toml` describes it. `patterns`: one, or one a concept.
 
-    `is_mark`: it finds a token or label, which orders nothing by itself. `excuses`: what in a tool's purpose, or in the
-    sentence, makes the order a harmless one. `after_first_sentence`: a sentence that begins a text says what the tool
-    is for. `after_first_quarter`: the same of the first words of a first sentence.
+    `is_mark`: it finds a token or label, which orders nothing by itself. `is_notice`: it denies nothing.
+    `excuses`: what in a tool's purpose, or in the sentence, makes the order a harmless one. `after_first_sentence`: a
+    sentence that begins a text says what the tool is for. `after_first_quarter`: the same of the first words of a first
+    sentence.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Rule:
     after_first_sentence: bool = False
     after_first_quarter: bool = False
     is_mark: bool = False
+    is_notice: bool = False
     sentence_words: Sequence[str] = ()
     excuses: Sequence[str] = ()
 

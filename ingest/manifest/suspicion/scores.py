@@ -60,8 +60,8 @@ def _pieces(sentence: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """What was learnt for one embedder. Scores lie between 0 and 1; from `notice` on one is told, from `flag` on it is
-    a suspicion.
+    """What was learnt for one embedder. Scores lie between 0 and 1. From `notice` on a score is a notice; from `high`
+    on the text waits under the policies `hold` and `strict`. No score is a suspicion.
 
     `weights`: float32 of shape (dimension,). `opening` is added for a sentence that opens a description.
     """
@@ -71,7 +71,7 @@ class Layer:
     bias: float
     opening: float
     notice: float
-    flag: float
+    high: float
 
     def scores(self, vectors: "Matrix", texts: Sequence[Sentence]) -> "Vector":
         """float32 of shape (len(texts),); `vectors`: of these sentences."""
@@ -97,7 +97,7 @@ def read_layer(content: bytes) -> Layer:
 
     document = json.loads(content)
     weights = np.frombuffer(b64decode(document["weights"]), "<f2").astype(np.float32)
-    numbers = {name: float(document[name]) for name in ("bias", "opening", "notice", "flag")}
+    numbers = {name: float(document[name]) for name in ("bias", "opening", "notice", "high")}
     return Layer(embedder=document["embedder"], weights=weights, **numbers)
 
 
@@ -127,10 +127,7 @@ class Scorer:
         if count > len(texts):
             notices.append(f"{NOTICE}texts: of {count} sentences only the {len(texts)} longest were scored")
         score, sentence = max(zip(scores, texts, strict=True), default=(0.0, None))
-        if sentence is None or score < self.layer.notice:
-            return Findings(notices=tuple(notices))
-        words = f"(score {score:.2f}, no rule: {quote(sentence.text)})"
-        if score >= self.layer.flag:
-            reason = f"{sentence.where}: reads like an order to the model {words}"
-            return Findings(reasons=(reason,), notices=tuple(notices))
-        return Findings(notices=(*notices, f"{NOTICE}{sentence.where}: may be an order to the model {words}"))
+        if sentence is not None and score >= self.layer.notice:
+            words = f"(score {score:.2f}, no rule: {quote(sentence.text)})"
+            notices.append(f"{NOTICE}{sentence.where}: may be an order to the model {words}")
+        return Findings(notices=tuple(notices), scores_high=score >= self.layer.high)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,6 +34,8 @@ IN_DATA = (
     "catalogs/awesome_mcp.jsonl",
 )  # fmt: skip
 CORPUS = "suspicion/dev.jsonl"
+PARAPHRASES = PROJECT / "evals" / "suspicion" / "paraphrases.jsonl"
+"""Orders in other words and harmless look-alikes of our own; the rules were chosen on one part alone."""
 OWN = "examples/catalog"
 SERVERS = "training/toucan/agents.jsonl"
 """Real MCP servers with tools, forks and the like among them."""
@@ -84,6 +87,7 @@ def run(world: World) -> Result:
         name=NAME,
         measures=[
             *_of_corpus(world.data / CORPUS),
+            *_of_paraphrases(),
             *measure_scores(world, world.data / CORPUS),
             *measures,
             *_of_copies(world.data / SERVERS),
@@ -129,18 +133,37 @@ def _of_corpus(place: Path) -> list[Measure]:
     ]
 
 
-def _sample(row: Mapping[str, Any]) -> Sample:
-    said, peers = row["tool"], row.get("peers", [])
-    own = {said["name"], *(each["tool"]["name"] for each in peers if each["server"] == row["server"])}
-    theirs = {each["tool"]["name"] for each in peers} - own
-    tool = Tool(
+def _of_paraphrases() -> list[Measure]:
+    """By the rules alone. A harmless text stands behind another sentence, where no rule takes it for an opening."""
+    rows = [json.loads(line) for line in PARAPHRASES.read_text(encoding="utf-8").splitlines()]
+    measures = list[Measure]()
+    for label, part in product(("attack", "harmless"), ("chosen", "reported")):
+        texts = [each["text"] for each in rows if (each["label"], each["part"]) == (label, part)]
+        flags = [
+            examine(_tool_of({"name": "convert", "description": f"Works. {text}"})).flags(lambda _: {})
+            for text in texts
+        ]
+        name = f"paraphrases, {part} part, {label} ({len(texts)}): rules"
+        for what, marks in (("flagged", [suspicions(each) for each in flags]), ("told", flags)):
+            measures.append(Measure(name=f"{name}, {what}", value=100 * sum(map(bool, marks)) / len(texts), unit="%"))
+    return measures
+
+
+def _tool_of(said: Mapping[str, Any]) -> Tool:
+    return Tool(
         id="a/t",
         agent_id="a",
         name=said["name"],
         description=said.get("description", ""),
         input_schema=canonical_json(said.get("inputSchema", {})),
     )
-    flags = examine(tool).flags(lambda names: {name: {"another"} for name in names if name in theirs})
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    said, peers = row["tool"], row.get("peers", [])
+    own = {said["name"], *(each["tool"]["name"] for each in peers if each["server"] == row["server"])}
+    theirs = {each["tool"]["name"] for each in peers} - own
+    flags = examine(_tool_of(said)).flags(lambda names: {name: {"another"} for name in names if name in theirs})
     return Sample(
         kind=_kind(row),
         half=sha256(row["id"].encode()).digest()[0] % 2,

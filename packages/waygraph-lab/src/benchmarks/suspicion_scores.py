@@ -34,7 +34,8 @@ CHECK = PROJECT / "evals" / "suspicion" / "check.jsonl"
 """Attacks and harmless tools of our own that nothing learns from."""
 FALSE_FLAGS = Target(bound="at_most", value=0.5)
 NOTES = (
-    "Told: flagged, or with a notice. The layer and its two thresholds are those that ship; for what is left out, "
+    "Told: flagged, or with a notice. A score is a notice; `flagged` of a score: high, so that a text waits "
+    "under `hold`. The layer and its two thresholds are those that ship; for what is left out, "
     "another layer is learnt without it, with the same thresholds.",
     "Check set: 70 attacks and 211 harmless tools of our own that speak of secrets, deletion, sending, prompts and "
     "orders. Nothing learns from it. The author of the made-up attacks wrote it too, before them. Its errors were "
@@ -69,7 +70,7 @@ def measure_scores(world: World, corpus: Path) -> list[Measure]:
         *_without_source(examples, shipped, embedder, corpus),
         *_without_styles(examples, layers, shipped),
         *_without_languages(examples, shipped),
-        _share(f"score: flagged {of}, by server left out", [each >= shipped.flag for each in scores], FALSE_FLAGS),
+        _share(f"score: flagged {of}, by server left out", [each >= shipped.high for each in scores], FALSE_FLAGS),
         _share(f"score: told {of}, by server left out", [each >= shipped.notice for each in scores]),
     ]
 
@@ -84,7 +85,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _mark(tools: Sequence[Tool], layer: Layer, shipped: Layer, embedder: Embedder) -> list[Marks]:
     return [
-        Marks(bool(suspicions(examine(tool).flags(lambda _: {}))), score >= shipped.flag, score >= shipped.notice)
+        Marks(bool(suspicions(examine(tool).flags(lambda _: {}))), score >= shipped.high, score >= shipped.notice)
         for tool, score in zip(tools, score_tools(tools, layer, embedder), strict=True)
     ]
 
@@ -167,7 +168,7 @@ def _means(name: str, scores: Sequence[Sequence[float]], shipped: Layer) -> list
     """Of sentences, each group counting the same."""
     flagged, told = (
         100 * fmean(fmean(score >= bound for score in some) for some in scores)
-        for bound in (shipped.flag, shipped.notice)
+        for bound in (shipped.high, shipped.notice)
     )
     return [
         Measure(name=f"{name}: score, flagged", value=flagged, unit="%"),

@@ -138,7 +138,7 @@ class TrainingSet:
             opening=round(float(sums[-2]), 4),
             bias=round(float(sums[-1]), 4),
             notice=1.0,
-            flag=1.0,
+            high=1.0,
         )
 
 
@@ -181,7 +181,7 @@ def score_apart(entries: Sequence[AgentEntry], layers: Sequence[Layer], embedder
 def with_thresholds(layer: Layer, real_scores: Sequence[float]) -> Layer:
     """`real_scores`: of real tools, by layers that did not learn from their servers."""
     flag, notice = np.quantile(real_scores, [1 - FLAG_RATE, 1 - NOTICE_RATE])
-    return replace(layer, flag=round(float(flag), 4), notice=round(float(notice), 4))
+    return replace(layer, high=round(float(flag), 4), notice=round(float(notice), 4))
 
 
 def layer_content(layer: Layer) -> bytes:
@@ -203,4 +203,4 @@ def learn_layer(
 def layer_card(layer: Layer, examples: TrainingSet) -> dict[str, Any]:
     attacks = sum(each.is_attack for each in examples.examples)
     counts = {"attacks": attacks, "harmless": len(examples.examples) - attacks}
-    return {"embedder": layer.embedder, "flag": layer.flag, "notice": layer.notice, **counts}
+    return {"embedder": layer.embedder, "high": layer.high, "notice": layer.notice, **counts}
