@@ -115,9 +115,9 @@ def _grant(value: object) -> bool | None:
     if isinstance(value, Mapping):
         grants = (_grant(value[name]) for name in _GRANT_FIELDS if not isinstance(value.get(name), Mapping | None))
         return False if is_off([value]) else next((each for each in grants if each is not None), None)
-    return (
-        _GRANTS.get(value.strip().casefold()) if isinstance(value, str) else value if value in (True, False) else None
-    )
+    if isinstance(value, bool):
+        return value
+    return _GRANTS.get(value.strip().casefold()) if isinstance(value, str) else None
 
 
 def _list_limit(name: str, value: object, *, offers: bool) -> ToolLimit:
