@@ -127,8 +127,8 @@ class _Program(LazyGroup):
 
         name = args[0]
         if name not in self.lazy and (near := get_close_matches(name, _OTHER_WORDS, n=1)):
-            meant = "" if near[0] == name else f" ({near[0]})"
-            ctx.fail(f"No such command {name!r}. Did you mean {_OTHER_WORDS[near[0]]!r}{meant}?")
+            hint = "" if near[0] == name else f" ({near[0]})"
+            ctx.fail(f"No such command {name!r}. Did you mean {_OTHER_WORDS[near[0]]!r}{hint}?")
         return super().resolve_command(ctx, args)
 
 

@@ -201,7 +201,7 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         _mark_failures(asker, answer.tools)
         return answer
 
-    def failed_again(tool: Mapping[str, Any]) -> bool:
+    def has_failed_twice(tool: Mapping[str, Any]) -> bool:
         return asker.session.failure_count(asker.caller, str(tool["name"])) > 1
 
     def answer_route() -> dict[str, Any]:
@@ -209,8 +209,8 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         if gateway.settings.walk and not _has_notice(answer, "not_walked") and not _is_usable(answer):
             other = find_best(None)
             answer = _with_notice(other, "not_walked", f"Not walked: {UNUSABLE}.") if _is_usable(other) else answer
-        best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, failed_again(tool)), default=None)
-        if best and failed_again(answer.tools[0]):
+        best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, has_failed_twice(tool)), default=None)
+        if best and has_failed_twice(answer.tools[0]):
             instead = (
                 f": {best['name']} is the best other one" if best is not answer.tools[0] else ", and no other fits"
             )

@@ -230,8 +230,8 @@ def _add_texts(entry: object, texts: dict[str, str]) -> None:
     if isinstance(entry, Mapping):
         with suppress(ValueError):
             for text, clean in _string_pairs(entry, references_only(entry)):
-                shown = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
-                texts[text] = shown if texts.get(text, shown) == shown else STRUCK_TEXT
+                visible = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
+                texts[text] = visible if texts.get(text, visible) == visible else STRUCK_TEXT
 
 
 def _string_pairs(value: object, clean: object) -> Iterator[tuple[str, str]]:
@@ -299,8 +299,8 @@ def _toml(text: str, table: str, name: str, texts: _Texts) -> Iterator[str]:
         else:
             match = _TOML_NAME.match(line) if kind == "other" else None
             values = line[match.end() :].rstrip("\r\n") if match else ""
-            shown = _hide_values(values, texts) if _TOML_STRINGS.fullmatch(values) else f" {STRUCK_TEXT}"
-            yield f"{match[1] if match else ''}{shown}\n"
+            value = _hide_values(values, texts) if _TOML_STRINGS.fullmatch(values) else f" {STRUCK_TEXT}"
+            yield f"{match[1] if match else ''}{value}\n"
 
 
 def check_is_ours(config: HostConfig, name: str) -> None:

@@ -13,7 +13,8 @@ from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
 from waygraph.ingest.manifest.transport import without_path_keys
 from waygraph.ingest.manifest.trust_store import Approvals, VouchedFile, vouched_file
-from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
+from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
+from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX, check_kind
 from waygraph.ingest.sources.read import (
     STDIN,

@@ -55,22 +55,22 @@ def _files_of(document: dict[str, Any], path: Path) -> Iterator[tuple[str, Any]]
             if other not in pointers and len(pointers) <= MAX_FILES and not urlsplit(target).scheme:
                 content = _read(root, other, room)
                 room -= len(content)
-                if content and isinstance(found := _parse(other, content), dict | list):
+                if content and isinstance(part_document := _parse(other, content), dict | list):
                     pointers[other] = f"/{FILES}/{quote(escape_pointer(other), safe='~')}"
-                    parts.append((other, found))
-                    yield other, found
+                    parts.append((other, part_document))
+                    yield other, part_document
             if other in pointers:
                 holder["$ref"] = f"#{pointers[other]}{fragment}"
 
 
 def _references(value: object) -> Iterator[dict[str, Any]]:
     """All mappings with a `$ref`, each once."""
-    waiting, seen = [value], set[int]()
+    waiting, visited_ids = [value], set[int]()
     while waiting:
         value = waiting.pop()
-        if id(value) in seen or not isinstance(value, dict | list):
+        if id(value) in visited_ids or not isinstance(value, dict | list):
             continue
-        seen.add(id(value))
+        visited_ids.add(id(value))
         if isinstance(value, dict) and isinstance(value.get("$ref"), str):
             yield value
         waiting += value.values() if isinstance(value, dict) else value

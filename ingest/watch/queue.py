@@ -261,8 +261,8 @@ class Writer:
         self._statuses |= statuses
         if self._written_sources:
             stamp = self.registry.stamp
-            seen = {each.name: each.seen_at for each in self.registry.sources()}
-            self._stamps |= {name: (stamp, seen.get(name, "")) for name in self._written_sources}
+            times = {each.name: each.seen_at for each in self.registry.sources()}
+            self._stamps |= {name: (stamp, times.get(name, "")) for name in self._written_sources}
         return self._written_sources
 
     def _write_source(self, source: str, batch: Batch) -> None:

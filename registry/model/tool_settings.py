@@ -233,7 +233,7 @@ def merge_tool_setting(
     new_fields: Fields = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
     if "parameters" in changes:
         new_fields["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
-    empty = (None, {}) if "hiding_sources" in before else (None, {}, False)
+    empty: tuple[object, ...] = (None, {}) if "hiding_sources" in before else (None, {}, False)
     new_fields = {name: value for name, value in new_fields.items() if value not in empty}
     _check_flag(f"tool {tool.id!r}", new_fields.get("hidden"))
     _check_name(tool, siblings, whole, new_fields.get("name"))

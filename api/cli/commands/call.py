@@ -136,12 +136,12 @@ def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[s
     from waygraph.registry.model.errors import InvalidArguments
     from waygraph.registry.model.parameters import parameters_of
 
-    known = parameters_of(tool.parameters).properties
+    properties = parameters_of(tool.parameters).properties
     texts = {f"/{name}": text for name, _, text in (value.partition("=") for value in values)}
 
     def advise(place: str, expectation: str) -> str:
         text, name = texts.get(place), place[1:]
-        if text is None or name not in known or json_or_text(text) != text:
+        if text is None or name not in properties or json_or_text(text) != text:
             return expectation
         form = next((form for form in _json_forms(text) if json_kind(form) in types_of(tool, name)), None)
         if form is None:
