@@ -39,8 +39,8 @@ from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_in, vouched_file
 from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
-from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.ingest.sources.formats.mcp_config import config_entry
+from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
 from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import (
