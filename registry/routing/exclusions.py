@@ -20,9 +20,13 @@ _CLAUSE = r"(?:^|(?<=[,;:.!?(\n–—])|(?<=\bbut)|(?<=\band))[^\S\n]*"
 """Elsewhere `not` denies a verb ("files that are not staged"), and `no` is what a thing has not."""
 _MEANS = r"us(?:e|ing)|with|via|through|by"
 _NEGATION = r"(?:do\s+not|don[’']t|never|not)"
+_REFUSAL = (
+    r"exclude|ignor(?:e|ing)|avoid(?:ing)?|skip(?:ping)?|omit(?:ting)?|(?:anything|everything|all)\s+but"
+    r"|leav(?:e|ing)(?:\s+out|(?=(?:\s+\S+){1,4}\s+out\b))"
+)
 _MARKER = re.compile(
     rf"""(?:
-      (?P<lack>(?<![\w./-])(?:without|{_NEGATION}\s+want(?!\s+to\b))|(?<=\bwith)\s+no)
+      (?P<lack>(?<![\w./-])(?:without|{_NEGATION}\s+want(?!\s+to\b)|{_REFUSAL})|(?<=\bwith)\s+no)
       |(?<![\w./-])(?:except(?:ing|\s+for)?|excluding|(?:other|rather)\s+than|instead\s+of)
       |(?<![\w./-]){_NEGATION}(?=\s+(?:{_MEANS}|from|on|to\s+(?:an?|the))\s)
       |{_CLAUSE}not(?!\s+(?:only|just|merely|simply|sure|more|less|later|yet|all|every|to|\w+ed)\b)
@@ -30,8 +34,8 @@ _MARKER = re.compile(
     )(?=\s)""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""`lack`: what a thing lacks, or nobody wants, may tell the tool ("a portrait without its background", "I do not want
-this booking"). Such words are unwanted only where they name an agent."""
+"""`lack`: what a thing lacks, nobody wants or is to be left alone may tell the tool ("a portrait without its
+background", "skip this track"). Such words are unwanted only where they name an agent."""
 _LEAD = re.compile(
     rf"\s+(?:(?P<means>{_MEANS})\s+)?(?:(?:from|on|to|in|for)\s+)?"
     r"(?P<article>(?:(?:an?|the|any|my|your|our|its|their|all|some|such)\s+)*)",
@@ -46,9 +50,9 @@ _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|(?<!\w)'[^'\n]*'(?!\w
 _CLAUSE_ENDS = frozenset("and but or nor then so because please".split())
 _PHRASE_ENDS = _CLAUSE_ENDS | frozenset(
     """a about after also an any are as at be been before by can could did do does for from had has have he her him his
-    how i if in instead into is it its may me might must my no not on onto our over she should since than that the their
-    them these they this those though to too under until upon us via was we were what when where whether which while who
-    whose will with would you your""".split()
+    how i if in instead into is it its may me might must my no not on onto our out over she should since than that the
+    their them these they this those though to too under until upon us via was we were what when where whether which
+    while who whose will with would you your""".split()
 )
 """Function words: where the noun before them ends. After a verb (`without opening it`) only a clause's end ends it."""
 _MOST_WORDS = 5

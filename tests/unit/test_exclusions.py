@@ -97,6 +97,17 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry
         ("a dinner without currency", []),
         ("a list, not with currency agents", ["bureau-fx"]),
         ("what is new without a lodestar", []),
+        ("search for shoes, exclude Lodestar", ["lodestar-web"]),
+        ("search for shoes and avoid the Lodestar server", ["lodestar-web"]),
+        ("skip Lodestar, search for shoes", ["lodestar-web"]),
+        ("search for shoes with anything but Lodestar", ["lodestar-web"]),
+        ("search for shoes and leave out Pigeon Mail", ["pigeon-mail"]),
+        ("leave Pigeon Mail out and search for shoes", ["pigeon-mail"]),
+        ("search for shoes, omitting Lodestar and pigeon-mail", ["lodestar-web", "pigeon-mail"]),
+        ("search for shoes, ignoring pigeon-mail", ["pigeon-mail"]),
+        ("skip this song and avoid the tolls", []),
+        ("leave the room out of the booking", []),
+        ("exclude weekends and ignore the errors", []),
     ],
 )
 def test_agents_that_a_request_excludes_are_left_out(
