@@ -131,10 +131,11 @@ def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
 
 def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None:
     """None if it is not there, or is a file of settings that says nothing of servers."""
+    repeats: list[str] = []
     try:
         if not path.is_file():
             return None
-        document = parse_file(path, settings)
+        document = parse_file(path, settings, repeats.append)
     except OSError as exc:
         return KnownConfig(host=host, path=path, fault=f"cannot be read: {exc.strerror}")
     except SourceError as error:
@@ -149,6 +150,7 @@ def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None
     registries = tuple(registry_of(record.transport) for record in gateways)
     commands = tuple(
         f"{record.key}: {_launch_line(fields_of(record.transport))}"
+        + (" (the file has more than one of this name: this is the last)" if record.pointer in repeats else "")
         for record in servers
         if record.tags != (mcp_config.DISABLED,)
     )

@@ -296,6 +296,7 @@ def put_back(config: HostConfig, name: str, shelf: Shelf) -> PutBack:
             now, others = _beside(now, take, name)
             whole, conflicts = False, [*conflicts, *others]
     names = tuple(dict.fromkeys(key for take in takes for key in take.names))
+    names = tuple(name for name in names if name not in conflicts)
     return PutBack(names=names, whole=whole, conflicts=tuple(conflicts), after=now)
 
 

@@ -59,9 +59,9 @@ def parse(where: str, content: Content, settings: Settings, note: Note = ignore_
     return parse_rest(where, text, note)
 
 
-def parse_file(path: PurePath | str, settings: Settings) -> Any:
+def parse_file(path: PurePath | str, settings: Settings, note: Note = ignore_fault) -> Any:
     """As `parse`, of a file's content. Raises SourceError."""
-    return parse(str(path), partial(read_file, Path(path)), settings)
+    return parse(str(path), partial(read_file, Path(path)), settings, note)
 
 
 def read_file(path: Path, most_bytes: int) -> bytes:

@@ -126,6 +126,18 @@ def test_alone_it_says_what_is_here_and_the_one_next_step(house: House) -> None:
     assert "Usage: waygraph [OPTIONS] COMMAND" in piped.stderr
 
 
+def test_a_name_that_a_file_gives_twice_is_told_before_anything_starts(house: House) -> None:
+    """The host would start one of them; which one is shown, and it stays there."""
+    entry = json.dumps({"command": sys.executable, "args": [str(CALCULATOR), str(house.notes)]})
+    house.cursor.parent.mkdir(parents=True, exist_ok=True)
+    house.cursor.write_text(f'{{"mcpServers": {{"calculator": {{"command": "former"}}, "calculator": {entry}}}}}')
+    done = house.run("start", "--yes")
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("calculator: ")]
+    assert str(CALCULATOR) in line
+    assert "more than one of this name" in line
+    assert '"former"' in house.cursor.read_text()
+
+
 def test_from_a_host_s_file_to_a_green_line(house: House) -> None:
     """`start --yes` takes in what answers, tries it and connects; a call by the entry that it wrote turns the check
     green.
