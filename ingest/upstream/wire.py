@@ -244,22 +244,26 @@ class WatchedStream(_WrappedStream):
     async def receive(self) -> SessionMessage | Exception:
         while True:
             try:
-                item = await (self._inner.receive() if self._wire.message_count else self._receive_first())
+                item = await (self._receive_own() if self._wire.message_count else self._receive_first())
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
-            self._wire.message_count += 1
             if isinstance(item, Exception):
                 item = self._readable(item)
             if not self._is_ours(item):
                 return item
 
+    async def _receive_own(self) -> SessionMessage | Exception:
+        """The next message of the server itself."""
+        item: SessionMessage | Exception = await self._inner.receive()
+        self._wire.message_count += 1
+        return item
+
     async def _receive_first(self) -> SessionMessage | Exception:
         """A server of the handshake era may pass over the question for the modern one: then we answer it."""
         while True:
             with anyio.move_on_after(LOOK_S):
-                first: SessionMessage | Exception = await self._inner.receive()
-                return first
+                return await self._receive_own()
             if self._wire.probe and anyio.current_time() - self._wire.probe[1] > PROBE_S:
                 error = ErrorData(code=METHOD_NOT_FOUND, message="was passed over")
                 request_id, self._wire.probe = self._wire.probe[0], None

@@ -73,13 +73,15 @@ def test_what_is_named_no_more_fails_no_more(registry: LocalRegistry) -> None:
     assert registry.status().failures == ()
 
 
-def test_a_source_of_which_nothing_worked_is_known_by_its_failures_alone(registry: LocalRegistry) -> None:
-    """What it says once it is mended is its first word: its policy holds nothing of that back."""
-    broken = replace(silent("down", "refused"), policy="hold")
-    sync(registry, broken)
-    assert fails(registry) == {"down": (LONG_AGO, "refused")}
-    (source,) = registry.sources()
-    assert (source.seen_at, source.claims) == ("", ())
+def test_a_source_of_which_nothing_worked_yet_is_none(registry: LocalRegistry) -> None:
+    """Its failure is reported and is no state. What it says once it is mended is its first word: its policy holds
+    nothing of that back.
+    """
+    sync(registry, manifest("other", entry("other")))
+    report = sync(registry, replace(silent("down", "refused"), policy="hold"))
+    assert [fault.key for fault in report.changes.rejected] == ["down"]
+    assert [each.name for each in registry.sources()] == ["other"]
+    assert registry.status().failures == ()
     sync(registry, replace(manifest("cfg", entry("down"), rank=1), policy="hold"))
     assert (fails(registry), registry.agent("down").pending) == ({}, False)
 
@@ -133,7 +135,7 @@ def test_who_does_not_see_everything_learns_of_its_agents_alone(registry: LocalR
 
 def test_a_limited_writer_takes_no_failure_away_that_it_may_not_see(registry: LocalRegistry) -> None:
     writer = Principal(id="writer")
-    sync(registry, silent("down", "refused"))
+    sync(registry, silent("down", "refused", LONG_AGO, "up"))
     with pytest.raises(NotAllowed):
         sync(registry, manifest("cfg", entry("mine")), principal=writer)
     assert set(fails(registry)) == {"down"}

@@ -81,7 +81,7 @@ STDIO = (
     Row("repeats_a_cursor", error=NO, says="cursor"),
     Row("empty_cursor", tools=BOTH),
     Row("list_result", "{}", error=NO, says="tools"),
-    Row("list_result", '{"tools": null}', error=NO, says="tools"),
+    Row("list_result", '{"tools": null}', tools=()),
     Row("list_result", '{"tools": {"alpha": {}}}', error=NO, says="tools"),
     Row("list_result", '{"tools": [], "nextCursor": 5}', error=NO, says="(?i)cursor"),
     Row("list_result", "[]", error=NO, says="not of the protocol"),
