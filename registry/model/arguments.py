@@ -148,6 +148,8 @@ class _Mender:
         elif alternatives := part.get("anyOf") or part.get("oneOf"):
             each_kinds = [self.kinds(each, depth + 1) for each in alternatives]
             kinds = frozenset().union(*each_kinds) if all(each_kinds) else frozenset()
+        elif all_kinds := [own for each in part.get("allOf", ()) if (own := self.kinds(each, depth + 1))]:
+            kinds = frozenset.intersection(*all_kinds)
         else:
             kinds = frozenset({"object"} if "properties" in part else {"array"} if "items" in part else ())
         return kinds | ({"integer"} if "number" in kinds else set()) | ({"null"} if part.get("nullable") else set())

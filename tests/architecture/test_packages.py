@@ -17,6 +17,7 @@ READ_ENVIRONMENT = {
     "api/rest/bootstrap.py": "the entry point of each worker, which its parent tells by a variable",
     "ingest/pipeline.py": "the default of `environ`, which a caller may hand in",
     "ingest/upstream/stdio.py": "a server's process gets what a program needs and the way to the network",
+    "ingest/upstream/reaper_process.py": "a program of its own: a server is found by the PATH that it gets",
     "registry/model/settings.py": "every limit and place",
     "registry/storage/local_registry.py": "the default of `environ`, which a caller may hand in",
     "registry/embedding/onnx.py": "switches the runtime's telemetry off before it is imported",

@@ -107,7 +107,7 @@ def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> 
     async def act(pool: Pool) -> None:
         first = int(await text(pool, "who"))
         os.kill(first, signal.SIGKILL)
-        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        await until(lambda: left_of(mark) == [])
         if waits:
             await until(lambda: not pool.open)
         second = int(await text(pool, "who"))
