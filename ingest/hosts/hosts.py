@@ -80,11 +80,7 @@ def known_configs(
     read_only = {Path(host.settings.format_map(places)) for host in HOSTS.values() if host.settings}
     own = {Path(place.format_map(places)) for host in HOSTS.values() for place in (host.place, host.settings)}
     return [
-        replace(
-            each,
-            is_only_read=each.path in read_only,
-            is_of_project=cwd != home and each.path not in own,
-        )
+        replace(each, is_only_read=each.path in read_only, is_of_project=cwd != home and each.path not in own)
         for each in configs
         if each is not None
     ]

@@ -181,11 +181,7 @@ def _describe_by_tools(entry: AgentEntry) -> AgentEntry:
 
 def _with_counts(description: object, listing: ServerListing) -> object:
     """What a server has beside its tools, as the last line: the graph keeps no entity for it, and a person asks."""
-    counts = {
-        "prompt": listing.prompts,
-        "resource": listing.resources,
-        "resource template": listing.resource_templates,
-    }
+    counts = {"prompt": listing.prompts, "resource": listing.resources, "resource template": listing.resource_templates}
     beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counts.items() if number)
     if not beside or not (description is None or isinstance(description, str)):
         return description

@@ -320,11 +320,7 @@ def _open_address(url: str, how: Opening) -> OpenedSource:
     fetching = Fetching(settings=how.settings, headers=_resolve_headers(how.headers, how))
     document = open_document(url, fetching, how.reading(), source=how.source, namespace=how.namespace)
     return OpenedSource(
-        name=document.name,
-        opened_name=document.name,
-        how=how,
-        place=Address(document=document),
-        origin=origin_of(url),
+        name=document.name, opened_name=document.name, how=how, place=Address(document=document), origin=origin_of(url)
     )
 
 

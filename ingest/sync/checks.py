@@ -61,10 +61,7 @@ class Checks:
     its own agent, and there no shorter one. What is not read counts as suspicious.
     """
 
-    def __init__(
-        self,
-        open_scorer: Callable[[RegistryState | None], Scorer | None] = lambda _state: None,
-    ) -> None:
+    def __init__(self, open_scorer: Callable[[RegistryState | None], Scorer | None] = lambda _state: None) -> None:
         """`open_scorer` is called when the first text is to be scored, with the registry's `state`."""
         self.state: RegistryState | None = None
         self._open_scorer, self._copies = open_scorer, CopySearch()
