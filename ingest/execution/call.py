@@ -98,8 +98,7 @@ class Web:
 
     async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> tuple[int, bytes]:
         """To an address that the operator named, which may be a private one. Raises UpstreamError."""
-        request = Request(method="POST", url=url, headers=headers, content=content, allow_private=True)
-        answer = await self.ask(request)
+        answer = await self.ask(Request(method="POST", url=url, headers=headers, content=content, allow_private=True))
         return answer.status, answer.content
 
     def _client(self, *, any_host: bool) -> httpx2.AsyncClient:
@@ -266,8 +265,7 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
         body, document = _redact_body(response, secrets)
         content = {"content": [text(body)]}
         return {**content, "structuredContent": document} if isinstance(document, Mapping) else content
-    blob = b64encode(_blot_secrets(response.content, secrets)).decode()
-    return {"content": [file_of(blob, response.media, name)]}
+    return {"content": [file_of(b64encode(_blot_secrets(response.content, secrets)).decode(), response.media, name)]}
 
 
 def text(words: str) -> dict[str, Any]:

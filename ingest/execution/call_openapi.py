@@ -65,8 +65,7 @@ class OpenApiCaller:
             raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
         except Fault as fault:
             raise InvalidArguments(name, [(f"/{fault.argument}", fault.expected)]) from None
-        response = await self.web.ask(request)
-        return result_of(response, name, confidential(login, service.base_url), self.settings)
+        return result_of(await self.web.ask(request), name, confidential(login, service.base_url), self.settings)
 
 
 class Elsewhere(Exception):

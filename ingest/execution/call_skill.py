@@ -62,8 +62,7 @@ def _skills(place: str) -> Iterator[Path]:
         return
     root = Path(place) if Path(place).is_dir() else None
     for file in files:
-        inside = root or file.parent
-        if is_skill(file) and file.resolve().is_relative_to(inside.resolve()):
+        if is_skill(file) and file.resolve().is_relative_to((root or file.parent).resolve()):
             yield file
 
 

@@ -254,8 +254,7 @@ class _OnFirstCall:
         self._way: ToolCaller | None = None
 
     async def call(self, call: ToolCall) -> Result:
-        way = self._way or await self._make_caller()
-        return await way.call(call)
+        return await (self._way or await self._make_caller()).call(call)
 
     async def _make_caller(self) -> ToolCaller:
         async with self._making:

@@ -167,8 +167,7 @@ class Pool:
         """Starts the agent's server as a call does, or lets it rest as long as if it had just been called. Raises as
         `call`.
         """
-        line = await self._line(agent)
-        async with line.use():
+        async with (await self._line(agent)).use():
             return
 
     def close(self) -> None:

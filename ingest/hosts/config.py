@@ -63,11 +63,9 @@ class HostConfig:
 
     def repeated_names(self, folder: str = "") -> list[str]:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
-        there = self.servers_of(folder)
-        if not there or self.host.syntax == "toml":  # a text that has one twice is not TOML
+        if not self.servers_of(folder) or self.host.syntax == "toml":  # a text that has one twice is not TOML
             return []
-        members = edit_json.members(self.text or "", self._table(folder))
-        return repeated_names(member.name for member in members or ())
+        return repeated_names(member.name for member in edit_json.members(self.text or "", self._table(folder)) or ())
 
     @property
     def others(self) -> dict[str, Any]:

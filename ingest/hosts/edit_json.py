@@ -131,8 +131,7 @@ def _object_start(text: str, path: Sequence[str]) -> int:
     plain = without_comments(text)
     if not path:
         return _after_space(plain, 0)
-    outer = members(text, path[:-1]) or []
-    return next(member.value_start for member in reversed(outer) if member.name == path[-1])
+    return next(member.value_start for member in reversed(members(text, path[:-1]) or []) if member.name == path[-1])
 
 
 def _comma_after(text: str, end: int) -> int | None:

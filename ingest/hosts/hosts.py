@@ -439,8 +439,7 @@ def program_of(executable: str) -> list[str]:
         model = _requirement("waygraph-minilm")
         with_model = ["--with", model] if model else []
         return [shutil.which("uvx") or "uvx", "--from", _requirement(NAME) or NAME, *with_model, NAME]
-    name = "waygraph.exe" if os.name == "nt" else "waygraph"
-    beside = Path(executable).parent / name
+    beside = Path(executable).parent / ("waygraph.exe" if os.name == "nt" else "waygraph")
     return [str(beside)] if beside.is_file() else [executable, "-m", _MODULE]
 
 

@@ -213,8 +213,7 @@ def gateway_for(gateway: Gateway, servers: Mapping[str, Any]) -> Gateway:
 
 def plan_takeover(target: Target, offer: Offer) -> HostConfig:
     """The host's file with the gateway in place of the servers on offer. Raises SourceError, InvalidSetting."""
-    behind = {**target.shelf.servers(), **offer.servers}
-    entry = entry_of(target.config.host, gateway_for(target.gateway, behind))
+    entry = entry_of(target.config.host, gateway_for(target.gateway, {**target.shelf.servers(), **offer.servers}))
     own = [offer.places[key][1] for key in offer.servers if key in offer.places]
     without = target.config.without_servers([key for key in offer.servers if key not in offer.places])
     without = without.without_servers(own, target.folder) if own else without

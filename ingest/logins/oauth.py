@@ -301,8 +301,7 @@ class Provider(OAuthClientProvider):
         An issuer that gives a new token for an old one takes the old one no more, and may end the login if it comes
         again. After `_RENEWAL_S` the scope's shield falls. Raises UpstreamUnreachable if others take too long.
         """
-        timeout_s = _TURN_S + (self._listener.timeout_s if self._listener else 0.0)
-        async with self._token_store.place.alone(timeout_s):
+        async with self._token_store.place.alone(_TURN_S + (self._listener.timeout_s if self._listener else 0.0)):
             with anyio.CancelScope(shield=True) as scope:
                 end = asyncio.get_running_loop().call_later(_RENEWAL_S, setattr, scope, "shield", False)
                 try:

@@ -224,8 +224,7 @@ class LoginFile:
             raise self._unusable(OTHER_KEY)
         try:
             box = base64.urlsafe_b64decode(text)
-            content = AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], purpose)
-            return dict(json.loads(content))
+            return dict(json.loads(AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], purpose)))
         except (InvalidTag, ValueError, TypeError):
             raise self._unusable(MOVED_LOGIN) from None
 
@@ -268,8 +267,7 @@ class LoginFile:
         if (stamp := file_stamp(self.path)) is None:
             return {}
         if index[0] != stamp:
-            logins = self._parse()
-            index = self._index = stamp, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in logins}
+            index = self._index = stamp, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in self._parse()}
         return index[1]
 
     def _parse(self) -> tuple[Login, ...]:

@@ -244,8 +244,7 @@ class WebDocument:
 
     def _listings(self) -> Iterator[Listing]:
         """Unread: of the address itself, then of each place for a card under it."""
-        path = urlsplit(self.url).path
-        places = () if path.lower().endswith(SUFFIXES) else card_urls(self.url)
+        places = () if urlsplit(self.url).path.lower().endswith(SUFFIXES) else card_urls(self.url)
         itself = () if places and self.reading.kind == CARD_KIND else (self.url,)
         for place in (*itself, *places):
             yield self._listing(place)

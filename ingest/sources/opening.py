@@ -204,8 +204,7 @@ def open_value(value: object, how: Opening) -> list[OpenedSource]:
     """What a file would hold, in memory. Raises SourceError if JSON cannot say it, or it has no name."""
     if not how.source:
         raise SourceError("ingest", "what comes in memory needs a name, by which it is known next time: source='…'")
-    listing = list_value(value, source=how.source, namespace=how.namespace)
-    return _open_documents(Documents(listing=listing), how)
+    return _open_documents(Documents(listing=list_value(value, source=how.source, namespace=how.namespace)), how)
 
 
 def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
@@ -304,8 +303,7 @@ class Address:
             is_final = isinstance(error, OfOthers) or (isinstance(error, FetchFailed) and not error.status)
             if how.kind or not how.asks or is_final:
                 raise
-            url = self.document.url
-            return replace(_open_server_at(url, how).parts(), no_document=error.reason)
+            return replace(_open_server_at(self.document.url, how).parts(), no_document=error.reason)
 
 
 def _open_address(url: str, how: Opening) -> OpenedSource:

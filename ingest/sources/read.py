@@ -384,9 +384,8 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
     content = [(str(path), _content_at(path, folder)) for path in folder_files.files]
     is_named = folder_files.files == [Path(text).expanduser()] and folder is None
-    root = _root(text)
     return Listing(
-        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=root
+        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=_root(text)
     )
 
 

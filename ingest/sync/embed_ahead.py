@@ -39,8 +39,7 @@ def embed_ahead(registry: LocalRegistry, draft: Draft, texts: TextForm | None, p
     before = embedder.embedded
     with embedder.kept_open():
         for number, some in enumerate(batched(new_texts, BATCH_TEXTS)):
-            part_progress = shift_progress(progress, number * BATCH_TEXTS, len(new_texts))
-            embedder.embed(some, "document", progress=part_progress)
+            embedder.embed(some, "document", progress=shift_progress(progress, number * BATCH_TEXTS, len(new_texts)))
     return embedder.embedded - before
 
 

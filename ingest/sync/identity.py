@@ -108,8 +108,7 @@ def _most_like(graph: GraphView, agent_id: str, entries: Sequence[AgentEntry]) -
 
 def _under(agent_id: str, entry: AgentEntry) -> AgentEntry:
     """With its tools in the graph's order: the agent's text names them, and must be the same when embedded anew."""
-    in_order = tuple(sorted(entry.tools, key=lambda tool: tool.name))
-    agent, tools = place_under(entry.agent, in_order, agent_id)
+    agent, tools = place_under(entry.agent, tuple(sorted(entry.tools, key=lambda tool: tool.name)), agent_id)
     return replace(entry, agent=agent, tools=tools)
 
 

@@ -78,9 +78,8 @@ class Scan:
         text = scanned_text(new) if self.texts else ""
         verdict = self.verdicts.get(text)
         if verdict is None:
-            former = (flag for flag in (old.flags if old else ()) if flag.startswith(SCAN_FLAG))
             return (
-                *former,
+                *(flag for flag in (old.flags if old else ()) if flag.startswith(SCAN_FLAG)),
                 *([f"{NOTICE}{SCAN_FLAG}the scanner did not read all of it"] if text in self.texts else ()),
             )
         if verdict == UNFIT:

@@ -118,9 +118,8 @@ class _Opening:
     async def _try(self, launch: Launch, mode: Mode) -> OpenConnection:
         await self.close()
         wire = Wire(on_life=self._prolong)
-        transport = self._transport(launch, wire)
         self._attempt = OpenConnection(
-            transport, wire, self._settings, self._discretion, mode=mode, follow=self._follow
+            self._transport(launch, wire), wire, self._settings, self._discretion, mode=mode, follow=self._follow
         )
         self._tasks.start_soon(self._attempt.run)
         await self._attempt.await_open()

@@ -135,8 +135,7 @@ class OpenConnection:
             self._following.lose(self._loss)
 
     async def _serve(self) -> None:
-        about_us = Implementation(name="waygraph", version=_version())
-        client = self._client(about_us)
+        client = self._client(Implementation(name="waygraph", version=_version()))
         async with client:
             self._terms = SessionTerms(
                 client.session,

@@ -180,8 +180,7 @@ async def stdio_transport(
     def on_excess(reason: str) -> None:
         wire.excess = wire.trouble = UpstreamUnreachable(reason)
 
-    child = await _start_child(launch, settings, discretion, on_excess)
-    server = _Server(child, settings, wire, discretion)
+    server = _Server(await _start_child(launch, settings, discretion, on_excess), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
@@ -253,8 +252,7 @@ class _Server:
         """
         self._idle += len(chunk)
         try:
-            lines = self._spread.join(self._lines.feed(chunk)) if chunk else [self._spread.take()]
-            items = self._messages(lines)
+            items = self._messages(self._spread.join(self._lines.feed(chunk)) if chunk else [self._spread.take()])
         except TooLong:
             items = None
         if items and any(isinstance(item, SessionMessage) for item in items):

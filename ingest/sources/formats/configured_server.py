@@ -403,12 +403,11 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
         if not command.strip():
             raise Faulty("its command is empty")
         file_env = _variables_in(Path(folder, env_file)) if env_file else {}
-        where = str(Path(folder, cwd)) if cwd else scope.workspace
         return StdioLaunch(
             command=command,
             args=args,
             env={**file_env, **env},
-            cwd=where,
+            cwd=str(Path(folder, cwd)) if cwd else scope.workspace,
             confidential=resolver.confidential.union(*map(path_keys, args)),
         )
 
@@ -436,8 +435,7 @@ def _variables_in(file: Path) -> dict[str, str]:
     """Of an `envFile`, in dotenv's format. No error names it: its path may hold a secret."""
     from dotenv import dotenv_values
 
-    text = _env_text(file)
-    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    values = dotenv_values(stream=StringIO(_env_text(file)), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
 
 

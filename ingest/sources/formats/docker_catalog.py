@@ -83,8 +83,7 @@ def _transport(server: Mapping[str, Any]) -> dict[str, Any] | None:
         fields = {"type": remote.get("transport_type"), "url": remote["url"], "headers": remote.get("headers")}
     else:
         fields = {"image": server.get("image"), "args": run.get("command"), "volumes": run.get("volumes")}
-    transport = {name: value for name, value in fields.items() if value} | _env(_part(server, "config") or server)
-    return transport or None
+    return ({name: value for name, value in fields.items() if value} | _env(_part(server, "config") or server)) or None
 
 
 def _env(config: Mapping[str, Any]) -> dict[str, Any]:

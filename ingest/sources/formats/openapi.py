@@ -314,8 +314,7 @@ def _servers(part: Mapping[str, Any]) -> list[str]:
 def _server(server: object) -> str:
     url = text_of(fields_of(server).get("url"))
     for name, variable in fields_of(fields_of(server).get("variables")).items():
-        default = fields_of(variable).get("default")
-        if value := scalar_of(default):
+        if value := scalar_of(fields_of(variable).get("default")):
             url = url.replace("{" + str(name) + "}", value)
     return url
 

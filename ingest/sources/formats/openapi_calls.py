@@ -152,8 +152,7 @@ class Arguments:
 
     def call(self) -> dict[str, Any]:
         """Where each argument goes."""
-        parts = {"parameters": self.parameters, "body": self.body}
-        return {name: part for name, part in parts.items() if part}
+        return {name: part for name, part in {"parameters": self.parameters, "body": self.body}.items() if part}
 
     def take_parameter(self, parameter: Parameter) -> None:
         fields, place = parameter.fields, parameter.place

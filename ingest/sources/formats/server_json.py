@@ -60,13 +60,11 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
     `is_reachable` tells of a remote's host whether it may be asked.
     """
     remotes, packages = objects(server, "remotes"), objects(server, "packages")
-    is_open = (remote for remote in remotes if open_launch(remote, is_reachable))
-    if (remote := next(is_open, None)) is not None:
+    if (remote := next((remote for remote in remotes if open_launch(remote, is_reachable)), None)) is not None:
         return _address(remote)
     if (package := next(filter(_runner, packages), None)) is not None:
         return _command(package)
-    elsewhere = (remote for remote in remotes if _is_elsewhere(remote, is_reachable))
-    if (remote := next(elsewhere, None)) is not None:
+    if (remote := next((remote for remote in remotes if _is_elsewhere(remote, is_reachable)), None)) is not None:
         return _address(remote)
     return _as_told(packages[0]) if packages else None
 
@@ -137,11 +135,10 @@ def _form(remote: Fields) -> Literal["http", "sse"]:
 def _command(package: Fields) -> dict[str, object]:
     runner = _runner(package)
     variables = [name for variable in objects(package, "environmentVariables") if (name := text(variable, "name"))]
-    flags = [part for name in variables for part in ("-e", name)] if runner == "docker" else []
     args = [
         *_RUNNER_ARGUMENTS.get(runner, ()),
         *_arguments(objects(package, "runtimeArguments")),
-        *flags,
+        *([part for name in variables for part in ("-e", name)] if runner == "docker" else []),
         _pin_version(package, runner),
         *_arguments(objects(package, "packageArguments")),
     ]
