@@ -90,8 +90,7 @@ class Web:
         """Raises UpstreamError, whose text holds neither header nor query."""
         client = self._client(any_host=request.allow_private)
         for _ in range(MAX_REDIRECTS + 1):
-            answer = await self._send(client, request)
-            if isinstance(answer, Response):
+            if isinstance(answer := await self._send(client, request), Response):
                 return answer
             request = answer
         raise UpstreamRefused(f"redirects more than {MAX_REDIRECTS} times")
@@ -287,8 +286,7 @@ def _blot_secrets(content: bytes, secrets: tuple[str, ...]) -> bytes:
 def file_of(blob: str, media: str, name: str) -> dict[str, Any]:
     """An image or a sound as such, anything else as a resource that is in the result itself. `blob`: in base64."""
     media = media or "application/octet-stream"
-    kind = media.partition("/")[0]
-    if kind in ("image", "audio"):
+    if (kind := media.partition("/")[0]) in ("image", "audio"):
         return {"type": kind, "data": blob, "mimeType": media}
     return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": blob}}
 
@@ -319,8 +317,7 @@ def _parse_json(raw_text: str) -> object:
 
 
 def _is_text(response: Response) -> bool:
-    media = response.media
-    if not media:
+    if not (media := response.media):
         return _is_utf8(response.content)
     return _says_json(response) or media.startswith(_TEXTS) or media.endswith(_TEXT_ENDS)
 

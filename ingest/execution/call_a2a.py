@@ -337,8 +337,7 @@ class _Conversation:
         answer = _message_in(await self._send(method, params), self._secrets)
         if (error := answer.get("error")) is not None:
             raise self._error(error)
-        reply = parse_result(answer.get("result"))
-        if reply is None:
+        if (reply := parse_result(answer.get("result"))) is None:
             raise UpstreamRefused("answered with neither a message nor a task")
         return reply
 

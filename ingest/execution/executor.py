@@ -161,8 +161,7 @@ class Executor:
 
     async def warm(self, agent: Agent) -> None:
         """Has the server of an agent run, so that no call waits for its start; others need none. Raises as `call`."""
-        way = self._ways.get(agent.kind)
-        if isinstance(way, McpCaller):
+        if isinstance(way := self._ways.get(agent.kind), McpCaller):
             with _naming(agent):
                 await way.warm(agent)
 

@@ -118,10 +118,6 @@ class Services:
         names = frozenset(sources)
         return next((entry for entry in self.entries if entry.source and entry.source in names), None)
 
-    @property
-    def name_sources(self) -> bool:
-        return any(entry.source for entry in self.entries)
-
     def where_to_write(self) -> str:
         return self.place or "a file, and name that file in WAYGRAPH_SERVICES_FILE where the gateway runs"
 
@@ -230,7 +226,7 @@ class ServiceFinder:
 
     async def service(self, agent: Agent) -> Service | None:
         """None: nothing is configured. Raises RegistryError."""
-        if (own := self.services.of_agent(agent.id)) or not self.services.name_sources:
+        if (own := self.services.of_agent(agent.id)) or not any(entry.source for entry in self.services.entries):
             return own
         claims = await to_thread.run_sync(claims_on, self.registry, agent.id)
         return self.services.of_source(claim.source for claim in claims)

@@ -170,8 +170,7 @@ class Shelf:
     def takes(self) -> list[Take]:
         """In the order in which they came. Raises StorageFailed."""
         try:
-            document = json.loads(self.record.read_bytes())
-            if document["version"] == VERSION:
+            if (document := json.loads(self.record.read_bytes()))["version"] == VERSION:
                 return [_take(entry) for entry in document["takes"]]
         except FileNotFoundError:
             return []

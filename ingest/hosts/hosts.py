@@ -91,8 +91,7 @@ def _paths(folder_paths: Mapping[str, Path]) -> Iterator[tuple["Host", Path]]:
     paths = set[Path]()
     for host in HOSTS.values():
         for place in filter(None, (host.place, host.settings, host.project)):
-            path = Path(place.format_map(folder_paths))
-            if path not in paths:
+            if (path := Path(place.format_map(folder_paths))) not in paths:
                 paths.add(path)
                 yield host, path
 
@@ -306,8 +305,7 @@ HOSTS: Mapping[str, Host] = {
 
 def host_named(name: str) -> Host:
     """Raises InvalidSetting."""
-    host = HOSTS.get(name.casefold())
-    if host is None:
+    if (host := HOSTS.get(name.casefold())) is None:
         raise InvalidSetting(f"host {name!r} is not known; known: {', '.join(HOSTS)}")
     return host
 
@@ -326,8 +324,7 @@ def absolute(path: str, cwd: Path) -> Path:
 
 def refuse_outside(path: Path, project: Path) -> None:
     """A project is somebody else's work, and a link in it may lead to any file of a person. Raises InvalidSetting."""
-    real = path.resolve()
-    if not real.is_relative_to(project.resolve()):
+    if not (real := path.resolve()).is_relative_to(project.resolve()):
         raise InvalidSetting(f"{path} is a link out of the project, to {real}: name that by --file, if it is meant")
 
 

@@ -283,8 +283,7 @@ class PutBack:
 
 def put_back(config: HostConfig, name: str, shelf: Shelf) -> PutBack:
     """What the host's file will be; nothing is written. Raises SourceError if nothing was taken over from it."""
-    takes = shelf.takes()
-    if not takes and not shelf.config.exists():
+    if not (takes := shelf.takes()) and not shelf.config.exists():
         raise SourceError(str(config.path), "nothing was taken over from it")
     whole, conflicts, now = True, list[str](), config
     for take in reversed(takes):

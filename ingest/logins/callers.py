@@ -159,9 +159,7 @@ class ActingCaller:
 
     @property
     def user(self) -> str:
-        if self.rule.by != "exchange":
-            return self.caller
-        return f"{self.caller} {digest_of(self.call.token)}"
+        return self.caller if self.rule.by != "exchange" else f"{self.caller} {digest_of(self.call.token)}"
 
     async def launch(self) -> Launch:
         """As `Acting.launch`; also LoginsUnusable."""

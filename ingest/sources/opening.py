@@ -148,9 +148,7 @@ class OpenedSource:
 
         No server is asked. Raises SourceError.
         """
-        if self.content and not self.how.is_followed:
-            return self.content
-        return self.place.read(self.name, self.how)
+        return self.content if self.content and not self.how.is_followed else self.place.read(self.name, self.how)
 
     def read(self) -> Manifest:
         return self.with_answers(self.parts())
@@ -160,8 +158,7 @@ class OpenedSource:
         manifest = with_answers(parts, self.how.ask if self.how.asks else None)
         if len(parts.servers) != 1 or manifest.entries or parts.manifest.rejected:
             return manifest
-        faults = manifest.rejected or manifest.cut[len(parts.manifest.cut) :]
-        if faults:
+        if faults := manifest.rejected or manifest.cut[len(parts.manifest.cut) :]:
             reason = faults[0].reason  # nothing at all could be read
             if parts.no_document:
                 reason = f"{parts.no_document}; as an MCP server: {reason}"

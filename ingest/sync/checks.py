@@ -114,8 +114,7 @@ class Checks:
         return {name for each in entities for name in self.findings(each).names}
 
     def is_made_of_tools(self, agent: Agent, tools: Collection[Tool]) -> bool:
-        key = (agent.description, *(tool.content_hash for tool in tools))
-        if key not in self._made_of_tools:
+        if (key := (agent.description, *(tool.content_hash for tool in tools))) not in self._made_of_tools:
             self._made_of_tools[key] = is_made_of_tools(agent.description, tuple(tools))
         return self._made_of_tools[key]
 

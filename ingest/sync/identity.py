@@ -92,8 +92,7 @@ def _tell_apart(graph: GraphView, entries: Sequence[AgentEntry], ids_by_key: dic
 
 def _most_like(graph: GraphView, agent_id: str, entries: Sequence[AgentEntry]) -> AgentEntry | None:
     """The entry that the agent most likely is; None if it has nothing in common with any."""
-    former = graph.agents.get(agent_id)
-    if former is None:
+    if (former := graph.agents.get(agent_id)) is None:
         return None
     names = {item.tool.name for item in graph.tools_of([agent_id]).get(agent_id, ())}
 

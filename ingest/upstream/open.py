@@ -84,8 +84,7 @@ class _Opening:
         try:
             return await self._try(self._launch, "legacy" if self._launch.handshake else "auto")
         except UpstreamError as error:
-            again = self._another_way()
-            if again is None:
+            if (again := self._another_way()) is None:
                 raise
             self._first = error
         try:
@@ -95,8 +94,7 @@ class _Opening:
 
     def _with_first(self, error: UpstreamError) -> UpstreamError:
         """What an attempt in another way came to hides no reason of the first: at an address the first is the one."""
-        first = self._first
-        if first is None or first.reason == error.reason:
+        if (first := self._first) is None or first.reason == error.reason:
             return error
         if isinstance(self._launch, HttpLaunch):
             return first

@@ -279,8 +279,7 @@ class OpenConnection:
 
     async def _call_error(self, call: Underway, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
         """Why a call has no result."""
-        loss = self._of_ours(exc)
-        if loss is None and (loss := self._session_end(exc, params)) is not None:
+        if (loss := self._of_ours(exc)) is None and (loss := self._session_end(exc, params)) is not None:
             call.is_delivered = False
         if not self.is_open or exc.error.message == _CUT[0]:
             with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay

@@ -58,9 +58,7 @@ class Intervals:
     def pause_s(self, source: str, now_s: float, more: int = 0) -> float:
         """From one revision of the source to the next, after so many more."""
         count = min(self._rates.get(source, _Rate()).count_now(now_s) + more, _MOST_COUNTED)
-        if count < FREE_REVISIONS:
-            return 0.0
-        return min(FIRST_PAUSE_S * 2 ** (count - FREE_REVISIONS), MOST_PAUSE_S)
+        return 0.0 if count < FREE_REVISIONS else min(FIRST_PAUSE_S * 2 ** (count - FREE_REVISIONS), MOST_PAUSE_S)
 
     def wait_s(self, source: str, now_s: float) -> float:
         """From now to the next revision of the source; 0: it may be written."""

@@ -33,8 +33,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
             intake.reject_agent(place, f"expected a server object, found {shape_of(server)}", key=key)
             continue
         name = key or server.get("name")
-        tools = server.get("tools") or []
-        if isinstance(tools, list):
+        if isinstance(tools := server.get("tools") or [], list):
             yield _record(server, name, place, _tools(tools, f"{place}/tools", intake))
         else:
             reason = f"expected a list of tools, found {shape_of(tools)}"

@@ -108,8 +108,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
 
 def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
     """The skill's name, with a remark on what the specification does not allow."""
-    name = text_of(front.get("name"))
-    if not name:
+    if not (name := text_of(front.get("name"))):
         intake.note_cut("/name", "the skill has no name; that of its folder is taken")
         return folder
     if not _NAME.fullmatch(name):
