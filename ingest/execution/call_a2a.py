@@ -109,11 +109,6 @@ MODERN = Dialect("1.0", "SendMessage", "GetTask", "CancelTask")
 OLDER = Dialect("0.3", "message/send", "tasks/get", "tasks/cancel")
 
 
-def dialect_of(version: str) -> Dialect:
-    """Of an interface's `protocolVersion`."""
-    return OLDER if version.strip().startswith("0.") else MODERN
-
-
 # -- what came -------------------------------------------------------------------------------------
 
 
@@ -411,4 +406,5 @@ def _interfaces(agent: Agent) -> Iterator[Interface]:
         url, binding = text_of(each.get("url")), text_of(each.get("protocolBinding")) or DEFAULT_BINDING
         if binding.upper() == "JSONRPC" and origin_of(url).startswith(("http://", "https://")):
             version = text_of(each.get("protocolVersion")) or DEFAULT_VERSION
-            yield Interface(url=url, dialect=dialect_of(version), tenant=text_of(each.get("tenant")))
+            dialect = OLDER if version.strip().startswith("0.") else MODERN
+            yield Interface(url=url, dialect=dialect, tenant=text_of(each.get("tenant")))

@@ -226,8 +226,7 @@ def take_over(target: Target, offer: Offer, ask: AskServers) -> Takeover:
     plan_takeover(target, offer)  # what cannot be written is refused before anything is asked
     current_servers, takes = _in_force(config, shelf)
     failures = _silent_servers(target, offer, current_servers, ask)
-    servers = {key: entry for key, entry in offer.servers.items() if key not in failures}
-    if not servers:
+    if not (servers := {key: entry for key, entry in offer.servers.items() if key not in failures}):
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {reasons}")
     after = plan_takeover(target, replace(offer, servers=servers))

@@ -273,11 +273,7 @@ class _Merger:
 
     def with_faults(self, manifests: list[Manifest]) -> list[Manifest]:
         """Of an export: what was wrong with the document is told with the first of its sources."""
-        return (
-            [replace(manifests[0], cut=(*manifests[0].cut, *self.intake.cut)), *manifests[1:]]
-            if manifests
-            else manifests
-        )
+        return [replace(manifests[0], cut=(*manifests[0].cut, *self.intake.cut)), *manifests[1:]] if manifests else []
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already

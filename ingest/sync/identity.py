@@ -80,8 +80,7 @@ def _tell_apart(graph: GraphView, entries: Sequence[AgentEntry], ids_by_key: dic
     apart_before = {plain_key(key) for key in ids_by_key if plain_key(key) != key}
     result: list[AgentEntry] = []
     for key, different in by_key.items():
-        group = list(different.values())
-        if len(group) > 1 or key in apart_before:
+        if len(group := list(different.values())) > 1 or key in apart_before:
             group = [replace(entry, key=entry.key_in_document) for entry in group]
             new = [entry for entry in group if entry.key not in ids_by_key]
             if new and key in ids_by_key and (heir := _most_like(graph, ids_by_key[key], new)):
