@@ -115,17 +115,14 @@ class Ingestion:
             from waygraph.ingest.manifest.questions import with_questions
 
             complete_manifest = with_questions(manifest, asking.author, asking.count, progress)
-        sync_plan = plan_sync(registry, complete_manifest, self._terms, dry_run=self.dry_run)
+        terms = SyncTerms(texts=self.texts, allow_mass_removal=self.allow_mass_removal)
+        sync_plan = plan_sync(registry, complete_manifest, terms, dry_run=self.dry_run)
         if self.dry_run:
             report = rehearse(registry, sync_plan)
         else:
             report = write(registry, sync_plan, progress)  # and publish
             report = with_statuses(registry, manifest, report)
         return IngestResult(report=report, without_questions=len(complete_manifest.cut) - len(manifest.cut))
-
-    @property
-    def _terms(self) -> SyncTerms:
-        return SyncTerms(texts=self.texts, allow_mass_removal=self.allow_mass_removal)
 
     def _note_silence(self, registry: LocalRegistry, manifest: Manifest) -> None:
         """What never worked is no source yet, and may be a slip of the pen."""
@@ -242,9 +239,7 @@ def open_given(source_input: SourceInput, how: Opening) -> list[OpenedSource]:
     """The sources that one text, path, command or document names. Raises SourceError."""
     if isinstance(source_input, (str, os.PathLike)):
         return open_sources(os.fspath(source_input), how)
-    if _is_document(source_input):
-        return open_value(source_input, how)
-    return [open_command(_words(source_input), how)]
+    return open_value(source_input, how) if _is_document(source_input) else [open_command(_words(source_input), how)]
 
 
 def _names_of(source_input: SourceInput) -> set[str]:

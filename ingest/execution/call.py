@@ -90,16 +90,14 @@ class Web:
         """Raises UpstreamError, whose text holds neither header nor query."""
         client = self._client(any_host=request.allow_private)
         for _ in range(MAX_REDIRECTS + 1):
-            answer = await self._send(client, request)
-            if isinstance(answer, Response):
+            if isinstance(answer := await self._send(client, request), Response):
                 return answer
             request = answer
         raise UpstreamRefused(f"redirects more than {MAX_REDIRECTS} times")
 
     async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> tuple[int, bytes]:
         """To an address that the operator named, which may be a private one. Raises UpstreamError."""
-        request = Request(method="POST", url=url, headers=headers, content=content, allow_private=True)
-        answer = await self.ask(request)
+        answer = await self.ask(Request(method="POST", url=url, headers=headers, content=content, allow_private=True))
         return answer.status, answer.content
 
     def _client(self, *, any_host: bool) -> httpx2.AsyncClient:
@@ -266,8 +264,7 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
         body, document = _redact_body(response, secrets)
         content = {"content": [text(body)]}
         return {**content, "structuredContent": document} if isinstance(document, Mapping) else content
-    blob = b64encode(_blot_secrets(response.content, secrets)).decode()
-    return {"content": [file_of(blob, response.media, name)]}
+    return {"content": [file_of(b64encode(_blot_secrets(response.content, secrets)).decode(), response.media, name)]}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -289,8 +286,7 @@ def _blot_secrets(content: bytes, secrets: tuple[str, ...]) -> bytes:
 def file_of(blob: str, media: str, name: str) -> dict[str, Any]:
     """An image or a sound as such, anything else as a resource that is in the result itself. `blob`: in base64."""
     media = media or "application/octet-stream"
-    kind = media.partition("/")[0]
-    if kind in ("image", "audio"):
+    if (kind := media.partition("/")[0]) in ("image", "audio"):
         return {"type": kind, "data": blob, "mimeType": media}
     return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": blob}}
 
@@ -321,8 +317,7 @@ def _parse_json(raw_text: str) -> object:
 
 
 def _is_text(response: Response) -> bool:
-    media = response.media
-    if not media:
+    if not (media := response.media):
         return _is_utf8(response.content)
     return _says_json(response) or media.startswith(_TEXTS) or media.endswith(_TEXT_ENDS)
 

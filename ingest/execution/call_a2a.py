@@ -80,11 +80,10 @@ class Dialect:
     def message(self, agent_message: AgentMessage, tenant: str) -> dict[str, Any]:
         """The params of `send`."""
         is_modern = self is MODERN
-        part = {"text": agent_message.text} if is_modern else {"kind": "text", "text": agent_message.text}
         message: dict[str, Any] = {
             "messageId": agent_message.message_id,
             "role": "ROLE_USER" if is_modern else "user",
-            "parts": [part],
+            "parts": [{"text": agent_message.text} if is_modern else {"kind": "text", "text": agent_message.text}],
             "metadata": {"skillId": agent_message.skill},
         }
         message |= {} if is_modern else {"kind": "message"}
@@ -108,11 +107,6 @@ class Dialect:
 
 MODERN = Dialect("1.0", "SendMessage", "GetTask", "CancelTask")
 OLDER = Dialect("0.3", "message/send", "tasks/get", "tasks/cancel")
-
-
-def dialect_of(version: str) -> Dialect:
-    """Of an interface's `protocolVersion`."""
-    return OLDER if version.strip().startswith("0.") else MODERN
 
 
 # -- what came -------------------------------------------------------------------------------------
@@ -289,8 +283,7 @@ class A2aCaller:
         first = interfaces[0] if interfaces else Interface(url=service.base_url, dialect=MODERN)
         elsewhere = replace(first, url=service.base_url)
         interface = next((each for each in interfaces if each.url.rstrip("/") == service.base_url), elsewhere)
-        login = service.login(self.finder.surroundings)
-        return replace(interface, login=login, allow_private=service.allow_private)
+        return replace(interface, login=service.login(self.finder.surroundings), allow_private=service.allow_private)
 
     def _vouched_origins(self, agent: Agent) -> set[str]:
         return origins_vouched_for(self.trust_file, claims_on(self.finder.registry, agent.id), agent)
@@ -301,8 +294,7 @@ class A2aCaller:
         entry = f'[[service]] agent = {json.dumps(agent.id, ensure_ascii=False)} base_url = "…" (three lines)'
         where = self.finder.services.where_to_write()
         if origins:
-            first = sorted(origins)[0]
-            at = f"its card came from {first}, and says that it is at {url!r}"
+            at = f"its card came from {sorted(origins)[0]}, and says that it is at {url!r}"
             return f"{at}: if you trust that, write {entry} into {where}"
         return (
             f"nobody here named its address; its card says {url!r}. Run `waygraph ingest https://HOST`, with the "
@@ -340,8 +332,7 @@ class _Conversation:
         answer = _message_in(await self._send(method, params), self._secrets)
         if (error := answer.get("error")) is not None:
             raise self._error(error)
-        reply = parse_result(answer.get("result"))
-        if reply is None:
+        if (reply := parse_result(answer.get("result"))) is None:
             raise UpstreamRefused("answered with neither a message nor a task")
         return reply
 
@@ -415,4 +406,5 @@ def _interfaces(agent: Agent) -> Iterator[Interface]:
         url, binding = text_of(each.get("url")), text_of(each.get("protocolBinding")) or DEFAULT_BINDING
         if binding.upper() == "JSONRPC" and origin_of(url).startswith(("http://", "https://")):
             version = text_of(each.get("protocolVersion")) or DEFAULT_VERSION
-            yield Interface(url=url, dialect=dialect_of(version), tenant=text_of(each.get("tenant")))
+            dialect = OLDER if version.strip().startswith("0.") else MODERN
+            yield Interface(url=url, dialect=dialect, tenant=text_of(each.get("tenant")))

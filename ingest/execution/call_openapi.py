@@ -55,8 +55,7 @@ class OpenApiCaller:
         """
         name = call.name
         operation = Operation.of(call)
-        service = await self.finder.service(call.agent)
-        if service is None:
+        if (service := await self.finder.service(call.agent)) is None:
             raise NotCallable(name, not_configured(call.agent, self.finder.services))
         try:
             login = service.login(self.finder.surroundings)
@@ -65,8 +64,7 @@ class OpenApiCaller:
             raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
         except Fault as fault:
             raise InvalidArguments(name, [(f"/{fault.argument}", fault.expected)]) from None
-        response = await self.web.ask(request)
-        return result_of(response, name, confidential(login, service.base_url), self.settings)
+        return result_of(await self.web.ask(request), name, confidential(login, service.base_url), self.settings)
 
 
 class Elsewhere(Exception):
@@ -124,8 +122,7 @@ class Operation:
 
     def _base(self, service: Service) -> str:
         """That of the service, or the address of its own that an operation has on an origin that is configured."""
-        own = text_of(self.http.get("server")).rstrip("/")
-        if not own:
+        if not (own := text_of(self.http.get("server")).rstrip("/")):
             return service.base_url
         if names_user(own):
             raise Elsewhere("this operation names a login in its own address, and none but an operator's is used")
@@ -143,8 +140,7 @@ class Operation:
         parameters = {each.name: each for each in self._parameters("path")}
 
         def value(name: str) -> str:
-            parameter = parameters.get(name)
-            if parameter is None or parameter.argument not in arguments:
+            if (parameter := parameters.get(name)) is None or parameter.argument not in arguments:
                 raise Fault(name, "a value: it is part of the path")
             return in_path(parameter, arguments[parameter.argument])
 

@@ -42,16 +42,13 @@ class SkillTexts:
         """Raises NotCallable."""
         transport = fields_of(parse_field(agent.transport))
         digest, folder = text_of(transport.get("sha256")), text_of(transport.get("folder"))
-        places = self._places(agent)
+        places = places_vouched_for(self.trust_file, claims_on(self.registry, agent.id))
         is_there = False
         for file in (file for place in places for file in _skills(place) if file.absolute().parent.name == folder):
             is_there = True
             if digest and (content := _content(file)) is not None and _digest(content) == digest:
                 return {"content": [text(_bound_text(content)), text(_of_scripts(file.absolute().parent, tool))]}
         raise NotCallable(tool.call_name or tool.id, _why_not(places, is_there=is_there))
-
-    def _places(self, agent: Agent) -> list[str]:
-        return places_vouched_for(self.trust_file, claims_on(self.registry, agent.id))
 
 
 def _skills(place: str) -> Iterator[Path]:
@@ -62,8 +59,7 @@ def _skills(place: str) -> Iterator[Path]:
         return
     root = Path(place) if Path(place).is_dir() else None
     for file in files:
-        inside = root or file.parent
-        if is_skill(file) and file.resolve().is_relative_to(inside.resolve()):
+        if is_skill(file) and file.resolve().is_relative_to((root or file.parent).resolve()):
             yield file
 
 

@@ -141,7 +141,8 @@ class Executor:
         """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
         way = self._way(call)
         with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
-            async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
+            of_caller = self._of_callers.place(call.caller) if call.caller else nullcontext()
+            async with of_caller, self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
                     return await way.call(replace(call, host=PatientHost(call.host, scope)))
         if self._closed:
@@ -161,13 +162,9 @@ class Executor:
 
     async def warm(self, agent: Agent) -> None:
         """Has the server of an agent run, so that no call waits for its start; others need none. Raises as `call`."""
-        way = self._ways.get(agent.kind)
-        if isinstance(way, McpCaller):
+        if isinstance(way := self._ways.get(agent.kind), McpCaller):
             with _naming(agent):
                 await way.warm(agent)
-
-    def _place_of_caller(self, call: ToolCall) -> AbstractAsyncContextManager[None]:
-        return self._of_callers.place(call.caller) if call.caller else nullcontext()
 
     def _way(self, call: ToolCall) -> ToolCaller:
         if call.agent.kind != "mcp_server" and self.logins and self.logins.rule(call.agent.id):
@@ -254,8 +251,7 @@ class _OnFirstCall:
         self._way: ToolCaller | None = None
 
     async def call(self, call: ToolCall) -> Result:
-        way = self._way or await self._make_caller()
-        return await way.call(call)
+        return await (self._way or await self._make_caller()).call(call)
 
     async def _make_caller(self) -> ToolCaller:
         async with self._making:

@@ -199,8 +199,7 @@ def body_of(http: Mapping[str, Any], arguments: Mapping[str, Any], properties: M
 
     Raises Fault for what cannot be sent so.
     """
-    body = fields_of(http.get("body"))
-    if not body:
+    if not (body := fields_of(http.get("body"))):
         return Body()
     media = str(body.get("type") or "application/json")
     encoding = fields_of(body.get("encoding"))

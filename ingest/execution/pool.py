@@ -167,8 +167,7 @@ class Pool:
         """Starts the agent's server as a call does, or lets it rest as long as if it had just been called. Raises as
         `call`.
         """
-        line = await self._line(agent)
-        async with line.use():
+        async with (await self._line(agent)).use():
             return
 
     def close(self) -> None:
@@ -188,8 +187,7 @@ class Pool:
         if self._muted.get(key) == launch:
             launch = replace(launch, handshake=True)
         self._refuse_if_closed()  # it may have been while the launch was looked for
-        line = self._lines.get(key)
-        if line is not None and line.takes_calls and line.launch == launch:
+        if (line := self._lines.get(key)) is not None and line.takes_calls and line.launch == launch:
             return line
         if line is not None:
             line.retire()
@@ -258,8 +256,7 @@ class Pool:
 
     def _note(self, key: _Key, launch: Launch, error: UpstreamError) -> None:
         """The first failure of a server that stood before is chance, and does not keep the next call from trying."""
-        last = self._failures.get(key)
-        if last is not None and last.launch == launch:
+        if (last := self._failures.get(key)) is not None and last.launch == launch:
             rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
         else:
             rest_s = 0.0 if self._stood.get(key) == launch else FIRST_REST_S

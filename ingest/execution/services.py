@@ -118,10 +118,6 @@ class Services:
         names = frozenset(sources)
         return next((entry for entry in self.entries if entry.source and entry.source in names), None)
 
-    @property
-    def name_sources(self) -> bool:
-        return any(entry.source for entry in self.entries)
-
     def where_to_write(self) -> str:
         return self.place or "a file, and name that file in WAYGRAPH_SERVICES_FILE where the gateway runs"
 
@@ -131,8 +127,7 @@ def load_services(path: str) -> Services:
     if not path:
         return Services()
     try:
-        document = toml_document(as_written(path).read_text(encoding="utf-8"))
-        content = _File.model_validate(document)
+        content = _File.model_validate(toml_document(as_written(path).read_text(encoding="utf-8")))
     except OSError as exc:
         raise InvalidSetting(f"services file {path} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError:
@@ -231,7 +226,7 @@ class ServiceFinder:
 
     async def service(self, agent: Agent) -> Service | None:
         """None: nothing is configured. Raises RegistryError."""
-        if (own := self.services.of_agent(agent.id)) or not self.services.name_sources:
+        if (own := self.services.of_agent(agent.id)) or not any(entry.source for entry in self.services.entries):
             return own
         claims = await to_thread.run_sync(claims_on, self.registry, agent.id)
         return self.services.of_source(claim.source for claim in claims)
@@ -295,8 +290,7 @@ def origins_vouched_for(trust_file: VouchedFile, claims: Iterable[SourceClaim], 
 
 def places_vouched_for(trust_file: VouchedFile, claims: Iterable[SourceClaim]) -> list[str]:
     """The files, folders and patterns that hold the agent's skill. Raises StorageFailed."""
-    sources = (trust_file.source(claim.source) for claim in claims)
-    return [source.path for source in sources if source.path]
+    return [source.path for source in (trust_file.source(claim.source) for claim in claims) if source.path]
 
 
 HOW_TO_NAME = "`waygraph ingest -- COMMAND`, `waygraph ingest https://HOST/mcp` or `waygraph ingest CONFIG.json`"
@@ -378,5 +372,4 @@ class ReachNow:
         return f"nothing here runs tools of a {agent.kind} agent"
 
     def _is_configured(self, agent: Agent, claims: list[SourceClaim]) -> bool:
-        sources = (claim.source for claim in claims)
-        return bool(self.services.of_agent(agent.id) or self.services.of_source(sources))
+        return bool(self.services.of_agent(agent.id) or self.services.of_source(claim.source for claim in claims))

@@ -119,8 +119,7 @@ def _put(path: Path, before: HostConfig, content: bytes) -> None:
 
 def _refuse_changed(before: HostConfig) -> None:
     """A host may write its file at any time."""
-    now = content_of(before.path)
-    if now != (None if before.text is None else before.text.encode()):
+    if content_of(before.path) != (None if before.text is None else before.text.encode()):
         raise SourceError(str(before.path), "was changed by somebody else meanwhile; nothing was written: run it again")
 
 
@@ -171,8 +170,7 @@ class Shelf:
     def takes(self) -> list[Take]:
         """In the order in which they came. Raises StorageFailed."""
         try:
-            document = json.loads(self.record.read_bytes())
-            if document["version"] == VERSION:
+            if (document := json.loads(self.record.read_bytes()))["version"] == VERSION:
                 return [_take(entry) for entry in document["takes"]]
         except FileNotFoundError:
             return []

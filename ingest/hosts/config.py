@@ -51,8 +51,7 @@ class HostConfig:
         """Those that a user's file keeps for this folder alone; empty: for all. Raises SourceError."""
         table: Any = self._document()
         for name in self._table(folder):
-            table = table.get(name, {})
-            if not isinstance(table, dict):
+            if not isinstance(table := table.get(name, {}), dict):
                 raise self._fault(f"{name} is no object")
         return dict(table)
 
@@ -63,11 +62,9 @@ class HostConfig:
 
     def repeated_names(self, folder: str = "") -> list[str]:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
-        there = self.servers_of(folder)
-        if not there or self.host.syntax == "toml":  # a text that has one twice is not TOML
+        if not self.servers_of(folder) or self.host.syntax == "toml":  # a text that has one twice is not TOML
             return []
-        members = edit_json.members(self.text or "", self._table(folder))
-        return repeated_names(member.name for member in members or ())
+        return repeated_names(member.name for member in edit_json.members(self.text or "", self._table(folder)) or ())
 
     @property
     def others(self) -> dict[str, Any]:
@@ -273,8 +270,7 @@ def _hide_values(text: str, texts: _Texts) -> str:
 
 
 def _strike_value(match: re.Match[str], texts: _Texts) -> str:
-    text = match[0]
-    if text.startswith("//"):
+    if (text := match[0]).startswith("//"):
         return f"// {STRUCK_TEXT}"
     if text.startswith("/*"):
         return f"/* {STRUCK_TEXT} */"
@@ -305,8 +301,7 @@ def _toml(text: str, table: str, name: str, texts: _Texts) -> Iterator[str]:
 
 def check_is_ours(config: HostConfig, name: str) -> None:
     """Raises SourceError if the config has a server under the gateway's name that is no gateway of ours."""
-    entry = config.servers.get(name)
-    if entry is None or is_gateway(entry) or reaches_gateway(config.host, entry):
+    if (entry := config.servers.get(name)) is None or is_gateway(entry) or reaches_gateway(config.host, entry):
         return
     raise SourceError(
         str(config.path),

@@ -50,8 +50,7 @@ def with_member(text: str, path: Sequence[str], name: str, value: Any) -> str:
 
     Makes objects of the path.
     """
-    existing = members(text, path)
-    if existing is None:
+    if (existing := members(text, path)) is None:
         if not path:
             raise Unfit("it is no object")
         return with_member(text, path[:-1], path[-1], {name: value})
@@ -131,8 +130,7 @@ def _object_start(text: str, path: Sequence[str]) -> int:
     plain = without_comments(text)
     if not path:
         return _after_space(plain, 0)
-    outer = members(text, path[:-1]) or []
-    return next(member.value_start for member in reversed(outer) if member.name == path[-1])
+    return next(member.value_start for member in reversed(members(text, path[:-1]) or []) if member.name == path[-1])
 
 
 def _comma_after(text: str, end: int) -> int | None:
@@ -184,15 +182,13 @@ def _indent_of_line(text: str, at: int) -> str:
 def _cut(text: str, existing: list[Member], index: int) -> str:
     member = existing[index]
     start, end = member.start, member.end
-    comma = _comma_after(text, end)
-    if comma is not None:
+    if (comma := _comma_after(text, end)) is not None:
         end = comma + 1
-    elif index:  # the last one, where the file has no comma after a last one
-        before = _comma_after(text, existing[index - 1].end)
-        if before is not None:
-            text = text[:before] + text[before + 1 :]
-            start, end = start - 1, end - 1
-            start = before if not text[before:start].strip(" \t") else start
+    # Of the last one, where the file has no comma after a last one:
+    elif index and (before := _comma_after(text, existing[index - 1].end)) is not None:
+        text = text[:before] + text[before + 1 :]
+        start, end = start - 1, end - 1
+        start = before if not text[before:start].strip(" \t") else start
     return text[: _line_start(text, start)] + text[_line_after(text, start, end) :]
 
 

@@ -62,8 +62,7 @@ def with_member(text: str, path: Sequence[str], name: str, value: Mapping[str, A
 
     (table,) = path
     document = _document(text)
-    servers = document.get(table)
-    if servers is None:
+    if (servers := document.get(table)) is None:
         servers = document[table] = tomlkit.table(is_super_table=True)
     item = tomlkit.inline_table() if isinstance(servers, tomlkit.items.InlineTable) else tomlkit.table()
     item.update({key: _item(part) for key, part in value.items()})
@@ -93,8 +92,7 @@ def _with_comments(after: str, before: str, table: str, name: str) -> str:
     comments, following = _what_follows(before.removeprefix(BOM), table, name)
     if "#" not in comments or not after.endswith(following):
         return after
-    head = after.removesuffix(following)
-    if head.rstrip().endswith(comments.strip()):
+    if (head := after.removesuffix(following)).rstrip().endswith(comments.strip()):
         return after
     if comments[:1] in "\r\n":  # with a blank line of its own
         head = head.rstrip("\r\n") + "\n"
@@ -105,8 +103,7 @@ def _what_follows(text: str, table: str, name: str) -> tuple[str, str]:
     """Blank lines and comments at the end of a member, and all behind them; nothing if it is no table of its own."""
     rows = list(lines(text))
     heads = [at for at, (_, kind) in enumerate(rows) if kind == "head"]
-    own = [at for at in heads if is_head_of(rows[at][0], table, name)]
-    if not own:
+    if not (own := [at for at in heads if is_head_of(rows[at][0], table, name)]):
         return "", ""
     end = start = next((at for at in heads if at > own[-1]), len(rows))
     while rows[start - 1][1] == "other" and rows[start - 1][0].lstrip()[:1] in ("", "#"):

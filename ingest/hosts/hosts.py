@@ -80,11 +80,7 @@ def known_configs(
     read_only = {Path(host.settings.format_map(places)) for host in HOSTS.values() if host.settings}
     own = {Path(place.format_map(places)) for host in HOSTS.values() for place in (host.place, host.settings)}
     return [
-        replace(
-            each,
-            is_only_read=each.path in read_only,
-            is_of_project=cwd != home and each.path not in own,
-        )
+        replace(each, is_only_read=each.path in read_only, is_of_project=cwd != home and each.path not in own)
         for each in configs
         if each is not None
     ]
@@ -95,8 +91,7 @@ def _paths(folder_paths: Mapping[str, Path]) -> Iterator[tuple["Host", Path]]:
     paths = set[Path]()
     for host in HOSTS.values():
         for place in filter(None, (host.place, host.settings, host.project)):
-            path = Path(place.format_map(folder_paths))
-            if path not in paths:
+            if (path := Path(place.format_map(folder_paths))) not in paths:
                 paths.add(path)
                 yield host, path
 
@@ -312,8 +307,7 @@ HOSTS: Mapping[str, Host] = {
 
 def host_named(name: str) -> Host:
     """Raises InvalidSetting."""
-    host = HOSTS.get(name.casefold())
-    if host is None:
+    if (host := HOSTS.get(name.casefold())) is None:
         raise InvalidSetting(f"host {name!r} is not known; known: {', '.join(HOSTS)}")
     return host
 
@@ -332,8 +326,7 @@ def absolute(path: str, cwd: Path) -> Path:
 
 def refuse_outside(path: Path, project: Path) -> None:
     """A project is somebody else's work, and a link in it may lead to any file of a person. Raises InvalidSetting."""
-    real = path.resolve()
-    if not real.is_relative_to(project.resolve()):
+    if not (real := path.resolve()).is_relative_to(project.resolve()):
         raise InvalidSetting(f"{path} is a link out of the project, to {real}: name that by --file, if it is meant")
 
 
@@ -445,8 +438,7 @@ def program_of(executable: str) -> list[str]:
         model = _requirement("waygraph-minilm")
         with_model = ["--with", model] if model else []
         return [shutil.which("uvx") or "uvx", "--from", _requirement(NAME) or NAME, *with_model, NAME]
-    name = "waygraph.exe" if os.name == "nt" else "waygraph"
-    beside = Path(executable).parent / name
+    beside = Path(executable).parent / ("waygraph.exe" if os.name == "nt" else "waygraph")
     return [str(beside)] if beside.is_file() else [executable, "-m", _MODULE]
 
 

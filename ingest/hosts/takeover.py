@@ -213,8 +213,7 @@ def gateway_for(gateway: Gateway, servers: Mapping[str, Any]) -> Gateway:
 
 def plan_takeover(target: Target, offer: Offer) -> HostConfig:
     """The host's file with the gateway in place of the servers on offer. Raises SourceError, InvalidSetting."""
-    behind = {**target.shelf.servers(), **offer.servers}
-    entry = entry_of(target.config.host, gateway_for(target.gateway, behind))
+    entry = entry_of(target.config.host, gateway_for(target.gateway, {**target.shelf.servers(), **offer.servers}))
     own = [offer.places[key][1] for key in offer.servers if key in offer.places]
     without = target.config.without_servers([key for key in offer.servers if key not in offer.places])
     without = without.without_servers(own, target.folder) if own else without
@@ -227,8 +226,7 @@ def take_over(target: Target, offer: Offer, ask: AskServers) -> Takeover:
     plan_takeover(target, offer)  # what cannot be written is refused before anything is asked
     current_servers, takes = _in_force(config, shelf)
     failures = _silent_servers(target, offer, current_servers, ask)
-    servers = {key: entry for key, entry in offer.servers.items() if key not in failures}
-    if not servers:
+    if not (servers := {key: entry for key, entry in offer.servers.items() if key not in failures}):
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {reasons}")
     after = plan_takeover(target, replace(offer, servers=servers))
@@ -284,8 +282,7 @@ class PutBack:
 
 def put_back(config: HostConfig, name: str, shelf: Shelf) -> PutBack:
     """What the host's file will be; nothing is written. Raises SourceError if nothing was taken over from it."""
-    takes = shelf.takes()
-    if not takes and not shelf.config.exists():
+    if not (takes := shelf.takes()) and not shelf.config.exists():
         raise SourceError(str(config.path), "nothing was taken over from it")
     whole, conflicts, now = True, list[str](), config
     for take in reversed(takes):

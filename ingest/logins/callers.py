@@ -80,8 +80,7 @@ class OwnLogins:
             rule = rule.resolve(self.surroundings)
         except UnresolvedReference as exc:
             raise NotCallable(name, f"[[login]] of {rule.agent!r} in {self.place}: {exc}") from None
-        plain = replace(launch, headers=rule.headers, oauth=False, confidential=frozenset(rule.headers.values()))
-        return rule, plain
+        return rule, replace(launch, headers=rule.headers, oauth=False, confidential=frozenset(rule.headers.values()))
 
     async def set_key(self, caller: str, agent: Agent, key: str) -> None:
         """Keeps the key that a caller typed. Raises InvalidSetting for what no header can carry; else as `begin`."""
@@ -131,8 +130,7 @@ class OwnLogins:
         from waygraph.ingest.logins.browser import finish_login
 
         _, launch = await self.server_of(agent)
-        take = partial(self.file.take, caller, agent.id, digest_of(query.get("state", "")))
-        login = await to_thread.run_sync(take)
+        login = await to_thread.run_sync(partial(self.file.take, caller, agent.id, digest_of(query.get("state", ""))))
         content = self.file.open(login) if login else {}
         is_late = login is not None and login.age_s() > self.settings.upstream_login_timeout_s
         if login is None or is_late or not hmac.compare_digest(str(content["browser"]), browser):
@@ -161,9 +159,7 @@ class ActingCaller:
 
     @property
     def user(self) -> str:
-        if self.rule.by != "exchange":
-            return self.caller
-        return f"{self.caller} {digest_of(self.call.token)}"
+        return self.caller if self.rule.by != "exchange" else f"{self.caller} {digest_of(self.call.token)}"
 
     async def launch(self) -> Launch:
         """As `Acting.launch`; also LoginsUnusable."""

@@ -39,10 +39,6 @@ class _ExchangeToken:
     ends_s: float = 0.0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
-    @property
-    def is_fresh(self) -> bool:
-        return bool(self.token) and time.monotonic() < self.ends_s
-
 
 class TokenExchange:
     """For all callers of a gateway. An issuer has `timeout_s` to answer."""
@@ -65,7 +61,7 @@ class TokenExchange:
             )
         entry = self._entry(call)
         async with entry.lock:
-            if not entry.is_fresh:
+            if not entry.token or time.monotonic() >= entry.ends_s:
                 answer = await self._ask(rule, call.token)
                 token, ends = answer.get("access_token"), answer.get("expires_in")
                 is_bearer = str(answer.get("token_type", "")).lower() == "bearer"

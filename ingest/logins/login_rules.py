@@ -71,8 +71,7 @@ class LoginRule(BaseModel):
 
 
 def _keeps_secrets(address: str) -> bool:
-    parts = split_url(address)
-    if parts is None or not parts.hostname:
+    if (parts := split_url(address)) is None or not parts.hostname:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
 

@@ -76,8 +76,7 @@ class TokenFile:
         """Whether anything was held for this server. Raises RegistryLocked, StorageFailed."""
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             servers = self._read()
-            entry = servers.pop(_key(self.address), None)
-            if entry is not None:
+            if (entry := servers.pop(_key(self.address), None)) is not None:
                 self._write(servers)
         return entry is not None
 
@@ -86,8 +85,7 @@ class TokenFile:
 
     def _read(self) -> dict[str, Any]:
         try:
-            document = json.loads(self.path.read_bytes())
-            if document["version"] == VERSION:
+            if (document := json.loads(self.path.read_bytes()))["version"] == VERSION:
                 return dict(document["servers"])
         except FileNotFoundError:
             return {}
@@ -167,8 +165,7 @@ class TokenStore(TokenStorage):
         self.provider: Provider | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        tokens = read_as(OAuthToken, self.place.read().get("tokens"))
-        if tokens:
+        if tokens := read_as(OAuthToken, self.place.read().get("tokens")):
             self._discretion.learn(tokens.access_token, tokens.refresh_token)
         return tokens
 
@@ -185,8 +182,7 @@ class TokenStore(TokenStorage):
         await to_thread.run_sync(keep)  # another process may hold the file for long
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        client = read_as(OAuthClientInformationFull, self.place.read().get("client"))
-        if client:
+        if client := read_as(OAuthClientInformationFull, self.place.read().get("client")):
             self._discretion.learn(client.client_secret)
         return client
 
@@ -301,8 +297,7 @@ class Provider(OAuthClientProvider):
         An issuer that gives a new token for an old one takes the old one no more, and may end the login if it comes
         again. After `_RENEWAL_S` the scope's shield falls. Raises UpstreamUnreachable if others take too long.
         """
-        timeout_s = _TURN_S + (self._listener.timeout_s if self._listener else 0.0)
-        async with self._token_store.place.alone(timeout_s):
+        async with self._token_store.place.alone(_TURN_S + (self._listener.timeout_s if self._listener else 0.0)):
             with anyio.CancelScope(shield=True) as scope:
                 end = asyncio.get_running_loop().call_later(_RENEWAL_S, setattr, scope, "shield", False)
                 try:

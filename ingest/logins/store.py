@@ -224,8 +224,7 @@ class LoginFile:
             raise self._unusable(OTHER_KEY)
         try:
             box = base64.urlsafe_b64decode(text)
-            content = AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], purpose)
-            return dict(json.loads(content))
+            return dict(json.loads(AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], purpose)))
         except (InvalidTag, ValueError, TypeError):
             raise self._unusable(MOVED_LOGIN) from None
 
@@ -234,8 +233,7 @@ class LoginFile:
 
     def _read_key(self) -> bytes:
         if self._key is None:
-            text = self._key_text or self._keyring_key()
-            if not text:
+            if not (text := self._key_text or self._keyring_key()):
                 raise self._unusable(NO_KEY)
             try:
                 key = base64.b64decode(text.strip().translate(str.maketrans("-_", "+/")), validate=True)
@@ -268,14 +266,12 @@ class LoginFile:
         if (stamp := file_stamp(self.path)) is None:
             return {}
         if index[0] != stamp:
-            logins = self._parse()
-            index = self._index = stamp, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in logins}
+            index = self._index = stamp, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in self._parse()}
         return index[1]
 
     def _parse(self) -> tuple[Login, ...]:
         try:
-            document = json.loads(self.path.read_bytes())
-            if document["waygraph_logins"] == VERSION:
+            if (document := json.loads(self.path.read_bytes()))["waygraph_logins"] == VERSION:
                 return tuple(Login(**{name: str(value) for name, value in each.items()}) for each in document["logins"])
         except FileNotFoundError:
             return ()  # it was removed just now
@@ -308,8 +304,7 @@ def _login_file(path: Path, key: str, issuer: str) -> LoginFile:
 
 def login_text(content: object) -> bytes:
     """As JSON. Raises UpstreamRefused for more than a login has: each request would carry its token."""
-    text = json.dumps(content).encode()
-    if len(text) > MOST_LOGIN_BYTES:
+    if len(text := json.dumps(content).encode()) > MOST_LOGIN_BYTES:
         raise UpstreamRefused(f"the issuer gave a login of {len(text):,} bytes, {MOST_LOGIN_BYTES:,} are kept")
     return text
 

@@ -104,7 +104,7 @@ class Resolver:
 
     def _meaning(self, inside: str, depth: int) -> str:
         if inside in self._places:
-            return self._place(inside)
+            return self._set(inside, self._places[inside] or None, f"the folder for ${{{inside}}}", plain=True)
         if match := _VARIABLE.fullmatch(inside):
             return self._variable(match[1], match[2], depth)
         if match := _INPUT.fullmatch(inside):
@@ -114,8 +114,7 @@ class Resolver:
         raise UnresolvedReference(f"holds a ${{…}} of no form that is known; known: {_REFERENCE_FORMS}")
 
     def _variable(self, name: str, default: str | None, depth: int) -> str:
-        value = self._scope.surroundings.environ.get(name)
-        if value is None and default is not None:
+        if (value := self._scope.surroundings.environ.get(name)) is None and default is not None:
             value = self._text(default, depth - 1)
         return self._set(name, value, name, plain=name in PLAIN)
 
@@ -123,9 +122,6 @@ class Resolver:
         variable = input_variable(name)
         value = self._scope.surroundings.environ.get(variable, self._scope.inputs.get(name))
         return self._set(variable, value, f"{variable} (for ${{input:{name}}})")
-
-    def _place(self, name: str) -> str:
-        return self._set(name, self._places[name] or None, f"the folder for ${{{name}}}", plain=True)
 
     def _set(self, name: str, value: str | None, label: str, *, plain: bool = False) -> str:
         if value is None:

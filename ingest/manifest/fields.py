@@ -54,8 +54,7 @@ class Objects:
         self._repeats: list[tuple[dict[str, Any], list[str]]] = []
 
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) < len(pairs):
+        if len(result := dict(pairs)) < len(pairs):
             self._repeats.append((result, repeated_names(name for name, _ in pairs)))
         return result
 

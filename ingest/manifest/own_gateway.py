@@ -39,7 +39,7 @@ def starts_gateway(command: Sequence[str]) -> bool:
     for word in command:
         if runs_ours and word == _COMMAND:
             return True
-        if _is_ours(word):
+        if _OURS.fullmatch(PurePath(word.replace("\\", "/")).name):
             runs_ours, may_be_value = True, False
             continue
         is_option = word.startswith("-")
@@ -104,7 +104,3 @@ def _split(line: str) -> list[str]:
         with suppress(ValueError):  # such as a quotation mark that is not closed
             return list(lexer)
     return line.split()
-
-
-def _is_ours(word: str) -> bool:
-    return _OURS.fullmatch(PurePath(word.replace("\\", "/")).name) is not None

@@ -161,8 +161,7 @@ class LanguageModelAuthor:
         """
         prompt = _prompt(agent, tool, count)
         path = self._folder / f"{self._model.key(SYSTEM, prompt)}.json"
-        earlier = _read(path, count)
-        if earlier:
+        if earlier := _read(path, count):
             return earlier
         questions = self._with_tool_questions(prompt, tool, count)
         self._keep(path, questions)
@@ -191,8 +190,7 @@ def parse_questions(answer: str, count: int) -> tuple[str, ...]:
 
     Lines that are empty, too long or hold what is no text do not count.
     """
-    items = list_in(answer, "questions")
-    if not is_lines(items):
+    if not is_lines(items := list_in(answer, "questions")):
         return ()
     lines = dict.fromkeys(" ".join(line.split()) for line in items)
     sound = [line for line in lines if 0 < len(line) <= MAX_QUESTION_CHARS and NO_TEXT.isdisjoint(map(category, line))]
@@ -263,8 +261,7 @@ def with_questions(
 def _with_tool_questions(
     entry: AgentEntry, tool: Tool, author: QuestionAuthor, count: int, lacking: list[Rejected]
 ) -> Tool:
-    missing = count - len(tool.questions)
-    if missing <= 0:
+    if (missing := count - len(tool.questions)) <= 0:
         return tool
     try:
         questions = author.questions(entry.agent, tool, missing)

@@ -236,8 +236,7 @@ class Intake:
 
     def _schema(self, value: object, pointer: str) -> str:
         """Canonical JSON of a schema; empty if there is none, and if it has more than MAX_TEXT_CHARS."""
-        schema = _object(value, pointer.rpartition("/")[2])
-        if len(schema) <= MAX_TEXT_CHARS:
+        if len(schema := _object(value, pointer.rpartition("/")[2])) <= MAX_TEXT_CHARS:
             return schema
         self.note_cut(pointer, f"a schema of {len(schema)} characters was left out; {MAX_TEXT_CHARS} are allowed")
         return ""

@@ -319,8 +319,7 @@ def _line(text: str) -> str:
 
 def _unquote(word: str) -> tuple[str, Callable[[str], str]]:
     """What stands between the quotes, and how to put it back there."""
-    mark = word[0]
-    if mark not in "\"'":
+    if (mark := word[0]) not in "\"'":
         return word, str
     if mark == '"' and isinstance(inside := _parse_json(word), str):
         return inside, _format_json

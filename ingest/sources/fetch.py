@@ -22,13 +22,7 @@ from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parse import SUFFIXES
 from waygraph.ingest.sources.read import Listing, Parts, Reading, read_parts
 from waygraph.registry.http.addresses import Reach, split_url
-from waygraph.registry.http.client import (
-    UnusableProxy,
-    connection_fault,
-    decode_body,
-    http_client,
-    same_origin,
-)
+from waygraph.registry.http.client import UnusableProxy, connection_fault, decode_body, http_client, same_origin
 from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
@@ -154,16 +148,14 @@ class _Fetch:
             raise self._fetch_error(connection_fault(exc) or f"cannot be asked ({type(exc).__name__})") from None
 
     async def _answer(self, response: httpx2.Response, url: httpx2.URL) -> Page | httpx2.URL:
-        status = response.status_code
-        if status in _REDIRECTS and "location" in response.headers:
+        if (status := response.status_code) in _REDIRECTS and "location" in response.headers:
             return self._next(url, response.headers["location"])
         if status != HTTPStatus.OK:
             phrase = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
             raise self._fetch_error(f"answers {status}{phrase}", status)
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             raise self._fetch_error("answers with a stream of events, which is no document", status)
-        content = await self._content(response)
-        if content.lstrip()[:1] == b"<":
+        if (content := await self._content(response)).lstrip()[:1] == b"<":
             raise self._fetch_error("answers with a web page, which is no document", status)
         return Page(address=address_of(str(url)), content=content)
 
@@ -250,11 +242,9 @@ class WebDocument:
 
     def _listings(self) -> Iterator[Listing]:
         """Unread: of the address itself, then of each place for a card under it."""
-        path = urlsplit(self.url).path
-        places = () if path.lower().endswith(SUFFIXES) else card_urls(self.url)
+        places = () if urlsplit(self.url).path.lower().endswith(SUFFIXES) else card_urls(self.url)
         itself = () if places and self.reading.kind == CARD_KIND else (self.url,)
-        for place in (*itself, *places):
-            yield self._listing(place)
+        yield from map(self._listing, (*itself, *places))
 
     def _listing(self, url: str) -> Listing:
         def content(most_bytes: int) -> bytes:

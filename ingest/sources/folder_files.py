@@ -108,7 +108,7 @@ def _is_searched(place: Path, name: str, folder: Path, folder_files: FolderFiles
             folder_files.unsearched_folders.append(f"{relative} (a link to what is not in the folder)")
         return False
     is_cache = relative.startswith(".") and name.casefold() in ("cache", "caches")
-    if is_cache or _is_of_program(name) or _is_marked(path):
+    if is_cache or _is_of_program(name) or any((path / mark).is_file() for mark in _MARKS):
         folder_files.unsearched_folders.append(relative)
         return False
     return True
@@ -121,10 +121,6 @@ def is_of_programs(path: PurePath) -> bool:
 
 def _is_of_program(folder: str) -> bool:
     return folder in _OF_PROGRAMS or folder.endswith(".index") or _CACHE.fullmatch(folder) is not None
-
-
-def _is_marked(folder: Path) -> bool:
-    return any((folder / mark).is_file() for mark in _MARKS)
 
 
 def _join_names(names: list[str]) -> str:

@@ -131,8 +131,7 @@ def check_kind(name: str) -> None:
 
 def kind_named(name: str, document: object, where: str) -> Kind:
     """Raises SourceError for a name that is not known, and for a document that is not of this kind."""
-    kind = next((kind for kind in known_kinds() if kind.name == name), None)
-    if kind is None:
+    if (kind := next((kind for kind in known_kinds() if kind.name == name), None)) is None:
         raise SourceError(name, _unknown())
     if not kind.fits(document):
         raise of_another_kind(name, kind.shape, document, where)
@@ -195,8 +194,7 @@ def load_plugins() -> Plugins:
     fit_kinds, faults = list[Kind](), list[str]()
     for point in points(GROUP):
         try:
-            kind = _kind_of(point)
-            if kind.name in kinds:
+            if (kind := _kind_of(point)).name in kinds:
                 raise Unfit(f"{kinds[kind.name]} has a kind of that name")
         except Unfit as fault:
             faults.append(f"{point.name!r} of the package {package_of(point)} is left out: {in_a_line(fault)}")
@@ -208,8 +206,7 @@ def load_plugins() -> Plugins:
 
 def _kind_of(point: "EntryPoint") -> Kind:
     """Raises Unfit."""
-    kind = load_plugin(point)
-    if not isinstance(kind, Kind):
+    if not isinstance(kind := load_plugin(point), Kind):
         raise Unfit(f"expected {point.value} to be a waygraph.ingest.sources.kinds.Kind, found {type(kind).__name__}")
     if kind.name != point.name:
         raise Unfit(f"its kind calls itself {kind.name!r}")

@@ -150,12 +150,11 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     own_name = record.name if record.name != record.key else ""
     title, name, version = sound_names(listing.title, listing.name, listing.version)
     own_words = record.description or _without_heading(listing.instructions)
-    description = _with_counts(own_words, listing)
     intake.take(
         replace(
             record,
             name=own_name or title or name or record.name,
-            description=description,
+            description=_with_counts(own_words, listing),
             version=record.version or version,
             asked=True,
             tools=tool_records(list(map(_with_annotations, listing.tools)), f"{record.pointer}/tools", intake),
@@ -175,17 +174,12 @@ def _without_heading(instructions: str) -> str:
 
 def _describe_by_tools(entry: AgentEntry) -> AgentEntry:
     description = "\n\n".join(filter(None, (describe_tools(entry.tools), entry.agent.description)))
-    agent = replace(entry.agent, description=description[:MAX_TEXT_CHARS])
-    return replace(entry, agent=sealed_agent(agent))
+    return replace(entry, agent=sealed_agent(replace(entry.agent, description=description[:MAX_TEXT_CHARS])))
 
 
 def _with_counts(description: object, listing: ServerListing) -> object:
     """What a server has beside its tools, as the last line: the graph keeps no entity for it, and a person asks."""
-    counts = {
-        "prompt": listing.prompts,
-        "resource": listing.resources,
-        "resource template": listing.resource_templates,
-    }
+    counts = {"prompt": listing.prompts, "resource": listing.resources, "resource template": listing.resource_templates}
     beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counts.items() if number)
     if not beside or not (description is None or isinstance(description, str)):
         return description

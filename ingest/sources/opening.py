@@ -148,9 +148,7 @@ class OpenedSource:
 
         No server is asked. Raises SourceError.
         """
-        if self.content and not self.how.is_followed:
-            return self.content
-        return self.place.read(self.name, self.how)
+        return self.content if self.content and not self.how.is_followed else self.place.read(self.name, self.how)
 
     def read(self) -> Manifest:
         return self.with_answers(self.parts())
@@ -160,8 +158,7 @@ class OpenedSource:
         manifest = with_answers(parts, self.how.ask if self.how.asks else None)
         if len(parts.servers) != 1 or manifest.entries or parts.manifest.rejected:
             return manifest
-        faults = manifest.rejected or manifest.cut[len(parts.manifest.cut) :]
-        if faults:
+        if faults := manifest.rejected or manifest.cut[len(parts.manifest.cut) :]:
             reason = faults[0].reason  # nothing at all could be read
             if parts.no_document:
                 reason = f"{parts.no_document}; as an MCP server: {reason}"
@@ -204,8 +201,7 @@ def open_value(value: object, how: Opening) -> list[OpenedSource]:
     """What a file would hold, in memory. Raises SourceError if JSON cannot say it, or it has no name."""
     if not how.source:
         raise SourceError("ingest", "what comes in memory needs a name, by which it is known next time: source='…'")
-    listing = list_value(value, source=how.source, namespace=how.namespace)
-    return _open_documents(Documents(listing=listing), how)
+    return _open_documents(Documents(listing=list_value(value, source=how.source, namespace=how.namespace)), how)
 
 
 def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
@@ -304,8 +300,7 @@ class Address:
             is_final = isinstance(error, OfOthers) or (isinstance(error, FetchFailed) and not error.status)
             if how.kind or not how.asks or is_final:
                 raise
-            url = self.document.url
-            return replace(_open_server_at(url, how).parts(), no_document=error.reason)
+            return replace(_open_server_at(self.document.url, how).parts(), no_document=error.reason)
 
 
 def _open_address(url: str, how: Opening) -> OpenedSource:
@@ -320,11 +315,7 @@ def _open_address(url: str, how: Opening) -> OpenedSource:
     fetching = Fetching(settings=how.settings, headers=_resolve_headers(how.headers, how))
     document = open_document(url, fetching, how.reading(), source=how.source, namespace=how.namespace)
     return OpenedSource(
-        name=document.name,
-        opened_name=document.name,
-        how=how,
-        place=Address(document=document),
-        origin=origin_of(url),
+        name=document.name, opened_name=document.name, how=how, place=Address(document=document), origin=origin_of(url)
     )
 
 

@@ -120,8 +120,7 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
         try:
             document = parse(where, content, reading.settings, partial(merger.note_repeated, where))
             part_names |= referenced_files(document, where)
-            is_export = _is_export(document, where, reading.kind)
-            if is_export and len(listing.files) == 1:
+            if (is_export := _is_export(document, where, reading.kind)) and len(listing.files) == 1:
                 manifests = export.read(document, where, restore=reading.kind == export.KIND)
                 return [Parts(manifest=manifest) for manifest in merger.with_faults(manifests)]
             if is_export:
@@ -274,11 +273,7 @@ class _Merger:
 
     def with_faults(self, manifests: list[Manifest]) -> list[Manifest]:
         """Of an export: what was wrong with the document is told with the first of its sources."""
-        return (
-            [replace(manifests[0], cut=(*manifests[0].cut, *self.intake.cut)), *manifests[1:]]
-            if manifests
-            else manifests
-        )
+        return [replace(manifests[0], cut=(*manifests[0].cut, *self.intake.cut)), *manifests[1:]] if manifests else []
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already
@@ -384,9 +379,8 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
     content = [(str(path), _content_at(path, folder)) for path in folder_files.files]
     is_named = folder_files.files == [Path(text).expanduser()] and folder is None
-    root = _root(text)
     return Listing(
-        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=root
+        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=_root(text)
     )
 
 
@@ -452,8 +446,7 @@ def _read_skill(path: Path, folder: Path | None, most_bytes: int) -> bytes:
 
 def _root(text: str) -> str:
     """The folder itself, or that in which a pattern looks; empty for a single file."""
-    path = Path(text).expanduser()
-    if path.is_dir():
+    if (path := Path(text).expanduser()).is_dir():
         return str(path)
     plain = list(takewhile(lambda part: not set(part) & set("*?["), path.parts))
     return str(Path(*plain)) if len(plain) < len(path.parts) else ""
@@ -475,10 +468,8 @@ def _last_plain_part(text: str) -> str:
 
 def _files(text: str) -> FolderFiles:
     """Raises SourceError if nothing is there."""
-    path = Path(text).expanduser()
-    if path.is_dir():
-        folder_files = files_under(path)
-        if not folder_files.files:
+    if (path := Path(text).expanduser()).is_dir():
+        if not (folder_files := files_under(path)).files:
             raise SourceError(text, folder_files.absence)
         return folder_files
     matches = [path] if path.exists() else _matches(path, include_hidden=False)

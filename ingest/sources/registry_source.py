@@ -295,8 +295,7 @@ def _base(url: str) -> str:
 
 
 def _list_url(base: str) -> str:
-    last = base.rpartition("/")[2]
-    if last == "servers":
+    if (last := base.rpartition("/")[2]) == "servers":
         return base
     return f"{base}/servers" if last in {"v0", "v0.1"} else f"{base}/v0.1/servers"
 

@@ -48,8 +48,7 @@ def read_skill_file(path: Path, most_bytes: int) -> bytes:
     except UnicodeDecodeError as exc:
         raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from exc
     folder = path.absolute().parent
-    skill = skill_of(text, folder=folder.name, scripts=list(_scripts(path, folder)))
-    return json.dumps(skill).encode()[:most_bytes]
+    return json.dumps(skill_of(text, folder=folder.name, scripts=list(_scripts(path, folder)))).encode()[:most_bytes]
 
 
 def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> dict[str, Any]:

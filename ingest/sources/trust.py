@@ -19,8 +19,7 @@ def vouch(source: OpenedSource, parts: Parts) -> None:
     Not of the sources in whose names an export speaks: a person opened the export. Raises SourceError if it cannot be
     noted.
     """
-    manifest = parts.manifest
-    if manifest.source != source.opened_name and not parts.no_document:
+    if (manifest := parts.manifest).source != source.opened_name and not parts.no_document:
         return
     cards = vouched_cards(manifest) if source.origin and not parts.no_document else {}
     try:

@@ -92,8 +92,7 @@ def parse(text: str, note: Note = ignore_fault) -> object:
     """Raises yaml.YAMLError, UnboundedText, ValueError for a number that cannot be."""
     _check(text)
     loader = _CoreLoader(text)
-    node = loader.get_single_node()
-    if node is None:
+    if (node := loader.get_single_node()) is None:
         return None
     for place in islice(_repeated_keys(node, (), set()), MOST_TOLD):
         note(place)
@@ -149,8 +148,7 @@ def _check(text: str) -> None:
 
 
 def _alias_weight(anchor: str, weights: dict[str, int | None]) -> int:
-    weight = weights.get(anchor, 0)
-    if weight is None:
+    if (weight := weights.get(anchor, 0)) is None:
         raise UnboundedText(f"has an alias *{anchor} inside its own anchor")
     return weight
 

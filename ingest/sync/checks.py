@@ -61,10 +61,7 @@ class Checks:
     its own agent, and there no shorter one. What is not read counts as suspicious.
     """
 
-    def __init__(
-        self,
-        open_scorer: Callable[[RegistryState | None], Scorer | None] = lambda _state: None,
-    ) -> None:
+    def __init__(self, open_scorer: Callable[[RegistryState | None], Scorer | None] = lambda _state: None) -> None:
         """`open_scorer` is called when the first text is to be scored, with the registry's `state`."""
         self.state: RegistryState | None = None
         self._open_scorer, self._copies = open_scorer, CopySearch()
@@ -117,8 +114,7 @@ class Checks:
         return {name for each in entities for name in self.findings(each).names}
 
     def is_made_of_tools(self, agent: Agent, tools: Collection[Tool]) -> bool:
-        key = (agent.description, *(tool.content_hash for tool in tools))
-        if key not in self._made_of_tools:
+        if (key := (agent.description, *(tool.content_hash for tool in tools))) not in self._made_of_tools:
             self._made_of_tools[key] = is_made_of_tools(agent.description, tuple(tools))
         return self._made_of_tools[key]
 

@@ -113,8 +113,7 @@ class _Namesakes:
         self._having: dict[tuple[str, ...], list[int]] = {}
         for at, (_, runs) in enumerate(self._all):
             for run in self._rarest(runs):
-                places = self._having.setdefault(run, [])
-                if len(places) < MAX_COMPARED:
+                if len(places := self._having.setdefault(run, [])) < MAX_COMPARED:
                     places.append(at)
 
     def candidates(self, runs: Runs) -> Iterator[tuple[Original, Runs]]:

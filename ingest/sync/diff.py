@@ -84,8 +84,7 @@ def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[
     after: dict[str, object] = {}
     for name in fields:
         one, other = (_text(name, entity) if entity else None for entity in (old, new))
-        pairs = zip(one or "", other or "", strict=False)
-        start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one or "", other or "", strict=False)))
         for side, text in ((before, one), (after, other)):
             if text is not None:
                 side[name] = _excerpt(name, text, start)
@@ -247,8 +246,7 @@ class Judge:
         if old and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
             is_changed |= bool(suspicions(read)) or bool(free_texts(new.input_schema) - free_texts(old.input_schema))
-        weight = self._weigh(new, old, is_changed=is_changed)
-        return with_fields(new, **weight, flags=flags, status=status)
+        return with_fields(new, **self._weigh(new, old, is_changed=is_changed), flags=flags, status=status)
 
     def _holds(self, fields: Collection[str], fields_of_hold: Collection[str]) -> bool:
         """Whether the policy holds an entity back of which these fields changed; `hold` looks at some of them."""

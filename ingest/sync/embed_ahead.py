@@ -39,16 +39,14 @@ def embed_ahead(registry: LocalRegistry, draft: Draft, texts: TextForm | None, p
     before = embedder.embedded
     with embedder.kept_open():
         for number, some in enumerate(batched(new_texts, BATCH_TEXTS)):
-            part_progress = shift_progress(progress, number * BATCH_TEXTS, len(new_texts))
-            embedder.embed(some, "document", progress=part_progress)
+            embedder.embed(some, "document", progress=shift_progress(progress, number * BATCH_TEXTS, len(new_texts)))
     return embedder.embedded - before
 
 
 def _new_texts(draft: Draft, forms: TextForms) -> Iterator[str]:
     """Of what changed; under another name of the agent all of its tools have other texts."""
     for entry in draft.entries:
-        changed_ids = {each.id for each in draft.changed_entities(entry)}
-        if not changed_ids:
+        if not (changed_ids := {each.id for each in draft.changed_entities(entry)}):
             continue
         old = draft.old_agents.get(entry.agent.id)
         is_renamed = old is None or old.name != entry.agent.name

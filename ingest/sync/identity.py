@@ -80,8 +80,7 @@ def _tell_apart(graph: GraphView, entries: Sequence[AgentEntry], ids_by_key: dic
     apart_before = {plain_key(key) for key in ids_by_key if plain_key(key) != key}
     result: list[AgentEntry] = []
     for key, different in by_key.items():
-        group = list(different.values())
-        if len(group) > 1 or key in apart_before:
+        if len(group := list(different.values())) > 1 or key in apart_before:
             group = [replace(entry, key=entry.key_in_document) for entry in group]
             new = [entry for entry in group if entry.key not in ids_by_key]
             if new and key in ids_by_key and (heir := _most_like(graph, ids_by_key[key], new)):
@@ -92,8 +91,7 @@ def _tell_apart(graph: GraphView, entries: Sequence[AgentEntry], ids_by_key: dic
 
 def _most_like(graph: GraphView, agent_id: str, entries: Sequence[AgentEntry]) -> AgentEntry | None:
     """The entry that the agent most likely is; None if it has nothing in common with any."""
-    former = graph.agents.get(agent_id)
-    if former is None:
+    if (former := graph.agents.get(agent_id)) is None:
         return None
     names = {item.tool.name for item in graph.tools_of([agent_id]).get(agent_id, ())}
 
@@ -108,8 +106,7 @@ def _most_like(graph: GraphView, agent_id: str, entries: Sequence[AgentEntry]) -
 
 def _under(agent_id: str, entry: AgentEntry) -> AgentEntry:
     """With its tools in the graph's order: the agent's text names them, and must be the same when embedded anew."""
-    in_order = tuple(sorted(entry.tools, key=lambda tool: tool.name))
-    agent, tools = place_under(entry.agent, in_order, agent_id)
+    agent, tools = place_under(entry.agent, tuple(sorted(entry.tools, key=lambda tool: tool.name)), agent_id)
     return replace(entry, agent=agent, tools=tools)
 
 

@@ -188,8 +188,7 @@ class _Plan:
         return sorted({each for each in self._released_agents() if each not in self.claims.others} | removed_ids)
 
     def _must_write(self, entry: AgentEntry) -> bool:
-        item = self.graph.agents.get(entry.agent.id)
-        if item is None:
+        if (item := self.graph.agents.get(entry.agent.id)) is None:
             return True
         same = item.bundle_hash == entry.bundle_hash and entry.agent.status in (KNOWN, item.agent.status)
         return not same and self.claims.speaks_for(entry.agent.id)
@@ -201,8 +200,7 @@ class _Plan:
 
     def _with_status(self, entry: AgentEntry) -> AgentEntry:
         """The entry with the status that is held, unless it tells another itself."""
-        item = self.graph.agents.get(entry.agent.id)
-        if item is None or entry.agent.status != KNOWN:
+        if (item := self.graph.agents.get(entry.agent.id)) is None or entry.agent.status != KNOWN:
             return entry
         return replace(entry, agent=replace(entry.agent, status=item.agent.status))
 

@@ -76,11 +76,9 @@ class Scan:
     def flags(self, new: Agent | Tool, old: Agent | Tool | None) -> tuple[str, ...]:
         """Of a text that was not read: a notice, and what was found in the one before it."""
         text = scanned_text(new) if self.texts else ""
-        verdict = self.verdicts.get(text)
-        if verdict is None:
-            former = (flag for flag in (old.flags if old else ()) if flag.startswith(SCAN_FLAG))
+        if (verdict := self.verdicts.get(text)) is None:
             return (
-                *former,
+                *(flag for flag in (old.flags if old else ()) if flag.startswith(SCAN_FLAG)),
                 *([f"{NOTICE}{SCAN_FLAG}the scanner did not read all of it"] if text in self.texts else ()),
             )
         if verdict == UNFIT:

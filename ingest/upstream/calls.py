@@ -80,8 +80,7 @@ class ToolCalls:
                 await call.await_notices()
                 return call.discretion.redact_result(sendable(result))
             call.has_begun = True
-            answers = await _answers(call.host, result.get("inputRequests") or {})
-            if not answers:
+            if not (answers := await _answers(call.host, result.get("inputRequests") or {})):
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             result = await self._request(
@@ -111,8 +110,7 @@ class ToolCalls:
 
     async def _set_level(self) -> None:
         """As loud as the loudest host of a call under way wants it; each hears of it what it asked for."""
-        level = self.underway.loudest()
-        if level and level != self.underway.level:
+        if (level := self.underway.loudest()) and level != self.underway.level:
             self.underway.level = level
             with anyio.move_on_after(_LEVEL_S), suppress(MCPError):  # a server that will not be told goes on as it was
                 await raw_request(self.session, "logging/setLevel", {"level": level}, cancels=False)
@@ -163,8 +161,7 @@ async def _answer(host: Host, question: object) -> Mapping[str, Any]:
 def _param_headers(input_schema: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     """The arguments that a server of the modern era wants to see in headers, as its schema says."""
     try:
-        schema = json.loads(input_schema)
-        if find_invalid_x_mcp_header(schema) is None:
+        if find_invalid_x_mcp_header(schema := json.loads(input_schema)) is None:
             return mcp_param_headers(x_mcp_header_map(schema), arguments)
     except (ValueError, RecursionError):
         pass

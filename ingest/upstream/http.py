@@ -140,8 +140,7 @@ class OriginClient(httpx2.AsyncClient):
     def __init__(
         self, launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, auth: httpx2.Auth | None
     ) -> None:
-        url = httpx2.URL(launch.url)
-        if url.scheme not in {"http", "https"} or not url.host:
+        if (url := httpx2.URL(launch.url)).scheme not in {"http", "https"} or not url.host:
             raise ValueError
         super().__init__(
             headers={**launch.headers, "accept-encoding": "identity"},
@@ -213,8 +212,7 @@ class OriginClient(httpx2.AsyncClient):
 
     def _elsewhere(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
         """Why a redirect is not followed; the SDK follows those to the same origin that keep the method."""
-        following = response.next_request
-        if following is None:
+        if (following := response.next_request) is None:
             return None
         target = following.url
         if not same_origin(request.url, target):
@@ -325,8 +323,7 @@ class OriginClient(httpx2.AsyncClient):
         return UpstreamRefused(f"answered with {what}")
 
     def _note_undelivered(self, request: httpx2.Request) -> None:
-        request_id = message_in(request).get("id")
-        if isinstance(request_id, int | str):
+        if isinstance(request_id := message_in(request).get("id"), int | str):
             self._wire.on_undelivered(request_id)
 
     @property

@@ -169,8 +169,7 @@ class CallsUnderway:
 
         Who has not said is not to lose what it would hear because another one wants less.
         """
-        levels = {call.host.log_level for call in self._calls.values()}
-        if levels <= {""} and not self.level:
+        if (levels := {call.host.log_level for call in self._calls.values()}) <= {""} and not self.level:
             return ""
         return min((level or LOG_LEVEL for level in levels), key=_LEVELS.index)
 

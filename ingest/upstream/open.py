@@ -84,8 +84,7 @@ class _Opening:
         try:
             return await self._try(self._launch, "legacy" if self._launch.handshake else "auto")
         except UpstreamError as error:
-            again = self._another_way()
-            if again is None:
+            if (again := self._another_way()) is None:
                 raise
             self._first = error
         try:
@@ -95,8 +94,7 @@ class _Opening:
 
     def _with_first(self, error: UpstreamError) -> UpstreamError:
         """What an attempt in another way came to hides no reason of the first: at an address the first is the one."""
-        first = self._first
-        if first is None or first.reason == error.reason:
+        if (first := self._first) is None or first.reason == error.reason:
             return error
         if isinstance(self._launch, HttpLaunch):
             return first
@@ -118,9 +116,8 @@ class _Opening:
     async def _try(self, launch: Launch, mode: Mode) -> OpenConnection:
         await self.close()
         wire = Wire(on_life=self._prolong)
-        transport = self._transport(launch, wire)
         self._attempt = OpenConnection(
-            transport, wire, self._settings, self._discretion, mode=mode, follow=self._follow
+            self._transport(launch, wire), wire, self._settings, self._discretion, mode=mode, follow=self._follow
         )
         self._tasks.start_soon(self._attempt.run)
         await self._attempt.await_open()

@@ -15,9 +15,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    JSONRPCMessage,
-)
+from mcp.types import JSONRPCMessage
 
 CHUNK = 64 * 1024
 AMID_S = 1.0

@@ -94,8 +94,7 @@ class Child:
         """Raises OSError or ValueError if the program cannot be started; then, or if cancelled, all of it is ended."""
         try:
             await self._reads(1)
-            line = self._reports.partition(b"\n")[0]
-            if line != b"started":
+            if (line := self._reports.partition(b"\n")[0]) != b"started":
                 number = int(line or errno.EPIPE)
                 raise OSError(number, os.strerror(number)) if number else ValueError
         except BaseException:
@@ -107,8 +106,7 @@ class Child:
     def status(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs. Its own children may hold its pipes open."""
         has_ended = self._read()
-        lines = self._reports.split(b"\n")
-        if len(lines) > 2:
+        if len(lines := self._reports.split(b"\n")) > 2:
             return int(lines[1])
         return -signal.SIGKILL if has_ended else None
 

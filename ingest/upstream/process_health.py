@@ -188,8 +188,7 @@ def _reports(lines: Sequence[str]) -> Iterator[_Report]:
     at, is_chained, is_ignored = 0, False, False
     while at < len(lines):
         line = lines[at]
-        end = _end_of_traceback(lines, at)
-        if end and not is_ignored:
+        if (end := _end_of_traceback(lines, at)) and not is_ignored:
             causes = [last.head] if last and is_chained else []
             last, is_chained = _Report(_message(lines, end), causes), False
             yield last

@@ -109,8 +109,7 @@ def end_server(server: int, members: dict[int, int]) -> None:
         for _ in range(_MOST_STOPS):
             signal_processes(dict(members.items() - targets.items()), signal.SIGSTOP)
             targets |= members
-            members = Processes().of_server(server, targets)
-            if members.items() <= targets.items():
+            if (members := Processes().of_server(server, targets)).items() <= targets.items():
                 break
     signal_processes({**targets, **members}, signal.SIGKILL)
 

@@ -87,8 +87,7 @@ async def all_of(session: ClientSession, explain: Explain, method: str, settings
         result.ttls_ms += [page["ttlMs"]] if "ttlMs" in page else []
         size += len(json.dumps(page, ensure_ascii=False))
         _refuse_too_much(method, name, len(result.items), size, settings)
-        cursor = _next(method, page.get("nextCursor"))
-        if not cursor:
+        if not (cursor := _next(method, page.get("nextCursor"))):
             return result
         if cursor in cursors:
             raise UpstreamRefused(f"{method}: a cursor comes again, so that the list has no end")

@@ -135,8 +135,7 @@ class OpenConnection:
             self._following.lose(self._loss)
 
     async def _serve(self) -> None:
-        about_us = Implementation(name="waygraph", version=_version())
-        client = self._client(about_us)
+        client = self._client(Implementation(name="waygraph", version=_version()))
         async with client:
             self._terms = SessionTerms(
                 client.session,
@@ -280,8 +279,7 @@ class OpenConnection:
 
     async def _call_error(self, call: Underway, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
         """Why a call has no result."""
-        loss = self._of_ours(exc)
-        if loss is None and (loss := self._session_end(exc, params)) is not None:
+        if (loss := self._of_ours(exc)) is None and (loss := self._session_end(exc, params)) is not None:
             call.is_delivered = False
         if not self.is_open or exc.error.message == _CUT[0]:
             with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay

@@ -75,8 +75,7 @@ class Ring:
 
     def since_mark(self) -> str:
         """The lines that began since then; all, if none did or some are gone."""
-        begin = len(self._content) - self._since_mark
-        if begin <= 0:
+        if (begin := len(self._content) - self._since_mark) <= 0:
             return self.text()
         _, _, lines = self._content[begin - 1 :].partition(b"\n")
         return lines.decode("utf-8", "replace") if lines.strip() else self.text()
@@ -180,8 +179,7 @@ async def stdio_transport(
     def on_excess(reason: str) -> None:
         wire.excess = wire.trouble = UpstreamUnreachable(reason)
 
-    child = await _start_child(launch, settings, discretion, on_excess)
-    server = _Server(child, settings, wire, discretion)
+    server = _Server(await _start_child(launch, settings, discretion, on_excess), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
@@ -253,8 +251,7 @@ class _Server:
         """
         self._idle += len(chunk)
         try:
-            lines = self._spread.join(self._lines.feed(chunk)) if chunk else [self._spread.take()]
-            items = self._messages(lines)
+            items = self._messages(self._spread.join(self._lines.feed(chunk)) if chunk else [self._spread.take()])
         except TooLong:
             items = None
         if items and any(isinstance(item, SessionMessage) for item in items):
@@ -271,8 +268,7 @@ class _Server:
     def _messages(self, lines: Iterable[bytes]) -> list[Item]:
         items: list[Item] = []
         for line in lines:
-            message = message_of(line)
-            if message is None:
+            if (message := message_of(line)) is None:
                 self._wire.skipped_lines += bool(line.strip())
             else:
                 items.append(message if isinstance(message, Unreadable) else SessionMessage(message))
@@ -344,8 +340,7 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
     surrogate, deep nesting) costs nothing here.
     """
-    line = line.lstrip(BLANKS)
-    if not line.startswith(b"{"):
+    if not (line := line.lstrip(BLANKS)).startswith(b"{"):
         return None
     try:
         return read_message(line)

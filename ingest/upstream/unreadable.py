@@ -123,8 +123,7 @@ def _names_in(text: str) -> Mapping[str, int]:
     """The names of the outermost object, each with where its value begins."""
     level, names = 0, dict[str, int]()
     for part in _PART.finditer(text):
-        mark = part[0][0]
-        if mark in "{[":
+        if (mark := part[0][0]) in "{[":
             level += 1
         elif mark in "}]":
             level -= 1

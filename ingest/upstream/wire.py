@@ -326,8 +326,7 @@ class CountedStream(_WrappedStream):
     """A transport's write stream, on which the answers to a server's own requests are counted."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        message = item.message
-        if isinstance(message, JSONRPCRequest):
+        if isinstance(message := item.message, JSONRPCRequest):
             if message.method != _NEVER_ANSWERED:
                 self._wire.waiting[message.id] = None
             if message.method == "server/discover":

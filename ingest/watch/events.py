@@ -131,8 +131,7 @@ def _server(event: ServerEvent) -> Shape:
         case Starting():
             return {"event": "starting"}
         case ServerListed():
-            listing = event.listing
-            return {"event": "listed", "tools": len(listing.tools), "seconds": round(event.seconds, 3)}
+            return {"event": "listed", "tools": len(event.listing.tools), "seconds": round(event.seconds, 3)}
         case Unreachable():
             fields = {"since": event.since, "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
             return {"event": "unreachable", **fields}

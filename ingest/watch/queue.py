@@ -53,15 +53,12 @@ class Intervals:
 
     def count_revision(self, source: str, now_s: float) -> None:
         """A known part of the source changed, and was written."""
-        rate = self._rates.get(source, _Rate())
-        self._rates[source] = _Rate(min(rate.count_now(now_s) + 1, _MOST_COUNTED), now_s)
+        self._rates[source] = _Rate(min(self._rates.get(source, _Rate()).count_now(now_s) + 1, _MOST_COUNTED), now_s)
 
     def pause_s(self, source: str, now_s: float, more: int = 0) -> float:
         """From one revision of the source to the next, after so many more."""
         count = min(self._rates.get(source, _Rate()).count_now(now_s) + more, _MOST_COUNTED)
-        if count < FREE_REVISIONS:
-            return 0.0
-        return min(FIRST_PAUSE_S * 2 ** (count - FREE_REVISIONS), MOST_PAUSE_S)
+        return 0.0 if count < FREE_REVISIONS else min(FIRST_PAUSE_S * 2 ** (count - FREE_REVISIONS), MOST_PAUSE_S)
 
     def wait_s(self, source: str, now_s: float) -> float:
         """From now to the next revision of the source; 0: it may be written."""
@@ -354,8 +351,7 @@ class Writer:
 
     def _sync(self, manifest: Manifest) -> bool:
         """Whether it was written: a removal of most of a source is refused, and told."""
-        pause_s = self._pauses.get(manifest.source)
-        manifest = replace(manifest, policy=self.policy or manifest.policy, pause_s=pause_s)
+        manifest = replace(manifest, policy=self.policy or manifest.policy, pause_s=self._pauses.get(manifest.source))
         try:
             report = sync(
                 self.registry, manifest, allow_mass_removal=self.allow_mass_removal, progress=self._abandon_if_stopping

@@ -154,8 +154,7 @@ class SupervisedServer:
         while True:
             rhythm.note_listing(self._clock.now_s())
             rest_s = await self._list_once(connection)
-            has_changed = await first_of(connection.await_change, partial(self._clock.sleep, rest_s)) == 0
-            if has_changed:
+            if await first_of(connection.await_change, partial(self._clock.sleep, rest_s)) == 0:
                 await self._clock.sleep(rhythm.pause_s(self._clock.now_s()))
 
     async def _list_once(self, connection: Connection) -> float:

@@ -42,8 +42,7 @@ def card_urls(base: str) -> tuple[str, ...]:
 
     An address that ends in `.json` is the card's own. Raises ValueError for what is no URL.
     """
-    parts = urlsplit(base)
-    if parts.path.endswith(".json"):
+    if (parts := urlsplit(base)).path.endswith(".json"):
         return (base,)
     folders = dict.fromkeys((parts.path.rstrip("/"), ""))
     return tuple(

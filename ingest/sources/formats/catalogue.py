@@ -106,8 +106,7 @@ def _check_agent(agent: Any, pointer: str, intake: Intake) -> Iterator[AgentReco
         intake.reject_agent(pointer, f"expected an agent object, found {type(agent).__name__}")
         return
     key = agent.get("id") if isinstance(agent.get("id"), str) else ""
-    items = agent.get("tools") or []
-    if not isinstance(items, list):
+    if not isinstance(items := agent.get("tools") or [], list):
         intake.reject_agent(f"{pointer}/tools", f"expected a list of tools, found {type(items).__name__}", key=str(key))
         return
     try:

@@ -82,8 +82,7 @@ def is_launch_alone(entry: object) -> bool:
     if not isinstance(entry, Mapping):
         return False
     has_form = isinstance(word := _value(entry, _TYPES), str) and _type(word) in _FORMS
-    address = _value(entry, _NAMES["url"])
-    if isinstance(address, str) and address:
+    if isinstance(address := _value(entry, _NAMES["url"]), str) and address:
         return has_form or not _plain_names(entry).isdisjoint(_OWN_ADDRESSES) or bool(_MCP_PATH.search(address))
     if not _value(entry, _NAMES["command"]) or not _plain_names(entry) <= _FIELDS:
         return False
@@ -96,8 +95,7 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
         raise Faulty(f"expected an object, found {shape_of(entry)}")
     fields = _flat(entry)
     launch = {name: value for name, names in _NAMES.items() if (value := _value(fields, names)) is not None}
-    form = _form_word(fields)
-    if form:
+    if form := _form_word(fields):
         launch["type"] = form
     if isinstance(launch.get("command"), list):
         words, args = launch["command"], launch.get("args")
@@ -127,8 +125,7 @@ def parts_of(entry: object) -> Iterator[Mapping[Any, Any]]:
         return
     yield entry
     for name in _NESTED_FIELDS:
-        part = entry.get(name)
-        if isinstance(part, Mapping) and name == "command":
+        if isinstance(part := entry.get(name), Mapping) and name == "command":
             yield {"command" if field == "path" else field: value for field, value in part.items()}
         elif isinstance(part, Mapping) and not _plain_names(part).isdisjoint(_LAUNCH):
             yield part
@@ -272,8 +269,7 @@ class ConfiguredServer:
 def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredServer:
     """`bare_variables`: as of `standard_entry`. Raises Faulty."""
     standard = standard_entry(entry, bare_variables=bare_variables)
-    form = _form(standard)
-    if form == "stdio":
+    if (form := _form(standard)) == "stdio":
         own = _stdio_fields(standard)
     else:
         own = {"url": _text(standard, "url"), "headers": _texts(standard, "headers")}
@@ -304,8 +300,7 @@ def launch_of(server: ConfiguredServer, scope: Scope) -> Launch:
 
 
 def _form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
-    form = entry.get("type")
-    if form is None:
+    if (form := entry.get("type")) is None:
         return _inferred_form(entry)
     name = "command" if form == "stdio" else "url"
     if not entry.get(name):
@@ -341,8 +336,7 @@ def _stdio_fields(entry: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _text(entry: Mapping[Any, Any], name: str) -> str:
-    value = entry.get(name)
-    if value is not None and not isinstance(value, str):
+    if (value := entry.get(name)) is not None and not isinstance(value, str):
         raise Faulty(f"{name}: expected a string, found {shape_of(value)}")
     if value and "\x00" in value:
         raise Faulty(f"{name}: holds a null character")
@@ -350,16 +344,14 @@ def _text(entry: Mapping[Any, Any], name: str) -> str:
 
 
 def _arguments(entry: Mapping[Any, Any]) -> tuple[str, ...]:
-    value = entry.get("args")
-    if value is not None and not isinstance(value, (list, tuple)):
+    if (value := entry.get("args")) is not None and not isinstance(value, (list, tuple)):
         raise Faulty(f"args: expected a list of strings, found {shape_of(value)}")
     return tuple(_scalar("args", item) for item in value or ())
 
 
 def _texts(entry: Mapping[Any, Any], name: str) -> dict[str, str]:
     """A value of null unsets, as VS Code has it: it is left out."""
-    value = entry.get(name)
-    if value is not None and not isinstance(value, Mapping):
+    if (value := entry.get(name)) is not None and not isinstance(value, Mapping):
         raise Faulty(f"{name}: expected an object, found {shape_of(value)}")
     if not all(isinstance(key, str) and key and not set(key) & set("=\x00\r\n") for key in value or ()):
         raise Faulty(f"{name}: holds a name that cannot be one")
@@ -403,12 +395,11 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
         if not command.strip():
             raise Faulty("its command is empty")
         file_env = _variables_in(Path(folder, env_file)) if env_file else {}
-        where = str(Path(folder, cwd)) if cwd else scope.workspace
         return StdioLaunch(
             command=command,
             args=args,
             env={**file_env, **env},
-            cwd=where,
+            cwd=str(Path(folder, cwd)) if cwd else scope.workspace,
             confidential=resolver.confidential.union(*map(path_keys, args)),
         )
 
@@ -422,8 +413,7 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
     from waygraph.registry.http.addresses import split_url
 
     def launch() -> HttpLaunch:
-        parts = split_url(url)
-        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        if (parts := split_url(url)) is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise Faulty("its url is none that begins with https:// or http://")
         form: Literal["http", "sse"] = "sse" if server.form == "sse" else "http"
         confidential = resolver.confidential | path_keys(url)
@@ -436,8 +426,7 @@ def _variables_in(file: Path) -> dict[str, str]:
     """Of an `envFile`, in dotenv's format. No error names it: its path may hold a secret."""
     from dotenv import dotenv_values
 
-    text = _env_text(file)
-    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    values = dotenv_values(stream=StringIO(_env_text(file)), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
 
 

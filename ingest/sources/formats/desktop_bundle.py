@@ -25,8 +25,7 @@ def as_config(document: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         return document
     entry = dict(fields_of(fields_of(document["server"]).get("mcp_config")))
     entry |= fields_of(fields_of(entry.pop("platform_overrides", None)).get(sys.platform))
-    folder = str(Path(where).absolute().parent)
-    places = {"${__dirname}": folder, "${HOME}": "${userHome}", "${pathSeparator}": "${/}"}
+    places = {"${__dirname}": str(Path(where).absolute().parent), "${HOME}": "${userHome}", "${pathSeparator}": "${/}"}
 
     def resolve(value: Any) -> Any:
         if isinstance(value, str):

@@ -33,8 +33,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
             intake.reject_agent(place, f"expected a server object, found {shape_of(server)}", key=key)
             continue
         name = key or server.get("name")
-        tools = server.get("tools") or []
-        if isinstance(tools, list):
+        if isinstance(tools := server.get("tools") or [], list):
             yield _record(server, name, place, _tools(tools, f"{place}/tools", intake))
         else:
             reason = f"expected a list of tools, found {shape_of(tools)}"
@@ -83,8 +82,7 @@ def _transport(server: Mapping[str, Any]) -> dict[str, Any] | None:
         fields = {"type": remote.get("transport_type"), "url": remote["url"], "headers": remote.get("headers")}
     else:
         fields = {"image": server.get("image"), "args": run.get("command"), "volumes": run.get("volumes")}
-    transport = {name: value for name, value in fields.items() if value} | _env(_part(server, "config") or server)
-    return transport or None
+    return ({name: value for name, value in fields.items() if value} | _env(_part(server, "config") or server)) or None
 
 
 def _env(config: Mapping[str, Any]) -> dict[str, Any]:

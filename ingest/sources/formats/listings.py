@@ -117,8 +117,7 @@ def _fault(line: Line) -> str:
         return line.fault
     if not isinstance(line.value, Mapping):
         return f"expected a server object, found {shape_of(line.value)}"
-    url = line.value.get("url")
-    if url and not _address(url):
+    if (url := line.value.get("url")) and not _address(url):
         shape = "another text" if isinstance(url, str) else shape_of(url)
         return f"url: expected an address such as https://host/path, found {shape}"
     return ""
@@ -144,9 +143,7 @@ def _line_record(server: Mapping[str, Any], pointer: str, names: dict[str, objec
 def _address(url: object) -> str:
     """Host and path of a URL: without a login or a query, which may hold secrets. Empty if it is no URL."""
     parts = split_url(url.strip()) if isinstance(url, str) else None
-    if parts is None or not parts.hostname:
-        return ""
-    return f"{parts.hostname}{parts.path.rstrip('/')}"
+    return "" if parts is None or not parts.hostname else f"{parts.hostname}{parts.path.rstrip('/')}"
 
 
 def _is_server(value: Any) -> bool:

@@ -115,8 +115,7 @@ def config_entry(path: str, key: str, settings: Settings, surroundings: Surround
     Raises SourceError if the file or the server is not there, or cannot be asked now.
     """
     intake = Intake(where=path, surroundings=surroundings)
-    document = as_config(parse_file(path, settings), path)
-    if not fits(document):
+    if not fits(document := as_config(parse_file(path, settings), path)):
         raise SourceError(path, f"is no client's config: expected {SHAPE}", pointer="/")
     server_entry = next((server for server in servers(document, path, intake) if server.key == key), None)
     if server_entry is not None:
@@ -207,8 +206,7 @@ def _members(servers: object, place: str, intake: Intake) -> Iterator[tuple[str,
 
 def _tables(document: Mapping[str, Any]) -> Iterator[_Table]:
     switches = switches_of(document)
-    for place, table in _tables_of_all(document):
-        yield _Table(pointer=place, servers=table, switches=switches)
+    yield from (_Table(pointer=place, servers=table, switches=switches) for place, table in _tables_of_all(document))
     projects = dict(_project_tables(document))
     names = Counter(PurePath(folder).name for folder in projects)
     for folder, settings in projects.items():

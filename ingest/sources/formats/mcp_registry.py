@@ -31,8 +31,7 @@ def fits(document: Any) -> bool:
         return mostly(document, _looks_like_an_entry)
     if not isinstance(document, Mapping):
         return False
-    entries = document.get("servers")
-    if isinstance(entries, list):
+    if isinstance(entries := document.get("servers"), list):
         return any(map(_looks_like_an_entry, entries)) or (
             not entries and isinstance(document.get("metadata"), Mapping)
         )
@@ -136,8 +135,7 @@ def _is_empty(entry: object) -> bool:
     """Whether nothing at all is said in it, however deep."""
     rest = [entry]
     while rest:
-        value = rest.pop()
-        if isinstance(value, (Mapping, list)):
+        if isinstance(value := rest.pop(), (Mapping, list)):
             rest += value.values() if isinstance(value, Mapping) else value
         elif value:
             return False
@@ -153,8 +151,7 @@ def _latest(candidates: Iterable[_Version], intake: Intake) -> Iterator[_Version
             intake.reject(version.pointer, f"{version.name!r} is listed before in this version; the first is kept")
             continue
         versions.add((version.name, version.version))
-        former = best.get(version.name)
-        if former is None or _age(version) > _age(former):
+        if (former := best.get(version.name)) is None or _age(version) > _age(former):
             best[version.name] = version
     yield from best.values()
 
@@ -175,8 +172,7 @@ def _moment(at: str) -> float:
 def _tell_faulty_parts(version: _Version, intake: Intake) -> None:
     """A package or remote that is none costs only itself."""
     for name in ("packages", "remotes"):
-        part = version.server.get(name)
-        if part is not None and not isinstance(part, list):
+        if (part := version.server.get(name)) is not None and not isinstance(part, list):
             intake.reject(f"{version.pointer}{pointer(name)}", f"expected a list, found {shape_of(part)}")
         for number, item in enumerate(part if isinstance(part, list) else ()):
             if not isinstance(item, Mapping):

@@ -260,8 +260,7 @@ class _Service:
         if "schema" in response:
             return response["schema"], f"{pointer}/schema"
         content, place = self.schemas.follow(response.get("content"), f"{pointer}/content")
-        media = next(filter(is_json, islice(fields_of(content), MAX_MEDIA)), None)
-        if media is None:
+        if (media := next(filter(is_json, islice(fields_of(content), MAX_MEDIA)), None)) is None:
             return None
         media_object, place = self.schemas.follow(fields_of(content)[media], f"{place}/{escape_pointer(media)}")
         return (fields_of(media_object)["schema"], f"{place}/schema") if "schema" in fields_of(media_object) else None
@@ -270,8 +269,7 @@ class _Service:
         if not is_object(self.schemas, schema, place):
             return None
         target, place = self.schemas.follow(schema, place)
-        conversion = self.schemas.convert(target, place).within(MAX_SCHEMA_CHARS)
-        if conversion is None:
+        if (conversion := self.schemas.convert(target, place).within(MAX_SCHEMA_CHARS)) is None:
             self._note(f"{pointer}/responses", f"longer than the {MAX_SCHEMA_CHARS} characters that are kept; left out")
             return None
         result = {**conversion.schema, "type": "object"}
@@ -314,8 +312,7 @@ def _servers(part: Mapping[str, Any]) -> list[str]:
 def _server(server: object) -> str:
     url = text_of(fields_of(server).get("url"))
     for name, variable in fields_of(fields_of(server).get("variables")).items():
-        default = fields_of(variable).get("default")
-        if value := scalar_of(default):
+        if value := scalar_of(fields_of(variable).get("default")):
             url = url.replace("{" + str(name) + "}", value)
     return url
 

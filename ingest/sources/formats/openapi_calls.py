@@ -152,8 +152,7 @@ class Arguments:
 
     def call(self) -> dict[str, Any]:
         """Where each argument goes."""
-        parts = {"parameters": self.parameters, "body": self.body}
-        return {name: part for name, part in parts.items() if part}
+        return {name: part for name, part in {"parameters": self.parameters, "body": self.body}.items() if part}
 
     def take_parameter(self, parameter: Parameter) -> None:
         fields, place = parameter.fields, parameter.place
@@ -177,8 +176,7 @@ class Arguments:
         aliases = {}
         self.is_open, self._omitted_count = fields.is_open, max(0, len(fields.properties) - MAX_FIELDS)
         for name, each in islice(fields.properties.items(), MAX_FIELDS):
-            own = self._free_name(name, (f"{_BODY}_{name}",))
-            if own != name:
+            if (own := self._free_name(name, (f"{_BODY}_{name}",))) != name:
                 aliases[own] = name
             conversion = self.schemas.convert(each.schema, each.pointer)
             is_file = body.media == _FORMS[1] and is_bytes(fields_of(conversion.schema))
@@ -251,8 +249,7 @@ def parameters_in_place(schemas: Schemas, parameters: list[Parameter], path: str
     result: list[Parameter] = []
     missing, elsewhere = [], []
     for name in placeholders:
-        parameter = by_name.get(name) or spare.pop(_core(name), None)
-        if parameter is None:
+        if (parameter := by_name.get(name) or spare.pop(_core(name), None)) is None:
             missing.append(name)
             fields = {"required": True, "schema": {"type": "string", "description": f"Part of the path {path[:200]}"}}
             argument = re.sub(r"[^\w.-]+", "_", name.partition(":")[0]).strip("_") or name
@@ -329,8 +326,7 @@ def _older_body(parameters: list[Parameter], pointer: str) -> Body | None:
         description = text_of(whole.fields.get("description"))
         schema = whole.fields.get("schema", {})
         return Body("", schema, f"{whole.pointer}/schema", whole.fields.get("required") is True, description)
-    form = [each for each in parameters if each.place == "formData"]
-    if not form:
+    if not (form := [each for each in parameters if each.place == "formData"]):
         return None
     schema = {
         "type": "object",
@@ -363,8 +359,7 @@ def is_bytes(schema: Mapping[str, Any]) -> bool:
 
 def _preference(media: str) -> int:
     """The least is best."""
-    plain = _plain(media)
-    if plain == "application/json":
+    if (plain := _plain(media)) == "application/json":
         return 0
     if is_json(media):
         return 1

@@ -155,8 +155,7 @@ class Schemas:
         document, _, fragment = reference.partition("#")
         if document and not self._is_own(document):
             return "", f"a reference to another document is left out, since none is fetched{_reference_name(reference)}"
-        target = unquote(fragment)
-        if target.startswith("/") and self._at(target) is not None:
+        if (target := unquote(fragment)).startswith("/") and self._at(target) is not None:
             return target, ""
         return "", "a reference to what this document does not hold is left out"
 
@@ -225,8 +224,7 @@ class Schemas:
         definitions: dict[str, Any] = {}
         waiting, shortened_names = deque(refs), []
         while waiting:
-            name = waiting.popleft()
-            if name in definitions:
+            if (name := waiting.popleft()) in definitions:
                 continue
             whole = self.convert(self._at(self._pointers[name]), self._pointers[name])
             conversion = whole.within(room if self._definition_chars <= MAX_DOCUMENT_CHARS else 0) or Conversion({})

@@ -25,8 +25,7 @@ def _outline(schema: Any, depth: int, refs: dict[str, None]) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     outline = {word: schema[word] for word in _OUTLINE_WORDS if word in schema} | _choices(schema)
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith(_REFERENCE):
+    if isinstance(reference := schema.get("$ref"), str) and reference.startswith(_REFERENCE):
         outline["$ref"] = reference
         refs[reference.removeprefix(_REFERENCE)] = None
     if not depth:
@@ -46,7 +45,6 @@ def _outline(schema: Any, depth: int, refs: dict[str, None]) -> Any:
 
 
 def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:
-    choices = schema.get("enum")
-    if not isinstance(choices, list):
+    if not isinstance(choices := schema.get("enum"), list):
         return {}
     return {"enum": choices} if len(json.dumps(choices)) <= MAX_CHOICES_CHARS else {"examples": choices[:3]}

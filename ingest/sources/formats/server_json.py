@@ -46,8 +46,7 @@ def objects(of: Fields, name: str) -> list[Fields]:
 def types_of(server: Fields) -> Iterator[str]:
     """How it can be had: npm, pypi, oci …, and remote."""
     for package in objects(server, "packages"):
-        kind = text(package, "registryType")
-        if kind and kind != _UNKNOWN:
+        if (kind := text(package, "registryType")) and kind != _UNKNOWN:
             yield kind
     if objects(server, "remotes"):
         yield "remote"
@@ -60,13 +59,11 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
     `is_reachable` tells of a remote's host whether it may be asked.
     """
     remotes, packages = objects(server, "remotes"), objects(server, "packages")
-    is_open = (remote for remote in remotes if open_launch(remote, is_reachable))
-    if (remote := next(is_open, None)) is not None:
+    if (remote := next((remote for remote in remotes if open_launch(remote, is_reachable)), None)) is not None:
         return _address(remote)
     if (package := next(filter(_runner, packages), None)) is not None:
         return _command(package)
-    elsewhere = (remote for remote in remotes if _is_elsewhere(remote, is_reachable))
-    if (remote := next(elsewhere, None)) is not None:
+    if (remote := next((remote for remote in remotes if _is_elsewhere(remote, is_reachable)), None)) is not None:
         return _address(remote)
     return _as_told(packages[0]) if packages else None
 
@@ -79,8 +76,7 @@ def open_launch(remote: Fields, is_reachable: Callable[[str], bool]) -> HttpLaun
         return None
     if not parts.hostname or not is_reachable(parts.hostname):
         return None
-    headers = _open_headers(objects(remote, "headers"))
-    if headers is None:
+    if (headers := _open_headers(objects(remote, "headers"))) is None:
         return None
     return HttpLaunch(url=url, headers=headers, form=_form(remote), confidential=_secrets_in(remote))
 
@@ -124,8 +120,7 @@ def _address(remote: Fields) -> dict[str, object]:
 
 
 def _form(remote: Fields) -> Literal["http", "sse"]:
-    kind = text(remote, "type")
-    if kind:
+    if kind := text(remote, "type"):
         return "sse" if kind == "sse" else "http"
     try:
         path = urlsplit(text(remote, "url")).path
@@ -137,11 +132,10 @@ def _form(remote: Fields) -> Literal["http", "sse"]:
 def _command(package: Fields) -> dict[str, object]:
     runner = _runner(package)
     variables = [name for variable in objects(package, "environmentVariables") if (name := text(variable, "name"))]
-    flags = [part for name in variables for part in ("-e", name)] if runner == "docker" else []
     args = [
         *_RUNNER_ARGUMENTS.get(runner, ()),
         *_arguments(objects(package, "runtimeArguments")),
-        *flags,
+        *([part for name in variables for part in ("-e", name)] if runner == "docker" else []),
         _pin_version(package, runner),
         *_arguments(objects(package, "packageArguments")),
     ]
@@ -192,15 +186,13 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
 
 def _with_references(entry: Fields, label: str) -> str:
     """The value or default, with references for what is asked for and for secrets."""
-    template = field(entry, "value", "default")
-    if not isinstance(template, str) or field(entry, "isSecret"):
+    if not isinstance(template := field(entry, "value", "default"), str) or field(entry, "isSecret"):
         return _reference(label)
     variables = field(entry, "variables")
     known_variables = variables if isinstance(variables, Mapping) else {}
 
     def reference_of(match: re.Match[str]) -> str:
-        inner = known_variables.get(match[1])
-        if not isinstance(inner, Mapping):
+        if not isinstance(inner := known_variables.get(match[1]), Mapping):
             return _reference(match[1]) if label == "url" else match[0]
         value = text(inner, "value", "default")
         return _reference(match[1]) if field(inner, "isSecret") or not value else value
@@ -210,8 +202,7 @@ def _with_references(entry: Fields, label: str) -> str:
 
 def _fill_value(entry: Fields) -> str | None:
     """The value or default, with the values and defaults of its variables; None if one is missing."""
-    template = field(entry, "value", "default")
-    if not isinstance(template, str):
+    if not isinstance(template := field(entry, "value", "default"), str):
         return None
     variables = field(entry, "variables")
     known_variables = variables if isinstance(variables, Mapping) else {}

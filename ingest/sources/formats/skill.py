@@ -95,13 +95,12 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     opening = _opening(text_of(document["body"]))
     if isinstance(description or "", str):
         description = "\n\n".join(filter(None, (_check_description(text_of(description), intake), opening)))
-    metadata = fields_of(front.get("metadata"))
     yield AgentRecord(
         pointer="",
         key=name,
         description=description,
         kind="skill",
-        version=scalar_of(metadata.get("version")) or scalar_of(front.get("version")),
+        version=scalar_of(fields_of(front.get("metadata")).get("version")) or scalar_of(front.get("version")),
         transport=_transport(front, document, folder),
         tools=list(_tools(document["scripts"], intake)),
     )
@@ -109,8 +108,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
 
 def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
     """The skill's name, with a remark on what the specification does not allow."""
-    name = text_of(front.get("name"))
-    if not name:
+    if not (name := text_of(front.get("name"))):
         intake.note_cut("/name", "the skill has no name; that of its folder is taken")
         return folder
     if not _NAME.fullmatch(name):

@@ -19,8 +19,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """The agent's key is the server's name, or the file's name where the dump does not say."""
     result = _result(document)
     above = "" if result is document else "/result"
-    server = result.get("server") or result.get("serverInfo") or {}
-    if not isinstance(server, Mapping):
+    if not isinstance(server := result.get("server") or result.get("serverInfo") or {}, Mapping):
         intake.reject(f"{above}/server", "expected an object; the file's name is used instead")
         server = {}
     key = server.get("id") or server.get("name") or Path(where).stem
