@@ -268,9 +268,7 @@ class Neo4jEngine:
 
     def _session(self, *, writes: bool) -> Any:
         return self._driver.session(
-            database=self.database,
-            default_access_mode="WRITE" if writes else "READ",
-            bookmark_manager=self._bookmarks,
+            database=self.database, default_access_mode="WRITE" if writes else "READ", bookmark_manager=self._bookmarks
         )
 
     def _timeout_s(self, *, writes: bool) -> float:

@@ -56,10 +56,7 @@ class NewVectors:
         if entity_id not in self.vectors:
             return {}
         vector = self.vectors[entity_id]
-        return {
-            "embedding": None if vector is None else vector.tolist(),
-            "vector_key": self.keys.get(entity_id, ""),
-        }
+        return {"embedding": None if vector is None else vector.tolist(), "vector_key": self.keys.get(entity_id, "")}
 
 
 def write_changes(

@@ -103,9 +103,7 @@ def _shown_route[R: (Route, ToolRoute)](answer: R, votes: bool, transport: Trans
 
 
 def _shown_matches[M: (AgentMatch, ToolMatch)](
-    matches: tuple[M, ...],
-    votes: bool,
-    transport: TransportFilter,
+    matches: tuple[M, ...], votes: bool, transport: TransportFilter
 ) -> tuple[M, ...]:
     return tuple(
         replace(match, votes=match.votes if votes else (), agent=_shown_agent(match.agent, transport))

@@ -7,16 +7,7 @@ from typing import Any, Protocol, get_args
 
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model.identity import holds_control, is_broken, replace_surrogates
-from waygraph.registry.model.nouns import (
-    AGENT_KINDS,
-    CallOutcome,
-    Filters,
-    Query,
-    TextForm,
-    Turn,
-    TurnRole,
-    is_status,
-)
+from waygraph.registry.model.nouns import AGENT_KINDS, CallOutcome, Filters, Query, TextForm, Turn, TurnRole, is_status
 from waygraph.registry.model.numbers import read_whole, show_value
 from waygraph.registry.model.text_forms import read_form
 

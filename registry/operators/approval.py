@@ -175,10 +175,7 @@ def _set_name(graph: GraphView, tool: Tool) -> str:
 
 
 def approve(
-    session: WriteSession,
-    *names: str,
-    hashes: Mapping[str, str] | None = None,
-    principal: Principal | None = None,
+    session: WriteSession, *names: str, hashes: Mapping[str, str] | None = None, principal: Principal | None = None
 ) -> Approved:
     """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now. `hashes`: in place
     of names, ids with content hashes, of which nothing is taken along.

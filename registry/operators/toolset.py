@@ -11,14 +11,7 @@ from waygraph.cypher import load
 from waygraph.registry.access.visibility import visible
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
-from waygraph.registry.graph.read import (
-    Part,
-    Vectors,
-    overlaid,
-    read_agents,
-    read_settings,
-    read_tools,
-)
+from waygraph.registry.graph.read import Part, Vectors, overlaid, read_agents, read_settings, read_tools
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import Change, Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName

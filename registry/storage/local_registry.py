@@ -294,12 +294,7 @@ class LocalRegistry(GraphAccess):
         private_agents = sorted({owner_of(entity) for entity, each in placeable.items() if not each.is_public})
         taxonomy = keep_ids(taxonomy, before if before and before.of is of else None)
         whole = replace(
-            taxonomy,
-            name=name,
-            of=of,
-            built_at=clock.now(),
-            private=tuple(private_agents),
-            shown_to_all=shown_to_all,
+            taxonomy, name=name, of=of, built_at=clock.now(), private=tuple(private_agents), shown_to_all=shown_to_all
         )
         return self.change_existing(lambda session: set_taxonomy(session, whole, keep_current=keep_current))
 
@@ -334,11 +329,7 @@ class LocalRegistry(GraphAccess):
         return place(subject, request, answer, lambda query: search(query, plain))
 
     def _ask(
-        self,
-        recipe: str | Recipe,
-        agent_weight: float | None,
-        tool_weight: float | None,
-        principal: Principal | None,
+        self, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
     ) -> Ask:
         """Raises UnknownRecipe, InvalidQuery."""
         choice = recipe_named(recipe) if isinstance(recipe, str) else recipe

@@ -31,13 +31,7 @@ from waygraph.registry.graph.read import (
     read_tools,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
-from waygraph.registry.graph.write import (
-    NewVectors,
-    agent_props,
-    put_setting,
-    put_transitions,
-    tool_props,
-)
+from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.index.local.publication import refuse_unknown
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary

@@ -596,11 +596,7 @@ def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal |
 
 
 def _nothing(
-    registry: "Searchable",
-    request: FindAsked,
-    principal: Principal | None,
-    route: ToolRoute,
-    agents: Mapping[str, str],
+    registry: "Searchable", request: FindAsked, principal: Principal | None, route: ToolRoute, agents: Mapping[str, str]
 ) -> ToolsAnswer:
     near = nearest(registry, request.query, principal, request.agent_ids, steps=request.steps, within=request.within)
     facts: dict[str, Any] = {"better_agents": agents} if agents else {}

@@ -80,11 +80,7 @@ class _Ending:
 
 
 def run_read_only(
-    graph_copy: Path,
-    statement: str,
-    params: Mapping[str, object],
-    settings: Settings,
-    places: CypherPlaces,
+    graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings, places: CypherPlaces
 ) -> CypherResult:
     """The rows of `statement` over the file `graph_copy`, which stays as it is.
 

@@ -122,9 +122,7 @@ def work(run: Callable[[Request], list[bytes]], failure: Callable[[BaseException
 
 
 def _answer(
-    request: Request,
-    run: Callable[[Request], list[bytes]],
-    failure: Callable[[BaseException, Request], dict[str, str]],
+    request: Request, run: Callable[[Request], list[bytes]], failure: Callable[[BaseException, Request], dict[str, str]]
 ) -> Iterable[bytes]:
     try:
         lower(resource.RLIMIT_CORE, 0)

@@ -68,13 +68,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.index_rows import Living, Rows
 from waygraph.registry.index.local.scoring import encode_vector
-from waygraph.registry.index.search_index import (
-    agent_document,
-    agent_names,
-    record_of,
-    tool_document,
-    tool_names,
-)
+from waygraph.registry.index.search_index import agent_document, agent_names, record_of, tool_document, tool_names
 from waygraph.registry.model.changes import IndexState, OperatorSettings
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import sync_path
@@ -140,11 +134,7 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
 
 
 def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str] = ()) -> dict[str, int]:
-    return {
-        **Counter(document),
-        **{NAME + name: 1 for name in names},
-        **{NEEDS + name: len(needs) for name in needs},
-    }
+    return {**Counter(document), **{NAME + name: 1 for name in names}, **{NEEDS + name: len(needs) for name in needs}}
 
 
 class IndexWriter:

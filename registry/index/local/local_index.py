@@ -198,8 +198,7 @@ class LocalIndex:
         """The rows of a vector leg that may be found, and have a direction."""
         living = self._living
         return self._leg_rows.get(
-            (leg, scope),
-            lambda: np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0)),
+            (leg, scope), lambda: np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0))
         )
 
     def _text_hits(

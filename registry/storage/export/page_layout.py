@@ -64,10 +64,7 @@ def lay_out(features: Matrix, tool_counts: Sequence[int]) -> Layout:
     ]
     sizes = [_reach(places, [radii[row] for row in rows]) for places, rows in zip(inner, regions, strict=True)]
     outer = _settle_circles(
-        _between(likeness, regions),
-        range(len(regions)),
-        [size + REGION_MARGIN for size in sizes],
-        stretch=LANDSCAPE,
+        _between(likeness, regions), range(len(regions)), [size + REGION_MARGIN for size in sizes], stretch=LANDSCAPE
     )
     return _assemble_layout(regions, inner, outer, radii, sizes)
 
