@@ -247,8 +247,7 @@ def is_plain(text: str) -> bool:
 
 def _id_in(text: str) -> str:
     """The id that a text begins with; of another text so little that no secret is told."""
-    begin = text.strip().removeprefix("wg_")
-    return begin.partition("_")[0][:12]
+    return text.strip().removeprefix("wg_").partition("_")[0][:12]
 
 
 def _digest(text: str) -> str:

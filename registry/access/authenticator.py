@@ -180,9 +180,8 @@ def key_file(settings: Settings, *, clock: Callable[[], float] = time.time) -> K
 
 def caller_with(key: ApiKey) -> Caller:
     """The caller that a good key names."""
-    caller_id = f"key:{key.id}"
     return Caller(
-        id=caller_id,
+        id=f"key:{key.id}",
         name=key.name,
         scopes=frozenset(key.scopes),
         principal=None if key.everything else Principal(groups=key.groups),

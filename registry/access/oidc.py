@@ -476,9 +476,8 @@ def caller_of(claims: Claims, rules: TokenRules) -> Caller:
         raise _refusal(f"its sub is not 1 to {MAX_SUBJECT_CHARS} printable characters")
     groups = _texts(_nested_claim(claims, rules.groups_claim), "the claim of groups", split=False)
     sees_everything = bool(rules.everything_group) and rules.everything_group in groups
-    caller_id = f"oidc:{subject}"
     return Caller(
-        id=caller_id,
+        id=f"oidc:{subject}",
         name=next((claims[name] for name in _NAMES if _is_name(claims.get(name))), ""),
         scopes=_scopes(claims, rules.scope_prefix),
         principal=None if sees_everything else Principal(groups=tuple(sorted(set(groups)))),

@@ -450,8 +450,7 @@ def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
 
 
 def _agent(row: Mapping[str, Any]) -> StoredAgent:
-    agent = Agent(**_fields(row))
-    return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
+    return StoredAgent(agent=Agent(**_fields(row)), bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
 
 
 def tool_of_row(row: Mapping[str, Any]) -> StoredTool:

@@ -51,8 +51,7 @@ def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> To
     if match:
         return seen_tools(index, [match[1]], principal)[0]
     if "/" in name:
-        owner = agent_named(index, name.partition("/")[0], principal)
-        raise UnknownName("tool", name, index.tool_ids(owner.id))
+        raise UnknownName("tool", name, index.tool_ids(agent_named(index, name.partition("/")[0], principal).id))
     raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
 
 
@@ -124,7 +123,6 @@ def _call_names_near(index: SearchIndex, name: str, principal: Principal | None)
     owners = _owners_of(index, name, principal)
     if not owners:
         by_prefix = {call_prefix(agent.id).rstrip("_"): agent.id for agent in visible_agents(index, principal)}
-        near = nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)
-        owners = [by_prefix[prefix] for prefix in near]
+        owners = [by_prefix[prefix] for prefix in nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)]
     tools = index.tool_ids_of(owners)
     return [each for owner in owners for _, each in _call_names(owner, tools[owner])]

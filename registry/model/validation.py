@@ -160,8 +160,7 @@ def _checked_turn(turn: object, at: int) -> Turn:
     where = f"turn {at} of the history"
     if not isinstance(turn, Turn):
         raise InvalidQuery(f"{where} is a Turn, not {type(turn).__name__}")
-    choices = {"role": get_args(TurnRole), "outcome": get_args(CallOutcome)}
-    for name, words in choices.items():
+    for name, words in {"role": get_args(TurnRole), "outcome": get_args(CallOutcome)}.items():
         if getattr(turn, name) not in words:
             raise InvalidQuery(f"{where}: {name} is one of {', '.join(words)}")
     for name in ("text", "tool", "result"):

@@ -73,8 +73,7 @@ class Toolset:
 
     def missing_names(self, agents: Container[str], tags: Container[str]) -> tuple[str, ...]:
         """Of the rule, what is neither a tool that it includes, nor one of these agents or tags."""
-        inclusions = frozenset(self.includes)
-        rules = ((self.tools, inclusions), (self.agents, agents), (self.tags, tags))
+        rules = ((self.tools, frozenset(self.includes)), (self.agents, agents), (self.tags, tags))
         return tuple(each for names, there in rules for each in names if each not in there)
 
     @property

@@ -102,8 +102,7 @@ class InParts:
             raise
 
     def _mark(self, origin: Origin) -> None:
-        props = asdict(origin) | {"token": self._token}
-        if not self._engine.run(_NEO4J_COPY_BEGIN, props=props):
+        if not self._engine.run(_NEO4J_COPY_BEGIN, props=asdict(origin) | {"token": self._token}):
             refuse_registry(self._place, read_state(self._engine))
             raise WriteConflict(f"{self._place}: another writer made a registry there and removed it; try again")
 

@@ -252,8 +252,7 @@ class LocalRegistry(GraphAccess):
 
         def work(session: "WriteSession") -> tuple[ChosenEmbedder, Written]:
             state = session.state()
-            has_own = state and (state.embedder or state.embedder_spec == "none")
-            own = state.embedder_spec if state and has_own else ""
+            own = state.embedder_spec if state and (state.embedder or state.embedder_spec == "none") else ""
             choice = self._embedders.open_for_documents(
                 embedder or self._answering.spec or own or default_spec(self.settings)
             )

@@ -117,8 +117,7 @@ def paths(taxonomy: Taxonomy, visible_ids: Collection[str]) -> Iterator[tuple[st
         path, category = pending.pop()
         if _seen_below(taxonomy, category, visible_ids):
             yield path, category
-            children = reversed(_children(taxonomy, category))
-            pending += [(_join(path, child.name), child) for child in children]
+            pending += [(_join(path, child.name), child) for child in reversed(_children(taxonomy, category))]
 
 
 def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[str, Category]:
@@ -142,8 +141,7 @@ def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[
 
 def _find_name(name: str, names: Sequence[str]) -> str | None:
     """Of several that differ in case alone the one that is written so."""
-    caseless = (each for each in names if each.strip().casefold() == name.casefold())
-    return name if name in names else next(caseless, None)
+    return name if name in names else next((each for each in names if each.strip().casefold() == name.casefold()), None)
 
 
 def _holding(category: Category, entities: Iterable[str]) -> Category:
@@ -208,8 +206,7 @@ def prune_taxonomy(whole: Taxonomy, may_see: Shows) -> Taxonomy | None:
         if holds or children:
             examples = tuple(entity for entity in category.examples if may_see(entity))
             part = replace(category, holds=holds, children=children, examples=examples)
-            description = _seen_description(whole, category, frozenset(examples))
-            remaining[category.id] = replace(part, description=description)
+            remaining[category.id] = replace(part, description=_seen_description(whole, category, frozenset(examples)))
     if whole.root.id not in remaining:
         return None
     categories = dict(reversed(list(remaining.items())))

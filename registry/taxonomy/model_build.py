@@ -314,8 +314,7 @@ class _Build:
             "categories": prompts.category_rows(drafts, [sizes[number] for number in range(1, len(drafts) + 1)]),
         }
         for kind, ids in (("fit_none", without_place), ("fit_too_many", generic)):
-            samples = self._of(ids[:PROBLEMS_SHOWN])
-            request[kind] = {"count": len(ids), "services": prompts.service_rows(samples)}
+            request[kind] = {"count": len(ids), "services": prompts.service_rows(self._of(ids[:PROBLEMS_SHOWN]))}
         return self._drafts(prompts.REFINE, request)
 
     def _settle(self, node: _Node, drafts: Sequence[Draft], places: Mapping[str, tuple[int, ...] | None]) -> None:

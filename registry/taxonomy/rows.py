@@ -141,8 +141,7 @@ def put_taxonomy(
     `directions`: those that change, float32 of shape (dimension,); others stay.
     """
     before = former.categories if former else {}
-    absent = [f"{new.name}:{each}" for each in before if each not in new.categories]
-    for ids in batched(absent, BATCH_ROWS):
+    for ids in batched([f"{new.name}:{each}" for each in before if each not in new.categories], BATCH_ROWS):
         session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
     session.run(_TAXONOMY_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
     categories = [each for each in new.categories.values() if each != before.get(each.id)]
@@ -167,9 +166,8 @@ def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
 
 
 def _whole_props(taxonomy: Taxonomy) -> dict[str, object]:
-    props = {name: getattr(taxonomy, name) for name in Taxonomy.__dataclass_fields__ if name not in _OF_WHOLE}
     return {
-        **props,
+        **{name: getattr(taxonomy, name) for name in Taxonomy.__dataclass_fields__ if name not in _OF_WHOLE},
         "of": taxonomy.of.value,
         "settings": json.dumps(asdict(taxonomy.settings), sort_keys=True),
         "private": list(taxonomy.private),

@@ -87,8 +87,7 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         try:
             check_taxonomy(value)
         except InvalidSetting as exc:
-            name = value.name[:40]
-            return f"its taxonomy {name!r} is not as a build makes it ({exc}): build it anew, or forget it."
+            return f"its taxonomy {value.name[:40]!r} is not as a build makes it ({exc}): build it anew, or forget it."
         return ""
 
     def faults(self, contents: Contents) -> Iterator[str]:

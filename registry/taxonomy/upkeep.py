@@ -184,8 +184,7 @@ def keep_placed(
 
 
 def _has_new_vector(taxonomy: Taxonomy, before: Placeable, now: Placeable) -> bool:
-    by_words = taxonomy.built_by == By.WORDS
-    return before.service != now.service if by_words else before.vector_key != now.vector_key
+    return before.service != now.service if taxonomy.built_by == By.WORDS else before.vector_key != now.vector_key
 
 
 def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[str]:

@@ -236,8 +236,7 @@ class IndexWriter:
             some = slice(max(at - first, 0), at - first + COLUMN_ROWS)
             block = Columns(new.ids[some], new.numbers[some])
             if at < first:
-                former = self._file.read("columns", number)
-                block = Columns.unpack(former, self._former.state.dimension).extend(block)
+                block = Columns.unpack(self._file.read("columns", number), self._former.state.dimension).extend(block)
             self._file.put("columns", [(number, block.pack())])
 
     def _flush_postings(self) -> None:

@@ -262,8 +262,7 @@ class LocalIndex:
         return self._hits(rows, np.ones(len(rows), np.float32))
 
     def _best(self, rows: Places, scores: Vector, depth: int) -> LegHits:
-        living = self._living
-        places = best(scores, living.ranks[rows], depth)
+        places = best(scores, self._living.ranks[rows], depth)
         return self._hits(rows[places], scores[places])
 
     def _hits(self, rows: Places, scores: Vector) -> LegHits:
@@ -371,8 +370,7 @@ class LocalIndex:
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
         if not (transitions or np.any(living.tools & (living.flags & GIVES > 0))):
             return None
-        graph = CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of)
-        return NextTools(graph, self.agents())
+        return NextTools(CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of), self.agents())
 
     def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""

@@ -363,9 +363,8 @@ class Index:
 
 
 def text_indexes() -> tuple[Index, ...]:
-    config = {"fulltext.analyzer": "whitespace"}
     return tuple(
-        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config=config)
+        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config={"fulltext.analyzer": "whitespace"})
         for name, labels, text in (
             ("agent_text", ("Agent",), "index_terms"),
             ("capability_text", ("Capability",), "index_terms"),
@@ -377,13 +376,12 @@ def text_indexes() -> tuple[Index, ...]:
 def vector_indexes(dimension: int, *, by_owner: bool) -> tuple[Index, ...]:
     """None without vectors, dimension 0."""
     config = {"vector.dimensions": dimension, "vector.similarity_function": "COSINE", "quantized": False}
-    properties = ("embedding", "index_owner") if by_owner else ("embedding",)
     return tuple(
         Index(
             name=vector_index(label, dimension),
             kind="VECTOR",
             labels=(label.capitalize(),),
-            properties=properties,
+            properties=("embedding", "index_owner") if by_owner else ("embedding",),
             config=config,
         )
         for label in (VECTORS if dimension else ())

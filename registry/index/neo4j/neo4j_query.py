@@ -62,8 +62,7 @@ class Ask:
 
     @property
     def is_scoped(self) -> bool:
-        filters = self.scope.filters
-        return self.scope.principal is not None or filters != Filters()
+        return self.scope.principal is not None or self.scope.filters != Filters()
 
     def params(self, reach: int) -> dict[str, object]:
         dimension = len(self.vector)
@@ -188,13 +187,12 @@ class Answer:
         if row is None:
             raise RegistryNotFound(place)
         revision, commit, embedder, texts, begun_ms = row["state"]
-        committing = any(map(is_committing, (begun_ms, row["after"][2])))
         return cls(
             revision=revision,
             commit=commit or "",
             embedder=embedder,
             texts=texts,
-            is_torn=committing or [revision, commit] != row["after"][:2],
+            is_torn=any(map(is_committing, (begun_ms, row["after"][2]))) or [revision, commit] != row["after"][:2],
             legs={leg[0]: _Leg(*leg) for leg in row["legs"]},
             agents=dict(row["agents"]),
             tools=dict(row["tools"]),
@@ -248,9 +246,8 @@ def _coverage(legs: Mapping[Leg, LegHits], frequencies: Sequence[Sequence[int]])
 
 def merge_answers(parts: Sequence[Answer]) -> Answer:
     """The first, with the legs and records of the others added."""
-    first = parts[0]
     return replace(
-        first,
+        parts[0],
         legs={name: leg for part in parts for name, leg in part.legs.items()},
         agents={i: record for part in parts for i, record in part.agents.items()},
         tools={i: record for part in parts for i, record in part.tools.items()},

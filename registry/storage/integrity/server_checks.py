@@ -134,8 +134,7 @@ def _text_indexes(store: ServerStore) -> Finding:
 def _vector_indexes(store: ServerStore) -> Finding:
     def look() -> Mapping[str, str]:
         dimension = Neo4jIndex(store.engine).state.dimension
-        by_owner = store.engine.version >= IN_INDEX_FILTERS
-        return faults(store.engine, vector_indexes(dimension, by_owner=by_owner))
+        return faults(store.engine, vector_indexes(dimension, by_owner=store.engine.version >= IN_INDEX_FILTERS))
 
     return attempt("vector indexes", _whole(look), REMAKE_INDEXES)
 
