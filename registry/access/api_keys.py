@@ -155,8 +155,7 @@ class KeyFile:
     def find(self, text: str) -> ApiKey | None:
         """The key with this text; None if it is unknown, expired or revoked. Looks at the file each time."""
         keys = self._current()
-        parts = KEY.fullmatch(text)
-        if parts is None:
+        if (parts := KEY.fullmatch(text)) is None:
             return None
         key = keys.get(parts[1])
         same = hmac.compare_digest(_digest(text), key.sha256 if key else "")

@@ -157,8 +157,7 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
     for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(_SYNC_UPDATE_TOOLS, rows=rows)
-        with_vector = [tool.id for tool in batch if tool.id in vectors.vectors]
-        if with_vector:
+        if with_vector := [tool.id for tool in batch if tool.id in vectors.vectors]:
             session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
 
 

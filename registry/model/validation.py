@@ -304,8 +304,7 @@ def _tuple_of(name: str, values: object) -> tuple[str, ...]:
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:
-    names = checked_names("visible_to", groups)
-    if not names:
+    if not (names := checked_names("visible_to", groups)):
         raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
     return names
 

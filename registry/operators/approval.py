@@ -222,8 +222,7 @@ def _decide[R: Approved](
         claims_of(session, graph, source, principal)
     by_name = (each for name in names for each in waiting(graph, name, principal))
     by_id = {each.id: each for each in (_waiting_by_hash(graph, hashes, principal) if hashes else by_name)}
-    entities = [by_id[each] for each in sorted(by_id)]
-    if not entities:
+    if not (entities := [by_id[each] for each in sorted(by_id)]):
         return kind(revision=revision)
     agents = [each for each in entities if isinstance(each, Agent)]
     tools = [each for each in entities if isinstance(each, Tool)]

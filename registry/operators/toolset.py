@@ -178,8 +178,7 @@ class Toolsets(RegistryNoun[Toolset]):
 
     def read(self, session: GraphSession) -> list[Toolset]:
         """In order of their names, each with the ids of its tools in order."""
-        rows = session.run(_READ_TOOLSETS)
-        if not rows:
+        if not (rows := session.run(_READ_TOOLSETS)):
             return []
         tools: dict[str, list[str]] = {}
         for row in session.run(_READ_INCLUSIONS):

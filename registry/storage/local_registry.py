@@ -82,8 +82,7 @@ class LocalRegistry(GraphAccess):
         location = named_place(location)
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
-        spec = full_spec(embedder or settings.embedder)
-        if spec:
+        if spec := full_spec(embedder or settings.embedder):
             parse_spec(spec)
         store = open_store(location, settings)
         registry = cls(store, settings, environ, spec)

@@ -38,8 +38,7 @@ def findable_taxonomy(
     index: SearchIndex, name: str | None, filters: Filters, principal: Principal | None
 ) -> Taxonomy | None:
     """The taxonomy of this name, None: the current one, with what a search by these filters may find."""
-    taxonomy = permitted_taxonomy(index, name, principal)
-    if taxonomy is None:
+    if (taxonomy := permitted_taxonomy(index, name, principal)) is None:
         return None
     visible_ids = _findable(index, taxonomy.of, filters, principal)
     return prune_taxonomy(taxonomy, lambda entity: entity in visible_ids)
@@ -51,8 +50,7 @@ def _no_taxonomy() -> UnknownName:
 
 def _current_taxonomy(index: SearchIndex, principal: Principal | None) -> Taxonomy:
     """The whole of it: what is asked of it counts only what the principal may find."""
-    taxonomy = permitted_taxonomy(index, None, principal)
-    if taxonomy is None:
+    if (taxonomy := permitted_taxonomy(index, None, principal)) is None:
         raise _no_taxonomy()
     return taxonomy
 

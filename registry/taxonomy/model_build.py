@@ -149,8 +149,7 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
         rows = prompts.category_rows([Draft(each.name, each.description, each.boundary) for each in children])
         request = {"categories": rows, "service": prompts.service_row(service)}
         read = partial(prompts.read_numbers, count=len(children))
-        numbers = _ask(answers, prompts.CLASSIFY, request, taxonomy.settings, read)
-        if numbers is None:
+        if (numbers := _ask(answers, prompts.CLASSIFY, request, taxonomy.settings, read)) is None:
             return None
         if not numbers:
             break

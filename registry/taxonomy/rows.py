@@ -43,8 +43,7 @@ _OF_WHOLE = frozenset({"name", "categories", "settings", "private"})
 
 def read_taxonomies(session: GraphSession) -> list[Taxonomy]:
     """In order of their names. What no root leads to is left out, and so is an edge that leads back."""
-    wholes = session.run(_READ_TAXONOMIES)
-    if not wholes:
+    if not (wholes := session.run(_READ_TAXONOMIES)):
         return []
     rows = {row["id"]: row for row in session.run(_READ_CATEGORIES)}
     children: dict[str, list[str]] = {}

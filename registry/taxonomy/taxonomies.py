@@ -46,8 +46,7 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         """Those whose names the registry has none of. The current one stays; without any, the values' own is."""
         revision = session.begin().revision
         present = {each.name: each for each in read_taxonomies(session.engine)}
-        missing = [each for each in values if each.name not in present]
-        if not missing:
+        if not (missing := [each for each in values if each.name not in present]):
             return Written(revision=revision)
         has_current = any(each.current for each in present.values())
         current = "" if has_current else next((each for each in missing if each.current), missing[0]).name

@@ -85,8 +85,7 @@ def build_by_words(
     settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
 ) -> Taxonomy:
     """The same of the words of their texts. Raises InvalidSetting if there are none."""
-    vectors = word_vectors(services, by_rarity=True)
-    if not vectors:
+    if not (vectors := word_vectors(services, by_rarity=True)):
         raise InvalidSetting("a taxonomy needs agents or tools, and none here may stand in one: `waygraph ingest`")
     return _build(services, vectors, before, settings, By.WORDS)
 

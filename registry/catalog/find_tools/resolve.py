@@ -238,8 +238,7 @@ def tool_meant(
     if by_name and (read := skill_read(registry, text, principal, agent_ids)):
         return read
     matches = _matches(registry, text, principal, agent_ids)
-    bearers = [match for match in matches if exactness(text, match.tool) < 4]
-    if bearers:
+    if bearers := [match for match in matches if exactness(text, match.tool) < 4]:
         return _only(text, bearers, why_not)
     if by_name or not matches:
         raise _unknown(registry, text, principal, agent_ids)

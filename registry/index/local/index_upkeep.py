@@ -354,8 +354,7 @@ def publish_whole(folder: Path, session: GraphSession, nouns: Sequence[GraphNoun
 
     The caller holds the write lock. A failure leaves the former index as it is. Raises StorageFailed.
     """
-    state = read_state(session)
-    if state is None:
+    if (state := read_state(session)) is None:
         return False
     folder.mkdir(parents=True, exist_ok=True)
     before = current_path(folder)

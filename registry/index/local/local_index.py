@@ -286,8 +286,7 @@ class LocalIndex:
         by_owner = np.zeros(self.header.owners + 1, np.bool_)
         by_owner[living.owner_numbers[rows]] = may_route
         mask: Mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
-        tools = tools_within(scope.filters)
-        if tools is not None:
+        if (tools := tools_within(scope.filters)) is not None:
             mask &= (living.flags & TOOL == 0) | np.fromiter(
                 (each in tools for each in living.ids), np.bool_, len(mask)
             )
@@ -392,8 +391,7 @@ class LocalIndex:
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         """Read when they are first asked for."""
-        values = self._values.get(noun.name)
-        if values is None:
+        if (values := self._values.get(noun.name)) is None:
             values = self._values[noun.name] = [noun.kind.of_json(each) for each in self._part(noun.name)]
         return values
 
@@ -402,8 +400,7 @@ class LocalIndex:
         if name not in self.header.parts:
             return []
         with self._readable():
-            body = self._file.part(name, self.header)
-            if body is not None:
+            if (body := self._file.part(name, self.header)) is not None:
                 return decode(body)
             if self._file.header().serial > self.header.serial:
                 raise IndexOutdated

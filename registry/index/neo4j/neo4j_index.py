@@ -100,8 +100,7 @@ class Neo4jIndex:
         return same
 
     def _read_state(self) -> tuple[IndexState, int]:
-        rows = self._engine.run(_NEO4J_SEARCH_STATE)
-        if not rows:
+        if not (rows := self._engine.run(_NEO4J_SEARCH_STATE)):
             raise RegistryNotFound(self._engine.place)
         row = rows[0]
         apart = row.pop("apart")
@@ -152,7 +151,9 @@ class Neo4jIndex:
             if ask.term_counts is not None:
                 commits.add(ask.term_counts.commit)
             if len(commits) == 1:
-                self._note(answer)
+                # What is read beside an answer, such as all agents, is not older than it.
+                if answer.revision > self.state.revision:
+                    self.state = replace(self.state, revision=answer.revision, commit=answer.commit)
                 return merge_answers(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
@@ -160,15 +161,9 @@ class Neo4jIndex:
         """The same; for a principal with the frequencies of its words among the texts that it may find."""
         if ask.scope.principal is None or not (ask.words and TEXT_LEGS.intersection(ask.legs)):
             return ask
-        row = self._row(_NEO4J_SEARCH_SEEN_WORDS, ask.count_params())
-        if row is None:
+        if (row := self._row(_NEO4J_SEARCH_SEEN_WORDS, ask.count_params())) is None:
             raise RegistryNotFound(self._engine.place)
         return replace(ask, term_counts=TermCounts(row["commit"] or "", row["frequencies"], row["seen"]))
-
-    def _note(self, answer: Answer) -> None:
-        """What is read beside an answer, such as all agents, is not older than it."""
-        if answer.revision > self.state.revision:
-            self.state = replace(self.state, revision=answer.revision, commit=answer.commit)
 
     def _first(self, ask: Ask, reach: int) -> tuple[Answer, list[Leg]]:
         """What the indexes answer, and the legs that none did: of vectors, while their index is not as it should be.

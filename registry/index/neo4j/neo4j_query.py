@@ -218,8 +218,7 @@ class Answer:
         return Hits(legs, max(tops, default=0.0), _coverage(legs, frequencies), _AnswerRecords(self, now), populations)
 
     def _leg_hits(self, name: Leg, ask: Ask) -> LegHits:
-        leg = self.legs.get(name)
-        if leg is None:
+        if (leg := self.legs.get(name)) is None:
             return LegHits([], [], [])
         ranks = [_first_named(n, ask.names) for n in leg.names] if name == "name" else [-s for s in leg.scores]
         order = list(zip(ranks, leg.ordered_ids, strict=True))

@@ -119,8 +119,7 @@ def _schema(store: ServerStore) -> Finding:
 
 def _constraints(store: ServerStore) -> Finding:
     def look() -> str:
-        missing = labels_not_unique(store.engine)
-        if missing:
+        if missing := labels_not_unique(store.engine):
             raise RegistryError(f"ids are not kept unique of {', '.join(missing)}")
         return "all there"
 
@@ -141,8 +140,7 @@ def _vector_indexes(store: ServerStore) -> Finding:
 
 def _whole(look: Callable[[], Mapping[str, str]]) -> Callable[[], str]:
     def first_difference() -> str:
-        differences = look()
-        if differences:
+        if differences := look():
             raise RegistryError("; ".join(f"{name} {fault}" for name, fault in differences.items()))
         return "all there, online"
 
