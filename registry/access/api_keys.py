@@ -155,8 +155,7 @@ class KeyFile:
     def find(self, text: str) -> ApiKey | None:
         """The key with this text; None if it is unknown, expired or revoked. Looks at the file each time."""
         keys = self._current()
-        parts = KEY.fullmatch(text)
-        if parts is None:
+        if (parts := KEY.fullmatch(text)) is None:
             return None
         key = keys.get(parts[1])
         same = hmac.compare_digest(_digest(text), key.sha256 if key else "")
@@ -247,8 +246,7 @@ def is_plain(text: str) -> bool:
 
 def _id_in(text: str) -> str:
     """The id that a text begins with; of another text so little that no secret is told."""
-    begin = text.strip().removeprefix("wg_")
-    return begin.partition("_")[0][:12]
+    return text.strip().removeprefix("wg_").partition("_")[0][:12]
 
 
 def _digest(text: str) -> str:

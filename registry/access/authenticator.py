@@ -64,8 +64,7 @@ class RateLimit:
     def _refill(self, caller_id: str) -> _Bucket:
         """The caller's bucket as it is now, as the one that asked last."""
         now_s = self._clock()
-        bucket = self._buckets.get(caller_id)
-        if bucket is None:
+        if (bucket := self._buckets.get(caller_id)) is None:
             bucket = self._buckets[caller_id] = _Bucket(float(self._burst), now_s)
         else:
             bucket.tokens = min(bucket.tokens + (now_s - bucket.at_s) * self._per_s, float(self._burst))
@@ -156,8 +155,7 @@ class Authenticator:
     def _holder(self, text: str) -> Caller:
         if self._local and hmac.compare_digest(text.encode(), self._local.encode()):
             return LOCAL
-        key = self.keys.find(text)
-        if key is None:
+        if (key := self.keys.find(text)) is None:
             raise NotAuthenticated("the API key is not known, has expired or was revoked")
         return caller_with(key)
 
@@ -180,9 +178,8 @@ def key_file(settings: Settings, *, clock: Callable[[], float] = time.time) -> K
 
 def caller_with(key: ApiKey) -> Caller:
     """The caller that a good key names."""
-    caller_id = f"key:{key.id}"
     return Caller(
-        id=caller_id,
+        id=f"key:{key.id}",
         name=key.name,
         scopes=frozenset(key.scopes),
         principal=None if key.everything else Principal(groups=key.groups),

@@ -271,8 +271,7 @@ class IssuerKeys:
             self._next_fetch_s = self._clock() + self._patience.refetch_s
 
     def _fetch_keys(self) -> tuple[VerifyingKey, ...]:
-        keys = verifying_keys(self._fetch())
-        if not keys:
+        if not (keys := verifying_keys(self._fetch())):
             raise IssuerUnavailable(self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens")
         return keys
 
@@ -295,8 +294,7 @@ def verifying_keys(document: Mapping[str, object]) -> tuple[VerifyingKey, ...]:
 def _verifying_key(jwk: object) -> VerifyingKey | None:
     if not isinstance(jwk, dict) or not _is_for_checking(jwk):
         return None
-    algorithms = _algorithms(jwk)
-    if not algorithms:
+    if not (algorithms := _algorithms(jwk)):
         return None
     try:
         key = jwt.PyJWK(jwk, min(algorithms))
@@ -422,8 +420,7 @@ class OidcTokens:
         """Whose token it is, without waiting; None if the issuer must be asked. Raises NotAuthenticated."""
         if len(token) > self._rules.max_chars:
             raise _refusal(f"it is longer than {self._rules.max_chars} characters")
-        keys = self._keys.at_hand()
-        if keys is None:
+        if (keys := self._keys.at_hand()) is None:
             return None
         digest = sha256(token.encode(errors="surrogatepass")).digest()
         entry = self._checked.get(digest)
@@ -433,8 +430,7 @@ class OidcTokens:
         return self._check(token, digest, keys, key) if key else None
 
     def _ask_issuer(self, token: str) -> Caller:
-        match = self._keys.find(*_header(token))
-        if match is None:
+        if (match := self._keys.find(*_header(token))) is None:
             raise _refusal("it is signed by a key that the issuer does not publish")
         return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *match)
 
@@ -476,9 +472,8 @@ def caller_of(claims: Claims, rules: TokenRules) -> Caller:
         raise _refusal(f"its sub is not 1 to {MAX_SUBJECT_CHARS} printable characters")
     groups = _texts(_nested_claim(claims, rules.groups_claim), "the claim of groups", split=False)
     sees_everything = bool(rules.everything_group) and rules.everything_group in groups
-    caller_id = f"oidc:{subject}"
     return Caller(
-        id=caller_id,
+        id=f"oidc:{subject}",
         name=next((claims[name] for name in _NAMES if _is_name(claims.get(name))), ""),
         scopes=_scopes(claims, rules.scope_prefix),
         principal=None if sees_everything else Principal(groups=tuple(sorted(set(groups)))),

@@ -327,8 +327,7 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
 
 
 def _groups(table: Mapping[str, Any], where: str) -> frozenset[str]:
-    groups = table.get("groups")
-    if groups is None:
+    if (groups := table.get("groups")) is None:
         return frozenset()
     if not isinstance(groups, list) or not groups or not all(isinstance(name, str) and name for name in groups):
         raise InvalidSetting(f"{where}`groups` must be a list of names with at least one; without it all are meant")
@@ -343,8 +342,7 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _choice(table: Mapping[str, Any], key: str, choices: Collection[str], default: str | None, where: str) -> str:
-    value = table.get(key, default)
-    if value is None:
+    if (value := table.get(key, default)) is None:
         raise InvalidSetting(f"{where}needs `{key}`: {', '.join(choices)}")
     if value not in choices:
         raise InvalidSetting(f"{where}`{key}` must be one of {', '.join(choices)}, not {value!r}")

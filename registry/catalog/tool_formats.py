@@ -19,13 +19,7 @@ from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.identity import describes_object, digest
 from waygraph.registry.model.nouns import JsonText, Tool, parse_field
 from waygraph.registry.model.output_schemas import compiles
-from waygraph.registry.model.parameters import (
-    host_names,
-    lay_flat,
-    parameters_of_text,
-    rename_properties,
-    resolve,
-)
+from waygraph.registry.model.parameters import host_names, lay_flat, parameters_of_text, rename_properties, resolve
 from waygraph.registry.model.process import remember
 
 ToolFormat = Literal["mcp", "openai", "openai-responses", "anthropic", "gemini"]

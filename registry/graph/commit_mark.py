@@ -34,8 +34,7 @@ class Moment(NamedTuple):
     @classmethod
     def read(cls, session: GraphSession) -> "Moment | None":
         """None: there is no registry."""
-        rows = session.run(_NEO4J_COMMIT_READ_MARK)
-        if not rows:
+        if not (rows := session.run(_NEO4J_COMMIT_READ_MARK)):
             return None
         row = rows[0]
         return cls(row["revision"], row["commit"], not is_committing(row["committing_ms"]))

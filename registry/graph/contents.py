@@ -134,8 +134,7 @@ class Contents:
     @cached_property
     def state(self) -> RegistryState:
         """Raises RegistryNotFound if the graph is not a registry."""
-        state = read_state(self.session)
-        if state is None:
+        if (state := read_state(self.session)) is None:
             raise RegistryNotFound("the graph")
         return state
 

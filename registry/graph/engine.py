@@ -81,8 +81,7 @@ def check_params(statement: Statement, params: Mapping[str, object]) -> None:
         if not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
             raise BadStatement(f"{statement.name}: ${name} is declared {kind}, was given {type(value).__name__}")
     for name, value in params.items():
-        rows = value if isinstance(value, list) else [{name: value}]
-        for row in rows:
+        for row in value if isinstance(value, list) else [{name: value}]:
             if name in _ID_LISTS:
                 _check_id(row, name)
             elif isinstance(row, dict):

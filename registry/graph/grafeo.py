@@ -164,8 +164,7 @@ class GrafeoEngine:
 
     def _longest_log(self) -> int:
         """In bytes. Whoever opens the file reads its log: that of a first write would take longer than the file."""
-        part = Path(self._path).stat().st_size // 4
-        return min(WAL_CHECKPOINT_BYTES, max(SHORT_WAL_BYTES, part))
+        return min(WAL_CHECKPOINT_BYTES, max(SHORT_WAL_BYTES, Path(self._path).stat().st_size // 4))
 
     def save(self, path: Path) -> None:
         """A copy as a file, which several processes may read."""

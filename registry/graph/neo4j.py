@@ -268,9 +268,7 @@ class Neo4jEngine:
 
     def _session(self, *, writes: bool) -> Any:
         return self._driver.session(
-            database=self.database,
-            default_access_mode="WRITE" if writes else "READ",
-            bookmark_manager=self._bookmarks,
+            database=self.database, default_access_mode="WRITE" if writes else "READ", bookmark_manager=self._bookmarks
         )
 
     def _timeout_s(self, *, writes: bool) -> float:
@@ -351,7 +349,10 @@ def as_embedded(value: object) -> object:
             return {key: as_embedded(part) for key, part in value.items()}
         case list():
             return [as_embedded(part) for part in value]
-    return _as_embedded_time(value)
+    if isinstance(value, Duration):
+        nanos = value.seconds * 1_000_000_000 + value.nanoseconds
+        return {"months": value.months, "days": value.days, "nanos": nanos}
+    return value.to_native() if isinstance(value, Date | DateTime | Time) else value
 
 
 def _identity(entity: Node | Relationship) -> dict[str, object]:
@@ -359,13 +360,6 @@ def _identity(entity: Node | Relationship) -> dict[str, object]:
         return {"_id": entity.element_id, "_labels": sorted(entity.labels)}
     ends = [node.element_id if node else None for node in (entity.start_node, entity.end_node)]
     return {"_id": entity.element_id, "_type": entity.type, "_source": ends[0], "_target": ends[1]}
-
-
-def _as_embedded_time(value: object) -> object:
-    if isinstance(value, Duration):
-        nanos = value.seconds * 1_000_000_000 + value.nanoseconds
-        return {"months": value.months, "days": value.days, "nanos": nanos}
-    return value.to_native() if isinstance(value, Date | DateTime | Time) else value
 
 
 def _rows(result: Any) -> Rows:

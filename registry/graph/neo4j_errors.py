@@ -142,8 +142,7 @@ def _no_database(exc: BaseException, call: ServerCall) -> RegistryError:
 
 
 def _no_tls(exc: BaseException, call: ServerCall) -> RegistryError:
-    root = list(_causes(exc))[-1]
-    if isinstance(root, SSLCertVerificationError):
+    if isinstance(list(_causes(exc))[-1], SSLCertVerificationError):
         advice = "Its certificate is not trusted: name its authority in WAYGRAPH_NEO4J_CA_FILE."
     else:
         advice = "A server without TLS is named neo4j:// or bolt://, without +s."

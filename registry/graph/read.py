@@ -437,8 +437,7 @@ def _read_tools_named(session: GraphSession, names: Collection[str]) -> NamedToo
 
 def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
     """The agent as it holds now: its source's word overlaid with the operator's."""
-    setting = settings.get(agent.id)
-    if setting is None:
+    if (setting := settings.get(agent.id)) is None:
         return agent
     return replace(
         mark_rejection(agent, setting),
@@ -450,8 +449,7 @@ def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
 
 
 def _agent(row: Mapping[str, Any]) -> StoredAgent:
-    agent = Agent(**_fields(row))
-    return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
+    return StoredAgent(agent=Agent(**_fields(row)), bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
 
 
 def tool_of_row(row: Mapping[str, Any]) -> StoredTool:
@@ -516,8 +514,7 @@ def _turn(claim: Claim) -> tuple[int, str, str]:
 
 def _remaining_claims(graph: "GraphView", source: str, agent_ids: Collection[str]) -> Mapping[str, Sequence[Claim]]:
     """The claims of other sources on these agents, by agent id."""
-    agents = set(agent_ids)
-    if not agents:
+    if not (agents := set(agent_ids)):
         return {}
     claims: dict[str, list[Claim]] = {}
     for claim in graph.claims:

@@ -56,10 +56,7 @@ class NewVectors:
         if entity_id not in self.vectors:
             return {}
         vector = self.vectors[entity_id]
-        return {
-            "embedding": None if vector is None else vector.tolist(),
-            "vector_key": self.keys.get(entity_id, ""),
-        }
+        return {"embedding": None if vector is None else vector.tolist(), "vector_key": self.keys.get(entity_id, "")}
 
 
 def write_changes(
@@ -87,8 +84,7 @@ def touched_agents(changes: ChangeSet) -> set[str]:
 
 def advance(session: GraphSession, revision: int) -> int:
     """The next revision, which the transaction makes. Raises WriteConflict if `revision` is no longer the graph's."""
-    rows = session.run(_STATE_ADVANCE, expected=revision, commit=secrets.token_hex(8))
-    return _still(rows, revision)
+    return _still(session.run(_STATE_ADVANCE, expected=revision, commit=secrets.token_hex(8)), revision)
 
 
 def hold(session: GraphSession, revision: int) -> None:
@@ -130,8 +126,7 @@ def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[
     """Replaces the vectors of entities that exist; of tools the edges to near ones go with the old vectors."""
     for statement, ids in ((_SYNC_PUT_AGENTS, agents), (_SYNC_UPDATE_TOOLS, tools)):
         for batch in batched(list(ids), BATCH_VECTORS):
-            rows = [{"id": entity, "props": vectors.props(entity)} for entity in batch]
-            session.run(statement, rows=rows)
+            session.run(statement, rows=[{"id": entity, "props": vectors.props(entity)} for entity in batch])
             if statement is _SYNC_UPDATE_TOOLS:
                 session.run(_LEARNING_REMOVE_SIMILAR, ids=list(batch))
 
@@ -146,8 +141,7 @@ def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Seq
 def _remove(session: GraphSession, changes: ChangeSet) -> None:
     remove_agents(session, changes.removed_agents, changes.removed_tools)
     removals = set(changes.removed_agents)
-    agent_ids = [agent_id for agent_id in changes.released if agent_id not in removals]
-    for batch in batched(agent_ids, BATCH_ROWS):
+    for batch in batched([agent_id for agent_id in changes.released if agent_id not in removals], BATCH_ROWS):
         session.run(_SYNC_REMOVE_CLAIMS, source=changes.source, agent_ids=list(batch))
 
 
@@ -163,8 +157,7 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
     for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(_SYNC_UPDATE_TOOLS, rows=rows)
-        with_vector = [tool.id for tool in batch if tool.id in vectors.vectors]
-        if with_vector:
+        if with_vector := [tool.id for tool in batch if tool.id in vectors.vectors]:
             session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
 
 

@@ -123,8 +123,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
     if text.isascii():
         return [(piece, False) for piece in _ASCII_PIECE.findall(text)]
     either, cjk = _unicode_patterns()
-    pieces = either.findall(unicodedata.normalize("NFKC", text))
-    return [(piece, cjk.match(piece) is not None) for piece in pieces]
+    return [(piece, cjk.match(piece) is not None) for piece in either.findall(unicodedata.normalize("NFKC", text))]
 
 
 @cache

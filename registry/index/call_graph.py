@@ -182,8 +182,7 @@ class NextTools:
         before, last = ("", "", *visible_calls)[-2:]
         audience = None if principal is None else principal.groups  # what decides on what is seen
         uses = self._cache.get(("uses", audience), lambda: _likely(self._uses(sees)))
-        common = sum(owner_of(call) in uses for call in visible_calls)
-        share = common / len(visible_calls) if visible_calls else 1.0
+        share = sum(owner_of(call) in uses for call in visible_calls) / len(visible_calls) if visible_calls else 1.0
         return self._cache.get(
             (audience, before, last, share), lambda: _likely(self._chances(before, last, share, uses, sees))
         )

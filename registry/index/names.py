@@ -47,12 +47,10 @@ def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) 
 
 def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> Tool:
     """By id (`agent/tool`), else by call name. Raises UnknownName."""
-    match = _find_tools(index, [name], principal).get(name)
-    if match:
+    if match := _find_tools(index, [name], principal).get(name):
         return seen_tools(index, [match[1]], principal)[0]
     if "/" in name:
-        owner = agent_named(index, name.partition("/")[0], principal)
-        raise UnknownName("tool", name, index.tool_ids(owner.id))
+        raise UnknownName("tool", name, index.tool_ids(agent_named(index, name.partition("/")[0], principal).id))
     raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
 
 
@@ -121,10 +119,8 @@ def _call_names(owner: str, ids: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _call_names_near(index: SearchIndex, name: str, principal: Principal | None) -> list[str]:
     """The call names of the tools of those visible agents that were probably meant."""
-    owners = _owners_of(index, name, principal)
-    if not owners:
+    if not (owners := _owners_of(index, name, principal)):
         by_prefix = {call_prefix(agent.id).rstrip("_"): agent.id for agent in visible_agents(index, principal)}
-        near = nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)
-        owners = [by_prefix[prefix] for prefix in near]
+        owners = [by_prefix[prefix] for prefix in nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)]
     tools = index.tool_ids_of(owners)
     return [each for owner in owners for _, each in _call_names(owner, tools[owner])]

@@ -1,15 +1,6 @@
 """What a search index is, what it answers, and which words and names of an entity it searches."""
 
-from collections.abc import (
-    Callable,
-    Hashable,
-    ItemsView,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    ValuesView,
-)
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock

@@ -172,8 +172,7 @@ def _read_as(kinds: frozenset[str], value: Any) -> Any:
 
 def unknown_name(name: str, properties: Iterable[str]) -> str:
     """What an error says of a property that the schema does not have."""
-    names = list(properties)
-    if not names:
+    if not (names := list(properties)):
         return "is not taken: this object is empty"
     near = nearest(name, names)
     return f"is not known; known: {_list_values(names)}" + (f"; did you mean {_short(near[0])}?" if near else "")

@@ -15,12 +15,7 @@ TextForm = str
 AGENT_KINDS: tuple[AgentKind, ...] = ("mcp_server", "a2a_agent", "skill", "openapi", "custom")
 
 
-CANONICAL: Mapping[str, Any] = {
-    "sort_keys": True,
-    "separators": (",", ":"),
-    "ensure_ascii": False,
-    "allow_nan": False,
-}
+CANONICAL: Mapping[str, Any] = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
 """How `json.dumps` writes canonical JSON."""
 
 

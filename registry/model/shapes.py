@@ -103,9 +103,7 @@ def _shown_route[R: (Route, ToolRoute)](answer: R, votes: bool, transport: Trans
 
 
 def _shown_matches[M: (AgentMatch, ToolMatch)](
-    matches: tuple[M, ...],
-    votes: bool,
-    transport: TransportFilter,
+    matches: tuple[M, ...], votes: bool, transport: TransportFilter
 ) -> tuple[M, ...]:
     return tuple(
         replace(match, votes=match.votes if votes else (), agent=_shown_agent(match.agent, transport))
@@ -162,13 +160,12 @@ def _shown_settings(setting: OperatorSettings, transport: TransportFilter) -> Op
 def status(registry_status: Status, transport: TransportFilter = None) -> Shape:
     state = shape(registry_status.state, exclude={"commit"})
     counts = {name: state.pop(name) for name in ("revision", "agents", "tools")}
-    failures = list(map(shape, _shown_failures(registry_status.failures, transport)))
     return {
         "location": registry_status.location,
         **counts,
         "sources": registry_status.sources,
         **state,
-        "failures": failures,
+        "failures": list(map(shape, _shown_failures(registry_status.failures, transport))),
     }
 
 

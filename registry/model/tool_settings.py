@@ -194,8 +194,7 @@ def overlay_schema(schema: JsonText, setting: ToolSetting) -> JsonText:
 
 
 def _describe_parameter(parameter: object, setting: ToolSetting, name: str) -> object:
-    description = setting.parameters.get(name, {}).get("description")
-    if not description:
+    if not (description := setting.parameters.get(name, {}).get("description")):
         return parameter
     return (parameter if isinstance(parameter, dict) else {}) | {"description": description}
 
@@ -208,8 +207,7 @@ def source_arguments(setting: ToolSetting, tool: Tool, arguments: Mapping[str, A
     properties = _properties(tool.input_schema)
     theirs = {setting.shown_name(name): name for name in properties if setting.is_shown(name)}
     names = properties.keys() | setting.parameters.keys()
-    astray = [name for name in arguments if name not in theirs and name in names]
-    if astray:
+    if astray := [name for name in arguments if name not in theirs and name in names]:
         raise InvalidArguments(setting.name or tool.call_name, [(f"/{name}", "not known here") for name in astray])
     pins = {name: each["pin"] for name, each in setting.parameters.items() if "pin" in each and name in properties}
     return {theirs.get(name, name): value for name, value in arguments.items()} | pins

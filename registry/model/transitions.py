@@ -122,8 +122,7 @@ def add_transitions(
     """The sums by key, each as of the later time."""
     sums = {each.key: each for each in base}
     for each in more:
-        before = sums.get(each.key)
-        if before is None:
+        if (before := sums.get(each.key)) is None:
             sums[each.key] = each
             continue
         at = max(before.last_at, each.last_at, key=_seconds)

@@ -7,16 +7,7 @@ from typing import Any, Protocol, get_args
 
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model.identity import holds_control, is_broken, replace_surrogates
-from waygraph.registry.model.nouns import (
-    AGENT_KINDS,
-    CallOutcome,
-    Filters,
-    Query,
-    TextForm,
-    Turn,
-    TurnRole,
-    is_status,
-)
+from waygraph.registry.model.nouns import AGENT_KINDS, CallOutcome, Filters, Query, TextForm, Turn, TurnRole, is_status
 from waygraph.registry.model.numbers import read_whole, show_value
 from waygraph.registry.model.text_forms import read_form
 
@@ -169,8 +160,7 @@ def _checked_turn(turn: object, at: int) -> Turn:
     where = f"turn {at} of the history"
     if not isinstance(turn, Turn):
         raise InvalidQuery(f"{where} is a Turn, not {type(turn).__name__}")
-    choices = {"role": get_args(TurnRole), "outcome": get_args(CallOutcome)}
-    for name, words in choices.items():
+    for name, words in {"role": get_args(TurnRole), "outcome": get_args(CallOutcome)}.items():
         if getattr(turn, name) not in words:
             raise InvalidQuery(f"{where}: {name} is one of {', '.join(words)}")
     for name in ("text", "tool", "result"):
@@ -314,8 +304,7 @@ def _tuple_of(name: str, values: object) -> tuple[str, ...]:
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:
-    names = checked_names("visible_to", groups)
-    if not names:
+    if not (names := checked_names("visible_to", groups)):
         raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
     return names
 

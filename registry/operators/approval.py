@@ -175,10 +175,7 @@ def _set_name(graph: GraphView, tool: Tool) -> str:
 
 
 def approve(
-    session: WriteSession,
-    *names: str,
-    hashes: Mapping[str, str] | None = None,
-    principal: Principal | None = None,
+    session: WriteSession, *names: str, hashes: Mapping[str, str] | None = None, principal: Principal | None = None
 ) -> Approved:
     """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now. `hashes`: in place
     of names, ids with content hashes, of which nothing is taken along.
@@ -225,8 +222,7 @@ def _decide[R: Approved](
         claims_of(session, graph, source, principal)
     by_name = (each for name in names for each in waiting(graph, name, principal))
     by_id = {each.id: each for each in (_waiting_by_hash(graph, hashes, principal) if hashes else by_name)}
-    entities = [by_id[each] for each in sorted(by_id)]
-    if not entities:
+    if not (entities := [by_id[each] for each in sorted(by_id)]):
         return kind(revision=revision)
     agents = [each for each in entities if isinstance(each, Agent)]
     tools = [each for each in entities if isinstance(each, Tool)]

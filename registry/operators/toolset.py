@@ -11,14 +11,7 @@ from waygraph.cypher import load
 from waygraph.registry.access.visibility import visible
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
-from waygraph.registry.graph.read import (
-    Part,
-    Vectors,
-    overlaid,
-    read_agents,
-    read_settings,
-    read_tools,
-)
+from waygraph.registry.graph.read import Part, Vectors, overlaid, read_agents, read_settings, read_tools
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import Change, Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
@@ -80,8 +73,7 @@ class Toolset:
 
     def missing_names(self, agents: Container[str], tags: Container[str]) -> tuple[str, ...]:
         """Of the rule, what is neither a tool that it includes, nor one of these agents or tags."""
-        inclusions = frozenset(self.includes)
-        rules = ((self.tools, inclusions), (self.agents, agents), (self.tags, tags))
+        rules = ((self.tools, frozenset(self.includes)), (self.agents, agents), (self.tags, tags))
         return tuple(each for names, there in rules for each in names if each not in there)
 
     @property
@@ -186,8 +178,7 @@ class Toolsets(RegistryNoun[Toolset]):
 
     def read(self, session: GraphSession) -> list[Toolset]:
         """In order of their names, each with the ids of its tools in order."""
-        rows = session.run(_READ_TOOLSETS)
-        if not rows:
+        if not (rows := session.run(_READ_TOOLSETS)):
             return []
         tools: dict[str, list[str]] = {}
         for row in session.run(_READ_INCLUSIONS):

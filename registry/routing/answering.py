@@ -175,8 +175,7 @@ def _tool_names(index: SearchIndex, agent_ids: Sequence[str], filters: Filters) 
 def narrow_query(query: Query, walk_result: Walked, always: Iterable[Agent] = ()) -> Query:
     """For what the walk selected. `always`: agents that stand in each answer."""
     agent_ids = [*map(owner_of, walk_result.selected), *(agent.id for agent in always)]
-    members = frozenset([*walk_result.selected, *agent_ids])
-    return replace(query, filters=narrow(query.filters, members))
+    return replace(query, filters=narrow(query.filters, frozenset([*walk_result.selected, *agent_ids])))
 
 
 def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
@@ -331,8 +330,7 @@ class Answering:
         """What the words exclude: the walk was not offered it, so that the search among its selection met none."""
         from waygraph.registry.routing.exclusions import read_exclusions
 
-        words = read_exclusions(query, self.router().index, ask.principal)
-        return replace(result, exclusions=words.agents)
+        return replace(result, exclusions=read_exclusions(query, self.router().index, ask.principal).agents)
 
     def _rank[T](
         self,

@@ -101,8 +101,7 @@ def _phrases_from(text: str, marker: re.Match[str]) -> Iterator[Phrase]:
         is_means = is_means or bool(lead["means"])
         is_sure = is_sure and (not marker["lack"] or is_means or is_verb)
         yield Phrase(start, end, text[lead.end() : end], is_means, is_sure)
-        joint = _JOINT.match(text, end)
-        if not joint:
+        if not (joint := _JOINT.match(text, end)):
             return
         start, place, is_sure = end, joint.end() - 1, is_sure and bool(joint["sure"])
 

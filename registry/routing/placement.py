@@ -96,8 +96,7 @@ def read_subject(index: SearchIndex, name: str, query: Query, ask: Ask) -> Subje
     texts = [tool_document(agent, each) for each in ([tool] if tool else tools) if tool or not each.pending]
     own_terms = set(chain(*texts, agent_document(agent, tools)))
     request = read_exclusions(query, index, ask.principal).query
-    text = " ".join([read_words(request, ask.recipe.history).text, *request.steps, request.text])
-    words = dict(telling_words(text))
+    words = dict(telling_words(" ".join([read_words(request, ask.recipe.history).text, *request.steps, request.text])))
     held_words = tuple(word for term, word in words.items() if term in own_terms)
     return Subject(agent, tool, held_words, tuple(word for word in words.values() if word not in held_words))
 

@@ -320,8 +320,7 @@ def _in_order[T: AgentMatch | ToolMatch](
     try:
         candidates = [*map(candidate_of, best)]
         turns = without_request(query.history, query.step_of)
-        choice = Choice(query=query.text, candidates=candidates, history=turns, matches=best)
-        order = reranker.order(choice)
+        order = reranker.order(Choice(query=query.text, candidates=candidates, history=turns, matches=best))
     except LanguageModelError as error:
         return matches, str(error)
     return (*(best[at] for at in order), *rest), ""

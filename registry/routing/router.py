@@ -193,8 +193,7 @@ class Router:
         if not recipe.needs_vectors:
             return ask
         if self.queries is None:
-            lexical = LEXICAL if recipe.history else replace(LEXICAL, history=None)
-            return ask.by(with_rerank(lexical, recipe.rerank))
+            return ask.by(with_rerank(LEXICAL if recipe.history else replace(LEXICAL, history=None), recipe.rerank))
         if not recipe.takes(texts):
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=texts)
         return ask
@@ -415,8 +414,7 @@ def _tool_fit(hits: Hits, recipe: Recipe, past: Past, best: Sequence[ToolMatch] 
         return recipe.fit(hits.similarity, hits.coverage, 0.0)
     if best:
         return best[0].score
-    votes = _votes_of(hits, recipe, recipe.weights)
-    return max(score_tools([*votes.standings, *past.fit]).values(), default=0.0)
+    return max(score_tools([*_votes_of(hits, recipe, recipe.weights).standings, *past.fit]).values(), default=0.0)
 
 
 def _probability(hits: Hits, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
@@ -526,5 +524,4 @@ def unite_matches[M: (AgentMatch, ToolMatch)](
     for match in chain.from_iterable(zip_longest(*lists)):
         if match is not None:
             union.setdefault(id_of(match), match)
-    firsts = {id_of(matches[0]) for matches in lists if matches}
-    return tuple(union.values())[: max(limit, len(firsts))]
+    return tuple(union.values())[: max(limit, len({id_of(matches[0]) for matches in lists if matches}))]

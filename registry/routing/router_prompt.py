@@ -41,8 +41,7 @@ def agent_candidate(agent: Agent, tools: Sequence[Tool]) -> Candidate:
 
 
 def tool_candidate(agent: Agent, tool: Tool) -> Candidate:
-    text = tool_texts("concat", agent, replace(tool, questions=()), SHOWN_CHARS)[0]
-    return Candidate(tool.id, text, tool.call_name)
+    return Candidate(tool.id, tool_texts("concat", agent, replace(tool, questions=()), SHOWN_CHARS)[0], tool.call_name)
 
 
 def write_prompt(request: str, candidates: Sequence[Candidate], history: Sequence[Turn]) -> str:

@@ -67,8 +67,7 @@ class InParts:
         """
         self._engine, self._keep, self._origin, self._place = writing.engine, writing.keep, origin, place
         self._token = secrets.token_hex(8)
-        earlier = find_unfinished(self._engine)
-        if earlier is None:
+        if (earlier := find_unfinished(self._engine)) is None:
             if strays := self._engine.run(_NEO4J_SCHEMA_FOREIGN_LABELS, labels=_LABELS):
                 labels = ", ".join(row["label"] for row in strays)
                 raise RegistryUnusable(place, f"there are {labels} nodes that are of no registry. Empty it first.")
@@ -102,8 +101,7 @@ class InParts:
             raise
 
     def _mark(self, origin: Origin) -> None:
-        props = asdict(origin) | {"token": self._token}
-        if not self._engine.run(_NEO4J_COPY_BEGIN, props=props):
+        if not self._engine.run(_NEO4J_COPY_BEGIN, props=asdict(origin) | {"token": self._token}):
             refuse_registry(self._place, read_state(self._engine))
             raise WriteConflict(f"{self._place}: another writer made a registry there and removed it; try again")
 

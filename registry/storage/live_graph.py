@@ -282,8 +282,7 @@ class LiveGraph(WritableGraph):
 
     @contextmanager
     def snapshot(self) -> Iterator[GraphSession]:
-        engine = self._enter()
-        if engine is None:
+        if (engine := self._enter()) is None:
             with self.turn(0) as engine:
                 self._enter()
         try:

@@ -272,12 +272,7 @@ class LocalOperator:
         return self._graph.kept_map(key, lambda: lay_out_map(*store.look(lambda index: read_map(index, principal))))
 
     def neighbourhood(
-        self,
-        around: Sequence[str],
-        *,
-        kinds: Sequence[str] = (),
-        limit: int = 60,
-        principal: Principal | None = None,
+        self, around: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 60, principal: Principal | None = None
     ) -> "Neighbourhood":
         """The graph around some nodes (`agent:ID`, `tool:ID`, `source:NAME`, `toolset:NAME`, `category:PATH`): these
         first, then their neighbours, at most `limit` (1 to 300) in all. `kinds` of edges; none: all.

@@ -82,8 +82,7 @@ class LocalRegistry(GraphAccess):
         location = named_place(location)
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
-        spec = full_spec(embedder or settings.embedder)
-        if spec:
+        if spec := full_spec(embedder or settings.embedder):
             parse_spec(spec)
         store = open_store(location, settings)
         registry = cls(store, settings, environ, spec)
@@ -252,8 +251,7 @@ class LocalRegistry(GraphAccess):
 
         def work(session: "WriteSession") -> tuple[ChosenEmbedder, Written]:
             state = session.state()
-            has_own = state and (state.embedder or state.embedder_spec == "none")
-            own = state.embedder_spec if state and has_own else ""
+            own = state.embedder_spec if state and (state.embedder or state.embedder_spec == "none") else ""
             choice = self._embedders.open_for_documents(
                 embedder or self._answering.spec or own or default_spec(self.settings)
             )
@@ -294,12 +292,7 @@ class LocalRegistry(GraphAccess):
         private_agents = sorted({owner_of(entity) for entity, each in placeable.items() if not each.is_public})
         taxonomy = keep_ids(taxonomy, before if before and before.of is of else None)
         whole = replace(
-            taxonomy,
-            name=name,
-            of=of,
-            built_at=clock.now(),
-            private=tuple(private_agents),
-            shown_to_all=shown_to_all,
+            taxonomy, name=name, of=of, built_at=clock.now(), private=tuple(private_agents), shown_to_all=shown_to_all
         )
         return self.change_existing(lambda session: set_taxonomy(session, whole, keep_current=keep_current))
 
@@ -334,11 +327,7 @@ class LocalRegistry(GraphAccess):
         return place(subject, request, answer, lambda query: search(query, plain))
 
     def _ask(
-        self,
-        recipe: str | Recipe,
-        agent_weight: float | None,
-        tool_weight: float | None,
-        principal: Principal | None,
+        self, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
     ) -> Ask:
         """Raises UnknownRecipe, InvalidQuery."""
         choice = recipe_named(recipe) if isinstance(recipe, str) else recipe

@@ -31,13 +31,7 @@ from waygraph.registry.graph.read import (
     read_tools,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
-from waygraph.registry.graph.write import (
-    NewVectors,
-    agent_props,
-    put_setting,
-    put_transitions,
-    tool_props,
-)
+from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.index.local.publication import refuse_unknown
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
@@ -178,7 +172,8 @@ def _entity_parts(whole: Contents, present_ids: Collection[str]) -> Iterator[Par
     for agent_id, item in whole.agents.items():
         entities += [item, *tools_by_agent[agent_id]]
     missing = [entity for entity in entities if _id(entity) not in present_ids]
-    vectors = _vectors(whole)
+    keys = {entity: key for entity, key in whole.vector_keys.items() if key or entity in whole.vectors}
+    vectors = NewVectors(vectors={entity: whole.vectors.get(entity) for entity in keys}, keys=keys)
     for batch in batched(missing, BATCH_ROWS):
         agents = [entity for entity in batch if isinstance(entity, StoredAgent)]
         tools = [entity for entity in batch if isinstance(entity, StoredTool)]
@@ -188,11 +183,6 @@ def _entity_parts(whole: Contents, present_ids: Collection[str]) -> Iterator[Par
 
 def _id(entity: StoredAgent | StoredTool) -> str:
     return entity.agent.id if isinstance(entity, StoredAgent) else entity.tool.id
-
-
-def _vectors(whole: Contents) -> NewVectors:
-    keys = {entity: key for entity, key in whole.vector_keys.items() if key or entity in whole.vectors}
-    return NewVectors(vectors={entity: whole.vectors.get(entity) for entity in keys}, keys=keys)
 
 
 def _put_entities(
@@ -292,8 +282,7 @@ def migrate(source: Store, target: Store, progress: Progress | None = None) -> M
 
 def refuse_differences(original: Contents, copy: Contents, place: str) -> None:
     """Raises CopyDiffers."""
-    lines = differences(original, copy)
-    if lines:
+    if lines := differences(original, copy):
         raise CopyDiffers(place, lines)
 
 

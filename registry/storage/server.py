@@ -126,8 +126,7 @@ class ServerStore:
         raise ServerUnavailable(self.place, NEVER_WHOLE)
 
     def _moment(self) -> Moment:
-        moment = Moment.read(self.engine)
-        if moment is None:
+        if (moment := Moment.read(self.engine)) is None:
             raise RegistryNotFound(self.place)
         return moment
 

@@ -252,12 +252,7 @@ class UsageCounter:
         )
 
     def note_host(
-        self,
-        client: str,
-        event: HostEvent,
-        tool_id: str = "",
-        error: str = "",
-        duration_s: float | None = None,
+        self, client: str, event: HostEvent, tool_id: str = "", error: str = "", duration_s: float | None = None
     ) -> None:
         """A host has done something; the rest as in `HostContact`. Nothing of a request is kept."""
         at = self._clock()

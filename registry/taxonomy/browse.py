@@ -38,8 +38,7 @@ def findable_taxonomy(
     index: SearchIndex, name: str | None, filters: Filters, principal: Principal | None
 ) -> Taxonomy | None:
     """The taxonomy of this name, None: the current one, with what a search by these filters may find."""
-    taxonomy = permitted_taxonomy(index, name, principal)
-    if taxonomy is None:
+    if (taxonomy := permitted_taxonomy(index, name, principal)) is None:
         return None
     visible_ids = _findable(index, taxonomy.of, filters, principal)
     return prune_taxonomy(taxonomy, lambda entity: entity in visible_ids)
@@ -51,8 +50,7 @@ def _no_taxonomy() -> UnknownName:
 
 def _current_taxonomy(index: SearchIndex, principal: Principal | None) -> Taxonomy:
     """The whole of it: what is asked of it counts only what the principal may find."""
-    taxonomy = permitted_taxonomy(index, None, principal)
-    if taxonomy is None:
+    if (taxonomy := permitted_taxonomy(index, None, principal)) is None:
         raise _no_taxonomy()
     return taxonomy
 
@@ -117,8 +115,7 @@ def paths(taxonomy: Taxonomy, visible_ids: Collection[str]) -> Iterator[tuple[st
         path, category = pending.pop()
         if _seen_below(taxonomy, category, visible_ids):
             yield path, category
-            children = reversed(_children(taxonomy, category))
-            pending += [(_join(path, child.name), child) for child in children]
+            pending += [(_join(path, child.name), child) for child in reversed(_children(taxonomy, category))]
 
 
 def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[str, Category]:
@@ -142,8 +139,7 @@ def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[
 
 def _find_name(name: str, names: Sequence[str]) -> str | None:
     """Of several that differ in case alone the one that is written so."""
-    caseless = (each for each in names if each.strip().casefold() == name.casefold())
-    return name if name in names else next(caseless, None)
+    return name if name in names else next((each for each in names if each.strip().casefold() == name.casefold()), None)
 
 
 def _holding(category: Category, entities: Iterable[str]) -> Category:
@@ -208,8 +204,7 @@ def prune_taxonomy(whole: Taxonomy, may_see: Shows) -> Taxonomy | None:
         if holds or children:
             examples = tuple(entity for entity in category.examples if may_see(entity))
             part = replace(category, holds=holds, children=children, examples=examples)
-            description = _seen_description(whole, category, frozenset(examples))
-            remaining[category.id] = replace(part, description=description)
+            remaining[category.id] = replace(part, description=_seen_description(whole, category, frozenset(examples)))
     if whole.root.id not in remaining:
         return None
     categories = dict(reversed(list(remaining.items())))

@@ -119,8 +119,7 @@ class _Siblings:
 
     def best(self, number: int, avoid: Collection[str]) -> float:
         """How much the first of its terms tells."""
-        terms = self.rank(number, avoid)[:1]
-        return max((self._tell(number, self._members[term]) for term in terms), default=0.0)
+        return max((self._tell(number, self._members[term]) for term in self.rank(number, avoid)[:1]), default=0.0)
 
     def rank(self, number: int, avoid: Collection[str]) -> list[str]:
         """Of a class: the term that tells the most, then those that do so together with it."""

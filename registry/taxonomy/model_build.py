@@ -149,8 +149,7 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
         rows = prompts.category_rows([Draft(each.name, each.description, each.boundary) for each in children])
         request = {"categories": rows, "service": prompts.service_row(service)}
         read = partial(prompts.read_numbers, count=len(children))
-        numbers = _ask(answers, prompts.CLASSIFY, request, taxonomy.settings, read)
-        if numbers is None:
+        if (numbers := _ask(answers, prompts.CLASSIFY, request, taxonomy.settings, read)) is None:
             return None
         if not numbers:
             break
@@ -314,8 +313,7 @@ class _Build:
             "categories": prompts.category_rows(drafts, [sizes[number] for number in range(1, len(drafts) + 1)]),
         }
         for kind, ids in (("fit_none", without_place), ("fit_too_many", generic)):
-            samples = self._of(ids[:PROBLEMS_SHOWN])
-            request[kind] = {"count": len(ids), "services": prompts.service_rows(samples)}
+            request[kind] = {"count": len(ids), "services": prompts.service_rows(self._of(ids[:PROBLEMS_SHOWN]))}
         return self._drafts(prompts.REFINE, request)
 
     def _settle(self, node: _Node, drafts: Sequence[Draft], places: Mapping[str, tuple[int, ...] | None]) -> None:

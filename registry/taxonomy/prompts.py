@@ -207,8 +207,7 @@ def selection_rows(services: Sequence[Service]) -> list[dict[str, Any]]:
 
 
 def _selection_row(service: Service, chars: int) -> dict[str, Any]:
-    words_chars = min(len(service.words), chars // 3)
-    description = service.description[: max(BRIEF_CHARS, chars - words_chars)]
+    description = service.description[: max(BRIEF_CHARS, chars - min(len(service.words), chars // 3))]
     words = shorten_words(service.words, chars - len(description))
     return _without_empty({"name": service.name[:BRIEF_CHARS], "description": description, "words": words})
 

@@ -43,8 +43,7 @@ _OF_WHOLE = frozenset({"name", "categories", "settings", "private"})
 
 def read_taxonomies(session: GraphSession) -> list[Taxonomy]:
     """In order of their names. What no root leads to is left out, and so is an edge that leads back."""
-    wholes = session.run(_READ_TAXONOMIES)
-    if not wholes:
+    if not (wholes := session.run(_READ_TAXONOMIES)):
         return []
     rows = {row["id"]: row for row in session.run(_READ_CATEGORIES)}
     children: dict[str, list[str]] = {}
@@ -141,8 +140,7 @@ def put_taxonomy(
     `directions`: those that change, float32 of shape (dimension,); others stay.
     """
     before = former.categories if former else {}
-    absent = [f"{new.name}:{each}" for each in before if each not in new.categories]
-    for ids in batched(absent, BATCH_ROWS):
+    for ids in batched([f"{new.name}:{each}" for each in before if each not in new.categories], BATCH_ROWS):
         session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
     session.run(_TAXONOMY_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
     categories = [each for each in new.categories.values() if each != before.get(each.id)]
@@ -167,9 +165,8 @@ def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
 
 
 def _whole_props(taxonomy: Taxonomy) -> dict[str, object]:
-    props = {name: getattr(taxonomy, name) for name in Taxonomy.__dataclass_fields__ if name not in _OF_WHOLE}
     return {
-        **props,
+        **{name: getattr(taxonomy, name) for name in Taxonomy.__dataclass_fields__ if name not in _OF_WHOLE},
         "of": taxonomy.of.value,
         "settings": json.dumps(asdict(taxonomy.settings), sort_keys=True),
         "private": list(taxonomy.private),

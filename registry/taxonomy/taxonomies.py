@@ -46,8 +46,7 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         """Those whose names the registry has none of. The current one stays; without any, the values' own is."""
         revision = session.begin().revision
         present = {each.name: each for each in read_taxonomies(session.engine)}
-        missing = [each for each in values if each.name not in present]
-        if not missing:
+        if not (missing := [each for each in values if each.name not in present]):
             return Written(revision=revision)
         has_current = any(each.current for each in present.values())
         current = "" if has_current else next((each for each in missing if each.current), missing[0]).name
@@ -87,8 +86,7 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         try:
             check_taxonomy(value)
         except InvalidSetting as exc:
-            name = value.name[:40]
-            return f"its taxonomy {name!r} is not as a build makes it ({exc}): build it anew, or forget it."
+            return f"its taxonomy {value.name[:40]!r} is not as a build makes it ({exc}): build it anew, or forget it."
         return ""
 
     def faults(self, contents: Contents) -> Iterator[str]:

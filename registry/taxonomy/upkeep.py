@@ -147,8 +147,7 @@ def _directions(taxonomy: Taxonomy, vectors: "Vectors") -> "Vectors":
 
     directions: Vectors = {}
     for each in taxonomy.categories.values():
-        rows = [vectors[entity] for entity in taxonomy.below(each) if entity in vectors]
-        if rows:
+        if rows := [vectors[entity] for entity in taxonomy.below(each) if entity in vectors]:
             directions[each.id] = direction_of(np.stack(rows))
     return directions
 
@@ -184,8 +183,7 @@ def keep_placed(
 
 
 def _has_new_vector(taxonomy: Taxonomy, before: Placeable, now: Placeable) -> bool:
-    by_words = taxonomy.built_by == By.WORDS
-    return before.service != now.service if by_words else before.vector_key != now.vector_key
+    return before.service != now.service if taxonomy.built_by == By.WORDS else before.vector_key != now.vector_key
 
 
 def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
@@ -232,8 +230,7 @@ class _Tree:
         """Of each that has a vector, float32 of shape (dimension,), the leaf whose direction is nearest."""
         import numpy as np
 
-        with_direction = [each for each in leaves if each in self.directions]
-        if not with_direction:
+        if not (with_direction := [each for each in leaves if each in self.directions]):
             return []
         directions = np.stack([self.directions[each] for each in with_direction])
         rows = [(entity, vectors[entity]) for entity in entities if entity in vectors]
@@ -266,8 +263,7 @@ class _Tree:
         from waygraph.registry.taxonomy.vectors_build import rename_categories, split
 
         holds = self._holds[category.id]
-        telling = _vectors_to_build(self._held, public, vectors)
-        if not telling:
+        if not (telling := _vectors_to_build(self._held, public, vectors)):
             return
         path = self._held.paths().get(category.id, "")
         top, *below = split(public, telling, category, self._held.settings, path.split("/"))

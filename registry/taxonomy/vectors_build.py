@@ -85,8 +85,7 @@ def build_by_words(
     settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
 ) -> Taxonomy:
     """The same of the words of their texts. Raises InvalidSetting if there are none."""
-    vectors = word_vectors(services, by_rarity=True)
-    if not vectors:
+    if not (vectors := word_vectors(services, by_rarity=True)):
         raise InvalidSetting("a taxonomy needs agents or tools, and none here may stand in one: `waygraph ingest`")
     return _build(services, vectors, before, settings, By.WORDS)
 
@@ -263,8 +262,7 @@ def _halve_large(labels: NDArray[np.int64], vectors: Matrix, settings: TaxonomyS
     is_small = False
     while len(np.unique(labels)) < settings.max_categories:
         sizes = np.bincount(labels)
-        largest = int(sizes.argmax())
-        rows = np.flatnonzero(labels == largest)
+        rows = np.flatnonzero(labels == int(sizes.argmax()))
         tries = (_cluster(vectors[rows], _starts(vectors[rows], 2, seed), 0)[0] for seed in range(_SEEDS))
         halves = max(tries, key=lambda labels_of_try: int(np.bincount(labels_of_try, minlength=2).min()))
         if len(rows) <= settings.leaf_size or np.bincount(halves, minlength=2).min() <= settings.delete_size:
@@ -309,8 +307,7 @@ def _cross(root: Node, matrix: Matrix) -> None:
         second = int(near.argmax())
         if near[second] >= SECOND_PARENT * cosines[row, first] > 0:
             leaves = list(root.children[second].leaves())
-            best = max(leaves, key=lambda leaf: float(matrix[row] @ leaf.direction))
-            best.crossed.append(row)
+            max(leaves, key=lambda leaf: float(matrix[row] @ leaf.direction)).crossed.append(row)
 
 
 # -- names ---------------------------------------------------------------------------------------------
@@ -423,9 +420,7 @@ def _overlaps(new: Taxonomy, before: Taxonomy) -> Iterator[tuple[float, str, str
             holding.setdefault(entity, []).append(category)
     for each in new.categories.values():
         mine = set(new.below(each))
-        common = Counter(category for entity in mine for category in holding.get(entity, ()))
-        for category, number in common.items():
+        for category, number in Counter(category for entity in mine for category in holding.get(entity, ())).items():
             share = number / (len(mine) + len(former[category]) - number)
             if share > SAME:
-                alike = each.depth == before.categories[category].depth
-                yield share + (1e-9 if alike else 0.0), each.id, category
+                yield share + (1e-9 if each.depth == before.categories[category].depth else 0.0), each.id, category

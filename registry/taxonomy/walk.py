@@ -179,11 +179,9 @@ class _Walker:
 
     def find(self, mode: Mode, merge: int) -> tuple[str, ...]:
         """Ids, each once. Raises LanguageModelError."""
-        ways = self._descend(mode)
-        groups = merge_small_groups(self._groups(ways), merge)
+        groups = merge_small_groups(self._groups(self._descend(mode)), merge)
         pages = [Group(group.way, ids, group.paths) for group in groups for ids in batched(group.ids, MOST_SHOWN)]
-        rows = [prompts.selection_rows(self.read(group.ids)) for group in pages]
-        answers = self._ask_all(prompts.SELECT[mode], rows)
+        answers = self._ask_all(prompts.SELECT[mode], [prompts.selection_rows(self.read(group.ids)) for group in pages])
         for group, numbers in zip(pages, answers, strict=True):
             self.picks.append(Pick(paths=group.paths, shown=len(group.ids), selected=len(numbers)))
         selection = (group.ids[number - 1] for group, numbers in zip(pages, answers, strict=True) for number in numbers)

@@ -149,8 +149,7 @@ def list_agents(
 ) -> "Sequence[ListedAgent]":
     if agent_ids is not None and not agent_ids:
         return ()
-    filters = Filters(agent_ids=tuple(sorted(agent_ids or ())))
-    page = registry.agents_page(filters=filters, principal=principal)
+    page = registry.agents_page(filters=Filters(agent_ids=tuple(sorted(agent_ids or ()))), principal=principal)
     return [each for each in page.items if not each.agent.hidden]
 
 
@@ -388,12 +387,11 @@ def _check(request: FindAsked) -> None:
 def _route_tools(
     registry: "Searchable", request: FindAsked, principal: Principal | None, limit: int, *, strict: bool
 ) -> ToolRoute:
-    most = max(limit, BORNE_BY) if is_name_like(request.query) else limit
     return registry.find_tools(
         Query(
             text=request.query,
             steps=request.steps,
-            limit=most,
+            limit=max(limit, BORNE_BY) if is_name_like(request.query) else limit,
             filters=Filters(within=request.within),
             strict=strict,
             history=request.history,
@@ -596,11 +594,7 @@ def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal |
 
 
 def _nothing(
-    registry: "Searchable",
-    request: FindAsked,
-    principal: Principal | None,
-    route: ToolRoute,
-    agents: Mapping[str, str],
+    registry: "Searchable", request: FindAsked, principal: Principal | None, route: ToolRoute, agents: Mapping[str, str]
 ) -> ToolsAnswer:
     near = nearest(registry, request.query, principal, request.agent_ids, steps=request.steps, within=request.within)
     facts: dict[str, Any] = {"better_agents": agents} if agents else {}

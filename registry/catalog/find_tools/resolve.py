@@ -192,8 +192,7 @@ def skill_read(
     """The tool that reads the skill of this id, or whose own id or call name this is. Raises UnknownName if it is of a
     hidden one.
     """
-    skills = registry.agents_page(filters=Filters(kinds=("skill",)), principal=principal).items
-    for entry in skills:
+    for entry in registry.agents_page(filters=Filters(kinds=("skill",)), principal=principal).items:
         tool = reading_tool(entry.agent)
         if name in (entry.agent.id, tool.id, tool.call_name) and (agent_ids is None or tool.agent_id in agent_ids):
             owner_of(registry, tool, principal)
@@ -234,14 +233,12 @@ def tool_meant(
     by_name, text = bool(name.strip()), (name if name.strip() else query).strip()
     if agent_ids is not None and not agent_ids:
         raise UnknownName("tool", _short(text), ())
-    outright = by_name or is_name_like(text)
-    if outright and (pair := named_outright(registry, text, principal, agent_ids)):
+    if (by_name or is_name_like(text)) and (pair := named_outright(registry, text, principal, agent_ids)):
         return pair[1]
     if by_name and (read := skill_read(registry, text, principal, agent_ids)):
         return read
     matches = _matches(registry, text, principal, agent_ids)
-    bearers = [match for match in matches if exactness(text, match.tool) < 4]
-    if bearers:
+    if bearers := [match for match in matches if exactness(text, match.tool) < 4]:
         return _only(text, bearers, why_not)
     if by_name or not matches:
         raise _unknown(registry, text, principal, agent_ids)
@@ -260,8 +257,7 @@ def _matches(
         return []
     among = None if agent_ids is None else sorted(agent_ids)
     # What is run must fit: where that is in doubt, nothing is run.
-    query = Query(text=text, limit=BORNE_BY, strict=True)
-    route = registry.find_tools(query, agent_ids=among, principal=principal)
+    route = registry.find_tools(Query(text=text, limit=BORNE_BY, strict=True), agent_ids=among, principal=principal)
     return exact_first(text, route.matches)
 
 

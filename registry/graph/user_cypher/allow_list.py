@@ -184,8 +184,7 @@ def tokens_of(statement: str) -> Iterator[Token]:
 
 
 def _check_characters(statement: str) -> None:
-    match = INVISIBLE.search(statement)
-    if match:
+    if match := INVISIBLE.search(statement):
         _refuse(statement, match.start(), f"the invisible character U+{ord(match[0]):04X} is not allowed")
     for escape in ESCAPE.finditer(statement):
         # Some engines put the character in place before they cut the text into tokens.

@@ -65,8 +65,7 @@ def _close_the_door(memory_mib: int) -> None:
 
 def _check_plan(graph: Any, statement: str, params: dict[str, Any]) -> None:
     """Raises NotARead for a plan that does more than read; schema commands have no plan and fail here."""
-    plan = graph.execute_cypher("EXPLAIN\n" + statement, params).scalar()
-    for line in plan.splitlines():
+    for line in graph.execute_cypher("EXPLAIN\n" + statement, params).scalar().splitlines():
         operator = OPERATOR.match(line)
         if operator and operator[1] and operator[1] not in READ_OPERATORS:
             raise NotARead(f"its plan does more than read: {operator[1]}")

@@ -54,8 +54,7 @@ def main() -> None:
 
 def _run(request: Request) -> list[bytes]:
     settings = Settings(**request["settings"])
-    location = ServerLocation(**request["location"])
-    with closing(Neo4jEngine.open(location, settings, request["bookmarks"])) as engine:
+    with closing(Neo4jEngine.open(ServerLocation(**request["location"]), settings, request["bookmarks"])) as engine:
         _refuse_beside_unstopped(engine)
         limit_memory(request["memory_mib"])
         return _rows_told(engine, request, settings.cypher_timeout_s)

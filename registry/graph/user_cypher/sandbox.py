@@ -80,11 +80,7 @@ class _Ending:
 
 
 def run_read_only(
-    graph_copy: Path,
-    statement: str,
-    params: Mapping[str, object],
-    settings: Settings,
-    places: CypherPlaces,
+    graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings, places: CypherPlaces
 ) -> CypherResult:
     """The rows of `statement` over the file `graph_copy`, which stays as it is.
 
@@ -105,8 +101,7 @@ def worker_environment() -> dict[str, str]:
         "MALLOC_ARENA_MAX": "1",  # every arena reserves address space, which the memory limit counts
         "RAYON_NUM_THREADS": "1",
     }
-    where_python_finds_its_library = os.environ.get("LD_LIBRARY_PATH")
-    if where_python_finds_its_library:
+    if where_python_finds_its_library := os.environ.get("LD_LIBRARY_PATH"):
         environment["LD_LIBRARY_PATH"] = where_python_finds_its_library
     return environment
 

@@ -115,16 +115,13 @@ KNOWN_FAILURES: dict[type[BaseException], dict[str, str]] = {
 def work(run: Callable[[Request], list[bytes]], failure: Callable[[BaseException, Request], dict[str, str]]) -> None:
     """Answers the request by `run`, or by what `failure` makes of its error where the engines do not share it."""
     die_with(int(sys.argv[1]))
-    request = json.loads(sys.stdin.buffer.read())
-    for part in _answer(request, run, failure):
+    for part in _answer(json.loads(sys.stdin.buffer.read()), run, failure):
         sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()
 
 
 def _answer(
-    request: Request,
-    run: Callable[[Request], list[bytes]],
-    failure: Callable[[BaseException, Request], dict[str, str]],
+    request: Request, run: Callable[[Request], list[bytes]], failure: Callable[[BaseException, Request], dict[str, str]]
 ) -> Iterable[bytes]:
     try:
         lower(resource.RLIMIT_CORE, 0)

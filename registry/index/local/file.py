@@ -436,8 +436,7 @@ def open_to_write(path: Path) -> IndexFile:
 def open_to_read(folder: Path) -> IndexFile:
     """The current index. Raises RegistryNotFound if there is none, RegistryUnusable for damage, StorageFailed."""
     for _ in range(3):
-        path = current_path(folder)
-        if path is None:
+        if (path := current_path(folder)) is None:
             break
         try:
             return IndexFile(path)

@@ -159,8 +159,7 @@ class Rows:
         """Only the last block that was read may hold more now."""
         first = former.row_count // POSTING_ROWS
         with file.at_once():
-            terms = decode(file.read("words", bucket_of(word, header.buckets)))
-            term, blocks = terms.get(word, (0, 0))
+            term, blocks = decode(file.read("words", bucket_of(word, header.buckets))).get(word, (0, 0))
             bodies = file.scan("posting", term << 24 | first, term << 24 | 0xFFFFFF)
         keep = int(np.searchsorted(former.rows, first * POSTING_ROWS))
         if len(np.unique(former.rows[:keep] // POSTING_ROWS)) + len(bodies) != blocks:

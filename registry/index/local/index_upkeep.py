@@ -68,13 +68,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.index_rows import Living, Rows
 from waygraph.registry.index.local.scoring import encode_vector
-from waygraph.registry.index.search_index import (
-    agent_document,
-    agent_names,
-    record_of,
-    tool_document,
-    tool_names,
-)
+from waygraph.registry.index.search_index import agent_document, agent_names, record_of, tool_document, tool_names
 from waygraph.registry.model.changes import IndexState, OperatorSettings
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import sync_path
@@ -140,11 +134,7 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
 
 
 def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str] = ()) -> dict[str, int]:
-    return {
-        **Counter(document),
-        **{NAME + name: 1 for name in names},
-        **{NEEDS + name: len(needs) for name in needs},
-    }
+    return {**Counter(document), **{NAME + name: 1 for name in names}, **{NEEDS + name: len(needs) for name in needs}}
 
 
 class IndexWriter:
@@ -246,8 +236,7 @@ class IndexWriter:
             some = slice(max(at - first, 0), at - first + COLUMN_ROWS)
             block = Columns(new.ids[some], new.numbers[some])
             if at < first:
-                former = self._file.read("columns", number)
-                block = Columns.unpack(former, self._former.state.dimension).extend(block)
+                block = Columns.unpack(self._file.read("columns", number), self._former.state.dimension).extend(block)
             self._file.put("columns", [(number, block.pack())])
 
     def _flush_postings(self) -> None:
@@ -365,8 +354,7 @@ def publish_whole(folder: Path, session: GraphSession, nouns: Sequence[GraphNoun
 
     The caller holds the write lock. A failure leaves the former index as it is. Raises StorageFailed.
     """
-    state = read_state(session)
-    if state is None:
+    if (state := read_state(session)) is None:
         return False
     folder.mkdir(parents=True, exist_ok=True)
     before = current_path(folder)

@@ -198,8 +198,7 @@ class LocalIndex:
         """The rows of a vector leg that may be found, and have a direction."""
         living = self._living
         return self._leg_rows.get(
-            (leg, scope),
-            lambda: np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0)),
+            (leg, scope), lambda: np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0))
         )
 
     def _text_hits(
@@ -263,8 +262,7 @@ class LocalIndex:
         return self._hits(rows, np.ones(len(rows), np.float32))
 
     def _best(self, rows: Places, scores: Vector, depth: int) -> LegHits:
-        living = self._living
-        places = best(scores, living.ranks[rows], depth)
+        places = best(scores, self._living.ranks[rows], depth)
         return self._hits(rows[places], scores[places])
 
     def _hits(self, rows: Places, scores: Vector) -> LegHits:
@@ -288,8 +286,7 @@ class LocalIndex:
         by_owner = np.zeros(self.header.owners + 1, np.bool_)
         by_owner[living.owner_numbers[rows]] = may_route
         mask: Mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
-        tools = tools_within(scope.filters)
-        if tools is not None:
+        if (tools := tools_within(scope.filters)) is not None:
             mask &= (living.flags & TOOL == 0) | np.fromiter(
                 (each in tools for each in living.ids), np.bool_, len(mask)
             )
@@ -372,8 +369,7 @@ class LocalIndex:
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
         if not (transitions or np.any(living.tools & (living.flags & GIVES > 0))):
             return None
-        graph = CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of)
-        return NextTools(graph, self.agents())
+        return NextTools(CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of), self.agents())
 
     def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""
@@ -395,8 +391,7 @@ class LocalIndex:
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         """Read when they are first asked for."""
-        values = self._values.get(noun.name)
-        if values is None:
+        if (values := self._values.get(noun.name)) is None:
             values = self._values[noun.name] = [noun.kind.of_json(each) for each in self._part(noun.name)]
         return values
 
@@ -405,8 +400,7 @@ class LocalIndex:
         if name not in self.header.parts:
             return []
         with self._readable():
-            body = self._file.part(name, self.header)
-            if body is not None:
+            if (body := self._file.part(name, self.header)) is not None:
                 return decode(body)
             if self._file.header().serial > self.header.serial:
                 raise IndexOutdated

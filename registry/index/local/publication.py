@@ -42,8 +42,7 @@ class Publication:
         self._intent = Intent()
         self.state = read_state(session)
         """Of the graph, before the first write."""
-        path = current_path(folder)
-        if path is None:
+        if (path := current_path(folder)) is None:
             return
         try:
             if not whole and not is_damaged(folder):

@@ -66,8 +66,7 @@ class Codes(NamedTuple):
 
     @classmethod
     def empty(cls, rows: int, dimension: int) -> "Codes":
-        zeros = np.zeros((2, rows), np.float32)
-        return cls(np.zeros((rows, dimension), np.int8), *zeros)
+        return cls(np.zeros((rows, dimension), np.int8), *np.zeros((2, rows), np.float32))
 
     def grow(self, rows: int) -> "Codes":
         """A copy with room for so many."""

@@ -100,8 +100,7 @@ class Neo4jIndex:
         return same
 
     def _read_state(self) -> tuple[IndexState, int]:
-        rows = self._engine.run(_NEO4J_SEARCH_STATE)
-        if not rows:
+        if not (rows := self._engine.run(_NEO4J_SEARCH_STATE)):
             raise RegistryNotFound(self._engine.place)
         row = rows[0]
         apart = row.pop("apart")
@@ -152,7 +151,9 @@ class Neo4jIndex:
             if ask.term_counts is not None:
                 commits.add(ask.term_counts.commit)
             if len(commits) == 1:
-                self._note(answer)
+                # What is read beside an answer, such as all agents, is not older than it.
+                if answer.revision > self.state.revision:
+                    self.state = replace(self.state, revision=answer.revision, commit=answer.commit)
                 return merge_answers(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
@@ -160,15 +161,9 @@ class Neo4jIndex:
         """The same; for a principal with the frequencies of its words among the texts that it may find."""
         if ask.scope.principal is None or not (ask.words and TEXT_LEGS.intersection(ask.legs)):
             return ask
-        row = self._row(_NEO4J_SEARCH_SEEN_WORDS, ask.count_params())
-        if row is None:
+        if (row := self._row(_NEO4J_SEARCH_SEEN_WORDS, ask.count_params())) is None:
             raise RegistryNotFound(self._engine.place)
         return replace(ask, term_counts=TermCounts(row["commit"] or "", row["frequencies"], row["seen"]))
-
-    def _note(self, answer: Answer) -> None:
-        """What is read beside an answer, such as all agents, is not older than it."""
-        if answer.revision > self.state.revision:
-            self.state = replace(self.state, revision=answer.revision, commit=answer.commit)
 
     def _first(self, ask: Ask, reach: int) -> tuple[Answer, list[Leg]]:
         """What the indexes answer, and the legs that none did: of vectors, while their index is not as it should be.
@@ -363,9 +358,8 @@ class Index:
 
 
 def text_indexes() -> tuple[Index, ...]:
-    config = {"fulltext.analyzer": "whitespace"}
     return tuple(
-        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config=config)
+        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config={"fulltext.analyzer": "whitespace"})
         for name, labels, text in (
             ("agent_text", ("Agent",), "index_terms"),
             ("capability_text", ("Capability",), "index_terms"),
@@ -377,13 +371,12 @@ def text_indexes() -> tuple[Index, ...]:
 def vector_indexes(dimension: int, *, by_owner: bool) -> tuple[Index, ...]:
     """None without vectors, dimension 0."""
     config = {"vector.dimensions": dimension, "vector.similarity_function": "COSINE", "quantized": False}
-    properties = ("embedding", "index_owner") if by_owner else ("embedding",)
     return tuple(
         Index(
             name=vector_index(label, dimension),
             kind="VECTOR",
             labels=(label.capitalize(),),
-            properties=properties,
+            properties=("embedding", "index_owner") if by_owner else ("embedding",),
             config=config,
         )
         for label in (VECTORS if dimension else ())

@@ -11,16 +11,7 @@ from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.commit_mark import is_committing
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
-from waygraph.registry.index.search_index import (
-    TEXT_LEGS,
-    VECTOR_LEGS,
-    Hits,
-    Leg,
-    LegHits,
-    ReadById,
-    Scope,
-    of_record,
-)
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits, ReadById, Scope, of_record
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Tool
@@ -71,8 +62,7 @@ class Ask:
 
     @property
     def is_scoped(self) -> bool:
-        filters = self.scope.filters
-        return self.scope.principal is not None or filters != Filters()
+        return self.scope.principal is not None or self.scope.filters != Filters()
 
     def params(self, reach: int) -> dict[str, object]:
         dimension = len(self.vector)
@@ -197,13 +187,12 @@ class Answer:
         if row is None:
             raise RegistryNotFound(place)
         revision, commit, embedder, texts, begun_ms = row["state"]
-        committing = any(map(is_committing, (begun_ms, row["after"][2])))
         return cls(
             revision=revision,
             commit=commit or "",
             embedder=embedder,
             texts=texts,
-            is_torn=committing or [revision, commit] != row["after"][:2],
+            is_torn=any(map(is_committing, (begun_ms, row["after"][2]))) or [revision, commit] != row["after"][:2],
             legs={leg[0]: _Leg(*leg) for leg in row["legs"]},
             agents=dict(row["agents"]),
             tools=dict(row["tools"]),
@@ -229,8 +218,7 @@ class Answer:
         return Hits(legs, max(tops, default=0.0), _coverage(legs, frequencies), _AnswerRecords(self, now), populations)
 
     def _leg_hits(self, name: Leg, ask: Ask) -> LegHits:
-        leg = self.legs.get(name)
-        if leg is None:
+        if (leg := self.legs.get(name)) is None:
             return LegHits([], [], [])
         ranks = [_first_named(n, ask.names) for n in leg.names] if name == "name" else [-s for s in leg.scores]
         order = list(zip(ranks, leg.ordered_ids, strict=True))
@@ -257,9 +245,8 @@ def _coverage(legs: Mapping[Leg, LegHits], frequencies: Sequence[Sequence[int]])
 
 def merge_answers(parts: Sequence[Answer]) -> Answer:
     """The first, with the legs and records of the others added."""
-    first = parts[0]
     return replace(
-        first,
+        parts[0],
         legs={name: leg for part in parts for name, leg in part.legs.items()},
         agents={i: record for part in parts for i, record in part.agents.items()},
         tools={i: record for part in parts for i, record in part.tools.items()},

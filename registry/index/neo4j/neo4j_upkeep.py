@@ -17,13 +17,7 @@ from typing import Any
 from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.read import read_entries, read_settings
-from waygraph.registry.index.search_index import (
-    agent_document,
-    agent_names,
-    record_of,
-    tool_document,
-    tool_names,
-)
+from waygraph.registry.index.search_index import agent_document, agent_names, record_of, tool_document, tool_names
 from waygraph.registry.model.nouns import Agent, Tool, reachable
 from waygraph.registry.model.transitions import is_tool
 

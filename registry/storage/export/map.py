@@ -53,10 +53,9 @@ def lay_out_map(
         own_tools = tools_by_agent[agent.id]
         places = tool_places(circle, len(own_tools))
         map_tools += [MapTool(**_facts(tool, *at), agent=row) for tool, at in zip(own_tools, places, strict=True)]
-    names = region_names(agents, tools_by_agent, members)
     regions = (
         MapRegion(name=name, x=round(each.x, 1), y=round(each.y, 1), r=round(each.radius, 1))
-        for name, each in zip(names, layout.regions, strict=True)
+        for name, each in zip(region_names(agents, tools_by_agent, members), layout.regions, strict=True)
     )
     return Map(
         revision=revision,

@@ -64,10 +64,7 @@ def lay_out(features: Matrix, tool_counts: Sequence[int]) -> Layout:
     ]
     sizes = [_reach(places, [radii[row] for row in rows]) for places, rows in zip(inner, regions, strict=True)]
     outer = _settle_circles(
-        _between(likeness, regions),
-        range(len(regions)),
-        [size + REGION_MARGIN for size in sizes],
-        stretch=LANDSCAPE,
+        _between(likeness, regions), range(len(regions)), [size + REGION_MARGIN for size in sizes], stretch=LANDSCAPE
     )
     return _assemble_layout(regions, inner, outer, radii, sizes)
 
@@ -189,8 +186,7 @@ def _in_lines(radii: Sequence[float]) -> Matrix:
 def _pack_circles(wishes: Matrix, radii: Sequence[float], stretch: float) -> Matrix:
     """Sets circles down one by one, from the middle outwards, each at the free point nearest to its wish."""
     sizes, measure = np.asarray(radii, dtype=np.float64), np.asarray([1 / stretch, 1.0])
-    middle = wishes.mean(axis=0)
-    order = np.lexsort((np.arange(len(sizes)), np.hypot(*(wishes - middle).T)))
+    order = np.lexsort((np.arange(len(sizes)), np.hypot(*(wishes - wishes.mean(axis=0)).T)))
     places, away = np.zeros_like(wishes), np.zeros(len(sizes))
     for position, row in enumerate(order):
         before = order[:position]

@@ -115,10 +115,7 @@ def _graph_file(store: EmbeddedStore) -> Finding:
     except (RegistryUnusable, StorageFailed) as unusable:
         reason = str(unusable).rstrip(".")
     return Finding(
-        check="graph file",
-        ok=False,
-        detail=f"{reason}; the index still answers",
-        advice=restore_advice(store.place),
+        check="graph file", ok=False, detail=f"{reason}; the index still answers", advice=restore_advice(store.place)
     )
 
 

@@ -168,8 +168,7 @@ class Graph(Contents):
 
     @cached_property
     def state(self) -> RegistryState:
-        state = read_state(self.session)
-        if state is None:
+        if (state := read_state(self.session)) is None:
             raise RegistryError("the graph has no Registry node")
         return state
 
@@ -281,8 +280,7 @@ def unless(faults: Callable[[], Iterable[str]], sound: str) -> Callable[[], str]
 
 def refuse(faults: Iterable[str]) -> None:
     """Raises RegistryError that names the first faults and counts them all."""
-    messages = list(faults)
-    if messages:
+    if messages := list(faults):
         more = f" and {len(messages) - _MOST_EXAMPLES} more" if len(messages) > _MOST_EXAMPLES else ""
         raise RegistryError(", ".join(islice(messages, _MOST_EXAMPLES)) + more)
 
@@ -357,8 +355,7 @@ def _vector_faults(graph: Graph) -> Iterator[str]:
     dimensions = Counter(len(vector) for vector in graph.vectors.values())
     common = dimensions.most_common(1)[0][0] if dimensions else 0
     for entity, parts in graph.texts.items():
-        vector = graph.vectors.get(entity)
-        if vector is None:
+        if (vector := graph.vectors.get(entity)) is None:
             yield f"{entity} has none"
         elif len(vector) != common:
             yield f"{entity} has {len(vector)} numbers, not {common}"

@@ -119,8 +119,7 @@ def _schema(store: ServerStore) -> Finding:
 
 def _constraints(store: ServerStore) -> Finding:
     def look() -> str:
-        missing = labels_not_unique(store.engine)
-        if missing:
+        if missing := labels_not_unique(store.engine):
             raise RegistryError(f"ids are not kept unique of {', '.join(missing)}")
         return "all there"
 
@@ -134,16 +133,14 @@ def _text_indexes(store: ServerStore) -> Finding:
 def _vector_indexes(store: ServerStore) -> Finding:
     def look() -> Mapping[str, str]:
         dimension = Neo4jIndex(store.engine).state.dimension
-        by_owner = store.engine.version >= IN_INDEX_FILTERS
-        return faults(store.engine, vector_indexes(dimension, by_owner=by_owner))
+        return faults(store.engine, vector_indexes(dimension, by_owner=store.engine.version >= IN_INDEX_FILTERS))
 
     return attempt("vector indexes", _whole(look), REMAKE_INDEXES)
 
 
 def _whole(look: Callable[[], Mapping[str, str]]) -> Callable[[], str]:
     def first_difference() -> str:
-        differences = look()
-        if differences:
+        if differences := look():
             raise RegistryError("; ".join(f"{name} {fault}" for name, fault in differences.items()))
         return "all there, online"
 
