@@ -60,8 +60,7 @@ def doctor(
     context: typer.Context,
     deep: Annotated[bool, Option("--deep", help="Compare every record of the index with the graph.")] = False,
     size: Annotated[
-        bool,
-        Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000."),
+        bool, Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000.")
     ] = False,
     repair: Annotated[
         bool, Option("--repair", help="First make a graph that lost what its index shows anew, from the index.")

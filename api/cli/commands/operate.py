@@ -171,10 +171,7 @@ def reindex(
     from waygraph.api.cli.render.progress import progress_bar
 
     options = invocation(context)
-    with (
-        options.open_for_reindex() as registry,
-        progress_bar("Embedding") as progress,
-    ):
+    with options.open_for_reindex() as registry, progress_bar("Embedding") as progress:
         result = registry.reindex(texts=texts, embedder=options.wanted_embedder or None, progress=progress)
     show(result, shapes.shape, views.write, as_json)
 
@@ -245,13 +242,7 @@ _Waiting = Annotated[
 _AllOf = Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")]
 
 
-def approve(
-    context: typer.Context,
-    names: _Waiting = None,
-    *,
-    all_of: _AllOf = None,
-    as_json: AsJson = False,
-) -> None:
+def approve(context: typer.Context, names: _Waiting = None, *, all_of: _AllOf = None, as_json: AsJson = False) -> None:
     """Let what waits into routing, as it is now; also accept flagged texts.
 
     waygraph approve harbor-git

@@ -53,8 +53,7 @@ class RankOptions:
 
     step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, searched by itself. Repeat.")] = None
     by_steps: Annotated[
-        str,
-        Option(metavar="SPEC", help="Let openai:MODEL split TEXT into its steps, or default: WAYGRAPH_STEPS's."),
+        str, Option(metavar="SPEC", help="Let openai:MODEL split TEXT into its steps, or default: WAYGRAPH_STEPS's.")
     ] = ""
 
     def named_recipe(self) -> "Recipe":
@@ -248,13 +247,7 @@ def _remark(answer: Route | ToolRoute, as_json: bool) -> None:
 
 
 @with_option_groups
-def agents(
-    context: typer.Context,
-    *,
-    selection: AgentSelection,
-    full: Full = False,
-    as_json: AsJson = False,
-) -> None:
+def agents(context: typer.Context, *, selection: AgentSelection, full: Full = False, as_json: AsJson = False) -> None:
     """List the agents."""
     with invocation(context).open() as registry:
         items = registry.agents_page(filters=selection.filters()).items

@@ -109,12 +109,7 @@ def build(
         if model:
             builder = _model_builder(model, settings, own, stack)
         tree = registry.build_taxonomy(
-            builder,
-            name=name,
-            of=kind,
-            private=private,
-            shown_to_all=show_to_all,
-            keep_current=keep_current,
+            builder, name=name, of=kind, private=private, shown_to_all=show_to_all, keep_current=keep_current
         )
         if tree.built_by == "words" and not by:
             note("built by words, since nothing here has a vector; `waygraph reindex --embedder minilm` makes them")
