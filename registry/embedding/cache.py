@@ -4,7 +4,6 @@ The file is safe for several threads and processes. It is a cache: a fault of it
 is put aside and begun anew; one that cannot be written (read-only folder, full disk) is left alone, with one warning.
 """
 
-import hashlib
 import logging
 import re
 import sqlite3
@@ -44,7 +43,7 @@ FORMER_SUFFIX = ".2.sqlite"
 def vector_file_path(settings: Settings, fingerprint: str) -> Path:
     """`vectors/<fingerprint, readable>-<its hash>.3.sqlite` in the cache folder: no two fingerprints share one."""
     readable = re.sub(r"[^A-Za-z0-9.@+_-]+", "-", fingerprint)[-80:].strip("-.")
-    digest = hashlib.sha256(fingerprint.encode()).hexdigest()[:8]
+    digest = sha256(fingerprint.encode()).hexdigest()[:8]
     return settings.cache_path / "vectors" / f"{readable}-{digest}{SUFFIX}"
 
 

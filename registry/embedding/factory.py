@@ -197,11 +197,9 @@ class OpenedEmbedders:
         from waygraph.registry.embedding.cache import QueryCache
 
         with self._lock:
-            queries = self._queries.get(embedder.fingerprint)
-            if queries is None:
-                queries = QueryCache(embedder, self._settings.query_cache_entries)
-                self._queries[embedder.fingerprint] = queries
-        return queries
+            if embedder.fingerprint not in self._queries:
+                self._queries[embedder.fingerprint] = QueryCache(embedder, self._settings.query_cache_entries)
+            return self._queries[embedder.fingerprint]
 
     def close(self) -> None:
         """Ends the connections of its embedders: they are its own, nobody else's."""

@@ -113,13 +113,8 @@ def _build(weights: Path, shape: BertShape, precision: "Precision", folder: Path
 
 PRECISIONS = ("int8", "float32")
 UNLOADABLE = (
-    ort_errors.Fail,
-    ort_errors.InvalidArgument,
-    ort_errors.InvalidGraph,
-    ort_errors.InvalidProtobuf,
-    ort_errors.NoSuchFile,
-    ort_errors.NotImplemented,
-    ort_errors.RuntimeException,
+    *(ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.InvalidProtobuf),
+    *(ort_errors.NoSuchFile, ort_errors.NotImplemented, ort_errors.RuntimeException),
 )
 MAX_THREADS = 4
 TEXTS_A_ROUND = 64

@@ -103,9 +103,7 @@ def parameter_text(schema: JsonText) -> str:
     A schema without any, or one that is not a schema at all, gives an empty text; so does what every skill of
     an A2A agent takes.
     """
-    if schema == SKILL_MESSAGE:
-        return ""
-    return ", ".join(islice(_parameters(schema), MAX_PARAMETERS))
+    return "" if schema == SKILL_MESSAGE else ", ".join(islice(_parameters(schema), MAX_PARAMETERS))
 
 
 def unit_mean(matrix: Matrix, lengths: Sequence[int], weights: Sequence[float] | None = None) -> Matrix:

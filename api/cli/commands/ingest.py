@@ -255,15 +255,11 @@ def _outcomes_json(outcomes: Sequence[Outcome]) -> shapes.Shape:
 
 def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     """The numbers of each source, then every change that has a name; created ones in a dry run only."""
-    yield Table(
-        columns=("source", "agents", "tools", "rejected", "embedded", "seconds", "revision"),
-        rows=[_numbers(each) for each in outcomes],
-    )
-    changes = [row for each in outcomes for row in _named_changes(each)]
-    if changes:
+    columns = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision")
+    yield Table(columns, [_numbers(each) for each in outcomes])
+    if changes := [row for each in outcomes for row in _named_changes(each)]:
         yield Table(columns=("change", "what", "detail"), rows=changes)
-    telling = [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]
-    if telling:
+    if telling := [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]:
         yield Table.of(telling, "tool=id, fields", title="changed behaviour")
 
 

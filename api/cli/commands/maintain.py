@@ -266,9 +266,7 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     """Fetch a model from the Hugging Face hub into the cache."""
     from waygraph.registry.embedding.weights import pull as fetch
 
-    options = invocation(context)
-    model_spec = _choose_model(spec, options)
-    _show_place(model_spec, fetch(model_spec, options.settings()), as_json)
+    _show_place(context, spec, fetch, as_json)
 
 
 @model.command("list")
@@ -290,17 +288,14 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     """Print the folder of a model."""
     from waygraph.registry.embedding.weights import locate
 
-    options = invocation(context)
-    model_spec = _choose_model(spec, options)
-    _show_place(model_spec, locate(model_spec, options.settings()), as_json)
+    _show_place(context, spec, locate, as_json)
 
 
-def _choose_model(spec: str, options: Invocation) -> str:
+def _show_place(context: typer.Context, spec: str, place_of: "Callable[[str, Settings], Path]", as_json: bool) -> None:
+    """As text the folder alone, for `cd "$(waygraph model path)"`."""
     from waygraph.registry.embedding.factory import default_spec
 
-    return spec or options.wanted_embedder or default_spec(options.settings())
-
-
-def _show_place(spec: str, folder: Path, as_json: bool) -> None:
-    """As text the folder alone, for `cd "$(waygraph model path)"`."""
+    options = invocation(context)
+    spec = spec or options.wanted_embedder or default_spec(options.settings())
+    folder = place_of(spec, options.settings())
     show({"spec": spec, "path": str(folder)}, dict, lambda each: [Lines(each["path"])], as_json)

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import (
-    TEXT_FORM,
-    TEXT_FORMS,
-    AsJson,
-    CommandGroup,
-    Invocation,
-    Texts,
-    invocation,
-    json_or_text,
-)
+from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, CommandGroup, Texts, invocation, json_or_text
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
 from waygraph.registry.model import shapes
@@ -123,9 +114,7 @@ def set_tool(
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
     with invocation(context).open() as registry:
         if reset:
-            setting = registry.operator.set_tool(
-                name, {"name": None, "description": None, "parameters": None, "hidden": None}
-            )
+            setting = registry.operator.set_tool(name, dict.fromkeys(("name", "description", "parameters", "hidden")))
         if changes:
             setting = registry.operator.set_tool(name, changes)
     show(setting, shapes.shape, _view_setting, as_json)
@@ -222,18 +211,14 @@ def usage(
     with options.open() as registry:
         usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
     if in_graph is not None:
-        _put_usage(options, is_shown=in_graph)
+        from waygraph.registry.storage.usage_file import put_usage
+
+        with options.open_own() as own_registry:
+            revision = put_usage(own_registry, is_shown=in_graph).revision
+        note(f"{'written into' if in_graph else 'removed from'} the graph: revision {revision}")
     show(usages, shapes.usage, views.usage, as_json)
     if not usages and not as_json:
         note("no call was counted")
-
-
-def _put_usage(options: Invocation, *, is_shown: bool) -> None:
-    from waygraph.registry.storage.usage_file import put_usage
-
-    with options.open_own() as registry:
-        revision = put_usage(registry, is_shown=is_shown).revision
-    note(f"{'written into' if is_shown else 'removed from'} the graph: revision {revision}")
 
 
 _Waiting = Annotated[

@@ -13,7 +13,7 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, one_line, one_lines, show
+from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, one_line, one_lines, show
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
@@ -196,15 +196,10 @@ def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Col
 
 
 def _view_configs(configs: Sequence[KnownConfig]) -> Table:
-    rows = [
-        (
-            each.client,
-            here(each.path),
-            each.fault or each.names or ("Waygraph's gateway alone" if each.gateways else "none"),
-        )
-        for each in configs
-    ]
-    return Table(("host", "file", "servers"), rows)
+    def servers(config: KnownConfig) -> Cell:
+        return config.fault or config.names or ("Waygraph's gateway alone" if config.gateways else "none")
+
+    return Table(("host", "file", "servers"), [(each.client, here(each.path), servers(each)) for each in configs])
 
 
 def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:

@@ -392,9 +392,7 @@ def _view_category(view: _CategoryView) -> Iterator[Block]:
         rows = [(each.name, entities, each.description, each.examples[:2]) for each, entities in view.children]
         yield Table(columns=("category", str(taxonomy.of), "description", "such as"), rows=rows, brief=("description",))
     if category.holds:
-        yield Table(
-            columns=(str(taxonomy.of), "placed by"), rows=[(each, by.value) for each, by in category.holds.items()]
-        )
+        yield Table((str(taxonomy.of), "placed by"), [(each, by.value) for each, by in category.holds.items()])
 
 
 def _label(taxonomy: "Taxonomy | Drift") -> str:
