@@ -135,8 +135,7 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
 
 def _dimension(spec: EmbedderSpec) -> int | None:
     """The number of columns wanted, None for what the model gives by itself."""
-    dimension = spec.options.get("dimension")
-    if dimension is None:
+    if (dimension := spec.options.get("dimension")) is None:
         return None
     if (columns := read_digits(dimension, 1)) is None:
         raise EmbedderRefused(f"dimension={dimension[:40]!r} of openai:{spec.model} must be a whole number from 1")

@@ -185,8 +185,7 @@ class OnnxEmbedder:
 @contextmanager
 def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
     """`map`, on as many threads as pay: a run holds no lock of Python. Those of a writer beside questions step back."""
-    threads = min(processors(), MAX_THREADS, texts)
-    if threads <= 1:
+    if (threads := min(processors(), MAX_THREADS, texts)) <= 1:
         yield map
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -197,8 +196,7 @@ def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
 
 
 def _precision(spec: EmbedderSpec) -> "Precision":
-    precision = spec.options.get("precision", "int8")
-    if precision not in PRECISIONS:
+    if (precision := spec.options.get("precision", "int8")) not in PRECISIONS:
         raise EmbedderRefused(f"precision {precision!r} is not known; known: {', '.join(PRECISIONS)}")
     return cast("Precision", precision)
 

@@ -50,8 +50,7 @@ def tool_parts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> Pa
     questions evenly. What a tool lacks leaves its weight to the rest in proportion: since the mean is scaled to length
     1, that is to leave the part out.
     """
-    weights = weights_of(form)
-    if weights is None:
+    if (weights := weights_of(form)) is None:
         return Parts(tool_texts(form, agent, tool, limit_chars))
     components = {
         "name": (tool.name,),

@@ -257,8 +257,7 @@ class ChatModel:
         LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
         """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        text = self.complete(messages, in_haste=in_haste).text
-        if not text.strip():
+        if not (text := self.complete(messages, in_haste=in_haste).text).strip():
             raise errors.UnfitAnswer(f"{self._endpoint.host} answered without a text")
         return text
 

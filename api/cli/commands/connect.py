@@ -49,16 +49,13 @@ class EntryOptions:
     namespace: ServedNamespace = ""
 
 
+_HOSTS_HELP = "claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed."
+
+
 @with_option_groups
 def connect(
     context: typer.Context,
-    name: Annotated[
-        str,
-        Argument(
-            metavar="HOST",
-            help="claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed.",
-        ),
-    ] = "",
+    name: Annotated[str, Argument(metavar="HOST", help=_HOSTS_HELP)] = "",
     *,
     write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
     remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
@@ -223,8 +220,7 @@ def _preview(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_
 
 def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())  # a service would not find how to start them
-    offer = offer_of(target)
-    if not offer.servers:  # only the gateway itself is left to put there
+    if not (offer := offer_of(target)).servers:  # only the gateway itself is left to put there
         return replace(_write(options, target, dry_run), stays=offer.stays)
     if dry_run:
         after = plan_takeover(target, offer)
@@ -246,9 +242,8 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
 def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())
     back = put_back(target.config, target.name, target.shelf)
-    outcome = replace(
-        _apply(target, back.after, dry_run=dry_run), restored=back.names, kept=back.conflicts, whole=back.whole
-    )
+    outcome = _apply(target, back.after, dry_run=dry_run)
+    outcome = replace(outcome, restored=back.names, kept=back.conflicts, whole=back.whole)
     if dry_run:
         return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
     with options.open_own() as registry:

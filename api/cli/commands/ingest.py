@@ -130,8 +130,7 @@ def ingest(
 
 def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
     """Paths of the hosts' configurations to use. Without a terminal to ask on and without `all_of_them`: none."""
-    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
-    if not configs:
+    if not (configs := known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)):
         note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
     return [str(config.path) for config in configs if is_chosen(config, all_of_them=all_of_them)]
 
@@ -264,8 +263,7 @@ def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
 
 
 def _numbers(outcome: Outcome) -> tuple[Cell, ...]:
-    report = outcome.report
-    if report is None:
+    if (report := outcome.report) is None:
         return (outcome.source, "failed", "", None, None, None, None)
     changes = report.changes
     return (

@@ -78,8 +78,7 @@ def doctor(
     documents = [dict(read_fields(each, columns)) for each in findings]
     shape = {"ok": all(each.ok for each in findings), "findings": documents}
     show(findings, lambda _: shape, lambda each: [Table.of(each, columns)], as_json)
-    unwell = [finding for finding in findings if not finding.ok]
-    if unwell:
+    if unwell := [finding for finding in findings if not finding.ok]:
         note(f"{len(unwell)} of {len(findings)} checks failed")
         raise typer.Exit(1)
 
@@ -88,8 +87,7 @@ def _repair(options: Invocation) -> None:
     from waygraph.registry.storage.migrate import repair_at
 
     settings = options.settings()
-    report = repair_at(str(options.own_place(settings)), settings)
-    if report is None:
+    if (report := repair_at(str(options.own_place(settings)), settings)) is None:
         note("nothing to repair: the index knows the graph")
         return
     note(

@@ -273,8 +273,7 @@ def _show_decision(result: "Approved", as_json: bool) -> None:
 
 def since_when(text: str, now: datetime) -> str:
     """A time in ISO 8601 as it is; `2h` as the time that long before `now`. Raises BadParameter."""
-    ago = _AGO.fullmatch(text.strip())
-    if ago:
+    if ago := _AGO.fullmatch(text.strip()):
         try:
             return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
         except OverflowError:
@@ -315,11 +314,9 @@ def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
         if _numbers(each):
             continue
         before, after = json.loads(each.before), json.loads(each.after)
-        yield Table(
-            columns=("field", "before", "after"),
-            rows=[(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}],
-            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
-        )
+        rows = [(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}]
+        title = f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}"
+        yield Table(("field", "before", "after"), rows, title)
         if each.flags:
             yield Lines("\n".join(each.flags), title="suspicious")
         if each.covered:

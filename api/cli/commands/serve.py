@@ -64,8 +64,7 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
             from waygraph.api.mcp.stdio import run_stdio
             from waygraph.ingest.manifest.environment import Surroundings
 
-        surroundings = Surroundings.here(os.environ)
-        run_stdio(registry, settings, surroundings, surface=surface, namespace=namespace)
+        run_stdio(registry, settings, Surroundings.here(os.environ), surface=surface, namespace=namespace)
 
 
 @contextmanager
@@ -86,6 +85,13 @@ def _load(registry: "LocalRegistry") -> None:
             registry.route("are you ready")
 
 
+_SURFACE_HELP = "What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
+_WARM_HELP = (
+    "Start these MCP servers before they are called, and keep them: those of pinned agents, of the last 20 called (by "
+    "the audit file), or all."
+)
+
+
 def serve(
     context: typer.Context,
     *,
@@ -96,17 +102,8 @@ def serve(
     no_mcp: Annotated[
         bool, Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")
     ] = False,
-    surface: Annotated[
-        Surface,
-        Option(help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."),
-    ] = "default",
-    warm: Annotated[
-        Warm | None,
-        Option(
-            help="Start these MCP servers before they are called, and keep them: those of pinned agents, "
-            "of the last 20 called (by the audit file), or all."
-        ),
-    ] = None,
+    surface: Annotated[Surface, Option(help=_SURFACE_HELP)] = "default",
+    warm: Annotated[Warm | None, Option(help=_WARM_HELP)] = None,
     watch: Annotated[
         Texts, Option(metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat.")
     ] = None,
@@ -166,9 +163,8 @@ def create(
         raise typer.BadParameter(f"{expires_in:g} is no number of days", param_hint="'--expires-in'") from None
     file = _file(context)
     new_key = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=lasts)
-    show(
-        file.new_key(*new_key), shapes.shape, lambda key: [Fields.of(key, f"key, {_KEY_COLUMNS}", sees=_sees)], as_json
-    )
+    columns = f"key, {_KEY_COLUMNS}"
+    show(file.new_key(*new_key), shapes.shape, lambda key: [Fields.of(key, columns, sees=_sees)], as_json)
     note(NOT_AGAIN)
     note(file.caution())
 

@@ -178,8 +178,7 @@ def show_category(
     """Show a category: what is below it, and what it holds."""
     with invocation(context).open_own() as registry:
         tree = _find_taxonomy(registry, name, group)
-    category = tree.at(path)
-    if category is None:
+    if (category := tree.at(path)) is None:
         raise UnknownName("category", path, filter(None, tree.paths().values()))
     view = _CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
     show(view, _category_json, _view_category, as_json)
@@ -251,8 +250,7 @@ def _find_taxonomy(registry: "LocalRegistry", name: str, groups: Sequence[str] |
     """Raises UnknownName, also for one of which nothing may be seen."""
     from waygraph.registry.taxonomy.browse import BUILD_FIRST
 
-    tree = registry.taxonomy(name or None, principal=principal(groups))
-    if tree is None:
+    if (tree := registry.taxonomy(name or None, principal=principal(groups))) is None:
         raise UnknownName("taxonomy", name or "current", (), hint="" if name else BUILD_FIRST)
     return tree
 

@@ -41,8 +41,7 @@ class JsonLines:
                 print_line(line)
 
     def _lines(self, event: events.WatchEvent) -> list[str]:
-        document = {"at": now(), **events.shape_of_event(event)}
-        return [escape_unsafe(json.dumps(document, ensure_ascii=False))]
+        return [escape_unsafe(json.dumps({"at": now(), **events.shape_of_event(event)}, ensure_ascii=False))]
 
 
 class EventLines(JsonLines):
