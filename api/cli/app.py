@@ -151,17 +151,13 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
+_REGISTRY_HELP = "A file, a server (neo4j://HOST) or a service (https://HOST). Default: a file in your data folder."
+
+
 @app.callback(invoke_without_command=True)
 def before_command(
     context: typer.Context,
-    registry: Annotated[
-        str,
-        Option(
-            metavar="PLACE",
-            envvar="WAYGRAPH_REGISTRY",
-            help="A file, a server (neo4j://HOST) or a service (https://HOST). Default: a file in your data folder.",
-        ),
-    ] = "",
+    registry: Annotated[str, Option(metavar="PLACE", envvar="WAYGRAPH_REGISTRY", help=_REGISTRY_HELP)] = "",
     embedder: Annotated[
         str,
         Option(
@@ -217,8 +213,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         complain("the folder in which this was started is gone: change into one that is there")
         return 1
     except Exception as error:
-        status = _status_of(error)
-        if not status:
+        if not (status := _status_of(error)):
             raise
         complain(str(error))
         return status

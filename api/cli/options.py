@@ -108,15 +108,8 @@ Full = Annotated[bool, Option("--full", help="In a pipe, print descriptions whol
 Groups = Annotated[
     Texts, Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything.")
 ]
-ServedNamespace = Annotated[
-    str,
-    Option(
-        "--namespace",
-        "--toolset",
-        metavar="NAME",
-        help="Only what is in this toolset, or else agents of sources with this namespace.",
-    ),
-]
+_SERVED_HELP = "Only what is in this toolset, or else agents of sources with this namespace."
+ServedNamespace = Annotated[str, Option("--namespace", "--toolset", metavar="NAME", help=_SERVED_HELP)]
 AllowMassRemoval = Annotated[
     bool, Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
 ]
@@ -231,8 +224,7 @@ class LazyGroup(CommandGroup):
 
 def _import_command(name: str, command: LazyCommand) -> Any:
     around = typer.Typer(rich_markup_mode=None)
-    thing = command.load()
-    if thing is None:
+    if (thing := command.load()) is None:
 
         def refuse() -> None:
             from waygraph.registry.model.errors import MissingExtra
@@ -308,6 +300,9 @@ class NameOptions:
     ] = ""
 
 
+_CONNECT_HELP = "Ask every server that can be asked for its tools, or none. Default: those of configurations."
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
     """How addresses and servers are reached, and which of them are asked."""
@@ -318,13 +313,7 @@ class ServerOptions:
     )
     oauth: Annotated[bool, Option("--oauth", help="Log in to an address by OAuth, in your browser.")] = False
     since: Annotated[str, Option(metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")] = ""
-    connect: Annotated[
-        bool | None,
-        Option(
-            "--connect/--no-connect",
-            help="Ask every server that can be asked for its tools, or none. Default: those of configurations.",
-        ),
-    ] = None
+    connect: Annotated[bool | None, Option("--connect/--no-connect", help=_CONNECT_HELP)] = None
     start: Annotated[
         bool, Option("--start", help="Start and ask servers of configurations below a folder, or that fit a glob.")
     ] = False

@@ -126,8 +126,7 @@ class AuditFile:
                 old, self._file = self._file, self._open()
                 os.close(old)
             data = b"\n" * self._is_cut + line.encode() + b"\n"  # a line that was cut takes the next one not along
-            count = os.write(self._file, data)
-            self._is_cut = count != len(data)
+            self._is_cut = os.write(self._file, data) != len(data)
             if self._is_cut:
                 raise OSError("the line was cut, as the disk is full")
 

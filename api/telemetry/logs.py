@@ -129,14 +129,10 @@ def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[],
     import structlog
 
     lines, form, least = _take_over(log_format, level, stream, on_loss)
+    render = _renderer(form, is_terminal=stream.isatty())
     logger: Logger = structlog.wrap_logger(
         lines,
-        processors=[
-            structlog.processors.add_log_level,
-            _stamp(),
-            _in_order,
-            *_renderer(form, is_terminal=stream.isatty()),
-        ],
+        processors=[structlog.processors.add_log_level, _stamp(), _in_order, *render],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         context_class=dict,
     ).bind()
@@ -178,17 +174,12 @@ def _check_setting(setting: str, value: str, choices: Any) -> Any:
 
 def _formatter(render: "list[Processor]") -> logging.Formatter:
     import structlog
-    from structlog.stdlib import ProcessorFormatter
+    from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_log_level, add_logger_name
 
+    before: list[Processor] = [structlog.contextvars.merge_contextvars, add_log_level, add_logger_name]
+    before += [ExtraAdder(allow=[FACTS]), _stamp(), structlog.processors.format_exc_info]
     return ProcessorFormatter(
-        foreign_pre_chain=[
-            structlog.contextvars.merge_contextvars,
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.add_logger_name,
-            structlog.stdlib.ExtraAdder(allow=[FACTS]),
-            _stamp(),
-            structlog.processors.format_exc_info,
-        ],
+        foreign_pre_chain=before,
         processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, *render],
     )
 

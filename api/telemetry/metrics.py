@@ -235,8 +235,7 @@ def _in_memory(environ: Mapping[str, str]) -> str | None:
 
 def _forget_the_dead(folder: Path) -> None:
     """Gauges of a worker that has ended are not added up any more; what it counted stays."""
-    pids = {int(path.stem.rpartition("_")[2]) for path in folder.glob("gauge_live*_*.db")}
-    for pid in pids:
+    for pid in {int(path.stem.rpartition("_")[2]) for path in folder.glob("gauge_live*_*.db")}:
         if not _is_alive(pid):
             with suppress(FileNotFoundError):  # another worker's scrape was first
                 mark_process_dead(pid, path=str(folder))  # type: ignore[no-untyped-call]

@@ -136,12 +136,8 @@ class ObservedApplication:
             fields["trace_id"] = exchange.span.trace_id
         if exchange.error:
             fields["exception"] = _traceback_text(exchange.error, _secrets(scope))
-        if exchange.error or status >= 500:
-            self._log.error("request", **fields)
-        elif route in QUIET:
-            self._log.debug("request", **fields)
-        else:
-            self._log.info("request", **fields)
+        level = "error" if exchange.error or status >= 500 else "debug" if route in QUIET else "info"
+        getattr(self._log, level)("request", **fields)
 
 
 class _Exchange:
@@ -192,7 +188,6 @@ def _secrets(scope: Scope) -> list[str]:
     """What this request brought that nobody may read in a log: credentials, cookies, values of its query string."""
     values = [value.decode("latin-1") for name, value in scope["headers"] if name in _SECRET_HEADERS]
     query = scope.get("query_string", b"").decode("latin-1")
-    parts = [part for value in values for part in re.split(r"[\s;=]+", value)] + [
-        value for _, value in parse_qsl(query)
-    ]
+    parts = [part for value in values for part in re.split(r"[\s;=]+", value)]
+    parts += [value for _, value in parse_qsl(query)]
     return [*values, query, *(part for part in parts if len(part) >= _LEAST_PART_CHARS)]

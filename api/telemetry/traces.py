@@ -28,8 +28,7 @@ def open_traces(environ: Mapping[str, str], console: TextIO) -> "Traces | None":
 
     `environ` is the process's own, which the SDK reads as well. Raises InvalidSetting, MissingExtra.
     """
-    exporter = _exporter(environ)
-    if exporter == _NONE:
+    if (exporter := _exporter(environ)) == _NONE:
         return None
     try:
         return Traces(_provider(exporter, environ, console))

@@ -4,7 +4,6 @@ The file is safe for several threads and processes. It is a cache: a fault of it
 is put aside and begun anew; one that cannot be written (read-only folder, full disk) is left alone, with one warning.
 """
 
-import hashlib
 import logging
 import re
 import sqlite3
@@ -44,7 +43,7 @@ FORMER_SUFFIX = ".2.sqlite"
 def vector_file_path(settings: Settings, fingerprint: str) -> Path:
     """`vectors/<fingerprint, readable>-<its hash>.3.sqlite` in the cache folder: no two fingerprints share one."""
     readable = re.sub(r"[^A-Za-z0-9.@+_-]+", "-", fingerprint)[-80:].strip("-.")
-    digest = hashlib.sha256(fingerprint.encode()).hexdigest()[:8]
+    digest = sha256(fingerprint.encode()).hexdigest()[:8]
     return settings.cache_path / "vectors" / f"{readable}-{digest}{SUFFIX}"
 
 
@@ -192,8 +191,7 @@ class QueryCache:
     def vector(self, text: str) -> "Vector":
         """The vector of one query: float32 of shape (dimension,), of length 1, read-only."""
         with self._lock:
-            vector = self._vectors.get(text)
-            if vector is not None:
+            if (vector := self._vectors.get(text)) is not None:
                 return vector
         vector = cast("Vector", self._inner.embed([text], "query")[0])
         vector.flags.writeable = False
@@ -206,8 +204,7 @@ class QueryCache:
         """How far a vector of length 1 leans from the mean of some texts to that of others: a cosine, 0 if the two are
         one. The texts are embedded once. `vector`: float32 of shape (dim,).
         """
-        direction = self._directions.get((toward, away))
-        if direction is None:
+        if (direction := self._directions.get((toward, away))) is None:
             means = [self._inner.embed(texts, "query").mean(axis=0) for texts in (toward, away)]
             direction = means[0] - means[1]
             direction /= float(np.linalg.norm(direction)) or 1.0

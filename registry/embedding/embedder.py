@@ -161,9 +161,8 @@ def in_order(texts: Sequence[str], vectors: Mapping[str, "NDArray[np.float32]"],
 
     matrix = np.zeros((len(texts), dimension), dtype=np.float32)
     for row, text in zip(matrix, texts, strict=True):
-        vector = vectors.get(text)
-        if vector is not None:
-            row[:] = vector
+        if text in vectors:
+            row[:] = vectors[text]
     return matrix
 
 

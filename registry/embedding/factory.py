@@ -135,8 +135,7 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
 
 def _dimension(spec: EmbedderSpec) -> int | None:
     """The number of columns wanted, None for what the model gives by itself."""
-    dimension = spec.options.get("dimension")
-    if dimension is None:
+    if (dimension := spec.options.get("dimension")) is None:
         return None
     if (columns := read_digits(dimension, 1)) is None:
         raise EmbedderRefused(f"dimension={dimension[:40]!r} of openai:{spec.model} must be a whole number from 1")
@@ -197,11 +196,9 @@ class OpenedEmbedders:
         from waygraph.registry.embedding.cache import QueryCache
 
         with self._lock:
-            queries = self._queries.get(embedder.fingerprint)
-            if queries is None:
-                queries = QueryCache(embedder, self._settings.query_cache_entries)
-                self._queries[embedder.fingerprint] = queries
-        return queries
+            if embedder.fingerprint not in self._queries:
+                self._queries[embedder.fingerprint] = QueryCache(embedder, self._settings.query_cache_entries)
+            return self._queries[embedder.fingerprint]
 
     def close(self) -> None:
         """Ends the connections of its embedders: they are its own, nobody else's."""

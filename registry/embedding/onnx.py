@@ -113,13 +113,8 @@ def _build(weights: Path, shape: BertShape, precision: "Precision", folder: Path
 
 PRECISIONS = ("int8", "float32")
 UNLOADABLE = (
-    ort_errors.Fail,
-    ort_errors.InvalidArgument,
-    ort_errors.InvalidGraph,
-    ort_errors.InvalidProtobuf,
-    ort_errors.NoSuchFile,
-    ort_errors.NotImplemented,
-    ort_errors.RuntimeException,
+    *(ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.InvalidProtobuf),
+    *(ort_errors.NoSuchFile, ort_errors.NotImplemented, ort_errors.RuntimeException),
 )
 MAX_THREADS = 4
 TEXTS_A_ROUND = 64
@@ -190,8 +185,7 @@ class OnnxEmbedder:
 @contextmanager
 def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
     """`map`, on as many threads as pay: a run holds no lock of Python. Those of a writer beside questions step back."""
-    threads = min(processors(), MAX_THREADS, texts)
-    if threads <= 1:
+    if (threads := min(processors(), MAX_THREADS, texts)) <= 1:
         yield map
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -202,8 +196,7 @@ def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
 
 
 def _precision(spec: EmbedderSpec) -> "Precision":
-    precision = spec.options.get("precision", "int8")
-    if precision not in PRECISIONS:
+    if (precision := spec.options.get("precision", "int8")) not in PRECISIONS:
         raise EmbedderRefused(f"precision {precision!r} is not known; known: {', '.join(PRECISIONS)}")
     return cast("Precision", precision)
 

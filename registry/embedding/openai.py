@@ -73,11 +73,8 @@ class OpenAIEmbedder:
 
     def _request(self, texts: Sequence[str], *, is_urgent: bool = False) -> Matrix:
         """One vector a text, of length 1."""
-        body: dict[str, object] = {
-            "model": self._model,
-            "input": [text[:MAX_TEXT_CHARS] for text in texts],
-            "encoding_format": "float",
-        }
+        beginnings = [text[:MAX_TEXT_CHARS] for text in texts]
+        body: dict[str, object] = {"model": self._model, "input": beginnings, "encoding_format": "float"}
         if self._asked_dimension:
             body["dimensions"] = self._asked_dimension
         ends_at = self._endpoint.ends_at() if is_urgent else math.inf
@@ -94,9 +91,6 @@ class OpenAIEmbedder:
         is_whole = indices == list(range(rows)) and matrix.ndim == 2 and matrix.size and matrix.dtype.kind in "iuf"
         if not is_whole or not (np.abs(matrix.astype(np.float64)) <= MOST_NUMBER).all():  # NaN is not, either
             raise self._endpoint.refusal(f"was asked for {rows} vectors and gave {len(items)}, not all sound")
-        return self._of_known_dimension(matrix.astype(np.float32))
-
-    def _of_known_dimension(self, matrix: Matrix) -> Matrix:
         if self._known_dimension is None:
             self._known_dimension = matrix.shape[1]
         if matrix.shape[1] != self._known_dimension:
@@ -104,4 +98,4 @@ class OpenAIEmbedder:
                 f"gave vectors of {matrix.shape[1]} numbers for {self._model}, {self._known_dimension} were expected. "
                 "If another model has its name now, start this process again and run `waygraph reindex`."
             )
-        return matrix
+        return matrix.astype(np.float32)

@@ -50,8 +50,7 @@ def tool_parts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> Pa
     questions evenly. What a tool lacks leaves its weight to the rest in proportion: since the mean is scaled to length
     1, that is to leave the part out.
     """
-    weights = weights_of(form)
-    if weights is None:
+    if (weights := weights_of(form)) is None:
         return Parts(tool_texts(form, agent, tool, limit_chars))
     components = {
         "name": (tool.name,),
@@ -103,9 +102,7 @@ def parameter_text(schema: JsonText) -> str:
     A schema without any, or one that is not a schema at all, gives an empty text; so does what every skill of
     an A2A agent takes.
     """
-    if schema == SKILL_MESSAGE:
-        return ""
-    return ", ".join(islice(_parameters(schema), MAX_PARAMETERS))
+    return "" if schema == SKILL_MESSAGE else ", ".join(islice(_parameters(schema), MAX_PARAMETERS))
 
 
 def unit_mean(matrix: Matrix, lengths: Sequence[int], weights: Sequence[float] | None = None) -> Matrix:

@@ -161,8 +161,7 @@ def _check_family(folder: Path, config: Mapping[str, Any]) -> None:
             "absolute ones (MiniLM, bge, e5, gte, arctic). Any other: sentence-transformers:MODEL."
         )
     with _sound(folder / "modules.json"):
-        modules = _json(folder / "modules.json", default=[])
-        types = {str(module["type"]).rpartition(".")[2] for module in modules}
+        types = {str(module["type"]).rpartition(".")[2] for module in _json(folder / "modules.json", default=[])}
     if foreign := types - {"Transformer", "Pooling", "Normalize"}:
         raise EmbedderRefused(f"{folder}/modules.json has steps that onnx: does not know: {', '.join(foreign)}")
 
@@ -258,8 +257,7 @@ def has_base_alone(settings: Settings) -> bool:
 def locate(spec: str, settings: Settings) -> Path:
     """The folder with the model's files. Raises ModelNotFound, whose message says how to get them."""
     name = _onnx_model(spec)
-    folder = _find(name, settings)
-    if folder is None:
+    if (folder := _find(name, settings)) is None:
         raise ModelNotFound(_how_to_get(name) + _instead(name, settings))
     return folder[0]
 
@@ -277,8 +275,7 @@ def pull(spec: str, settings: Settings) -> Path:
     Raises EmbedderUnavailable (retryable) if the hub does not answer, EmbedderRefused if the files are not
     the official ones, ModelNotFound if the hub has no such model, UnusableProxy, MissingExtra.
     """
-    name = _onnx_model(spec)
-    if is_folder_name(name):
+    if is_folder_name(name := _onnx_model(spec)):
         raise EmbedderRefused(f"{name} is a folder of yours: there is nothing to pull")
     if name == WAYGRAPH_MODEL:
         place = package_folder(name)
@@ -357,8 +354,7 @@ def is_folder_name(name: str) -> bool:
 
 
 def _onnx_model(spec: str) -> str:
-    parts = parse_spec(spec)
-    if parts.scheme != "onnx":
+    if (parts := parse_spec(spec)).scheme != "onnx":
         raise EmbedderRefused(f"{spec!r} has no weights here; models are pulled for onnx:MODEL only")
     return parts.model
 
@@ -367,8 +363,7 @@ def _find(name: str, settings: Settings) -> tuple[Path, Place] | None:
     if is_folder_name(name):
         folder = as_written(name)
         return (folder, "folder") if is_model_folder(folder) else None
-    cache_folder = _cache_folder(name, settings)
-    if is_model_folder(cache_folder):
+    if is_model_folder(cache_folder := _cache_folder(name, settings)):
         return cache_folder, "cache"
     package = package_folder(name) if name in PACKAGES else None
     return (package, "package") if package else None

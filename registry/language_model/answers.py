@@ -117,12 +117,8 @@ class ModelAnswers:
         return completion
 
     def _keep(self, key: str, completion: Completion) -> None:
-        line = {
-            "key": key,
-            "text": completion.text,
-            "prompt_tokens": completion.prompt_tokens,
-            "completion_tokens": completion.completion_tokens,
-        }
+        tokens = {"prompt_tokens": completion.prompt_tokens, "completion_tokens": completion.completion_tokens}
+        line = {"key": key, "text": completion.text, **tokens}
         with self._lock:
             self._used.add(key)
             self._former[key] = line

@@ -13,13 +13,7 @@ import httpx2
 
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, wait_s, whole_body
 from waygraph.registry.language_model.answer_text import after_thoughts, begins_with_object, object_in
-from waygraph.registry.model.errors import (
-    InvalidSetting,
-    LanguageModelRefused,
-    LanguageModelUnavailable,
-    UnfitAnswer,
-    WaygraphError,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.settings import Settings
 
@@ -37,8 +31,8 @@ class Purpose:
 
     path: str
     doing: str
-    unavailable: type[WaygraphError]
-    refused: type[WaygraphError]
+    unavailable: type[errors.WaygraphError]
+    refused: type[errors.WaygraphError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +120,7 @@ class OpenAIEndpoint:
         """When an answer is due that somebody waits for: all that it takes is then done, and no try alone."""
         return self._patience.clock() + self._patience.timeout_s
 
-    def refusal(self, what: str) -> WaygraphError:
+    def refusal(self, what: str) -> errors.WaygraphError:
         """The error for an answer that is not what was asked for."""
         return self._purpose.refused(f"{self.host} {self._redact(what)}")
 
@@ -197,7 +191,10 @@ def _spellings(secret: str) -> Sequence[str]:
 
 
 CHAT = Purpose(
-    path="chat/completions", doing="answer", unavailable=LanguageModelUnavailable, refused=LanguageModelRefused
+    path="chat/completions",
+    doing="answer",
+    unavailable=errors.LanguageModelUnavailable,
+    refused=errors.LanguageModelRefused,
 )
 
 
@@ -259,11 +256,9 @@ class ChatModel:
         Raises LanguageModelUnavailable (retryable) if the endpoint does not answer in time or stays overloaded,
         LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
         """
-        texts = {"system": system, "user": user}
-        messages = [{"role": role, "content": text} for role, text in texts.items()]
-        text = self.complete(messages, in_haste=in_haste).text
-        if not text.strip():
-            raise UnfitAnswer(f"{self._endpoint.host} answered without a text")
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        if not (text := self.complete(messages, in_haste=in_haste).text).strip():
+            raise errors.UnfitAnswer(f"{self._endpoint.host} answered without a text")
         return text
 
     def complete(
@@ -356,8 +351,8 @@ def configured_model(spec: str, environ: Mapping[str, str], *, option: str, purp
     Raises InvalidSetting for any other spec, and where no endpoint is configured.
     """
     if not (model := model_in(spec)):
-        raise InvalidSetting(f"{option} {spec!r}: expected openai:MODEL")
+        raise errors.InvalidSetting(f"{option} {spec!r}: expected openai:MODEL")
     if not is_configured(environ):
         reason = f"no language model is configured {purpose}: set {' or '.join(ENDPOINT)}"
-        raise InvalidSetting(f"{reason}, or {instead}" if instead else reason)
+        raise errors.InvalidSetting(f"{reason}, or {instead}" if instead else reason)
     return model

@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,7 +42,7 @@ def call(
     By the policy, the checks of arguments and the audit that hold for hosts.
     """
     from waygraph.api.library import Registry
-    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent
+    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
 
     options = invocation(context)
     settings = options.settings()
@@ -53,8 +52,12 @@ def call(
         by_name = read_arguments(tool, values or (), arguments)
 
         def run(consent: str = "") -> "ToolResult":
-            with _told_for_terminals(tool):
+            try:
                 return registry.call(name, by_name, timeout_s=timeout, consent=consent, principal=who)
+            except NotCallable as error:  # one that runs by its exact name only: the command that runs it is told
+                if not error.how:
+                    raise
+                raise NotCallable(tool.id, error.reason, how=f"run `waygraph call {shlex.quote(tool.id)}`") from error
 
         try:
             result = run()
@@ -87,31 +90,20 @@ def find_meant(registry: "Registry", name: str, who: "Principal | None") -> "Too
         raise UnknownName("tool", name, (), hint=hint) from error
 
 
-@contextmanager
-def _told_for_terminals(tool: "Tool") -> Iterator[None]:
-    """A tool that runs by its exact name only is refused with the command that runs it."""
-    from waygraph.registry.model.errors import NotCallable
-
-    try:
-        yield
-    except NotCallable as error:
-        if not error.how:
-            raise
-        raise NotCallable(tool.id, error.reason, how=f"run `waygraph call {shlex.quote(tool.id)}`") from error
-
-
 def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[str, Any]:
-    """NAME=VALUE pairs over the object of `document`. Each value is text or JSON, as the schema of its parameter takes.
+    """NAME=VALUE pairs over the object of `document`. Raises BadParameter.
 
-    Raises BadParameter.
+    A value is text where the parameter takes one, else JSON where it is JSON; JSON first where it takes anything.
     """
+    from waygraph.registry.model.arguments import types_of
+
     try:
         by_name = json.loads(document or "{}")
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint="'--arguments'") from error
     if not isinstance(by_name, dict):
         raise typer.BadParameter('one JSON object is wanted, such as {"limit": 5}', param_hint="'--arguments'")
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name:
@@ -119,15 +111,8 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
         if name in texts:
             message = f"{name!r} is given twice; several values are one list: '{name}=[1, 2]'"
             raise typer.BadParameter(message, param_hint="'[NAME=VALUE]...'")
-        texts[name] = text
-    return by_name | {name: _read_value(tool, name, text) for name, text in texts.items()}
-
-
-def _read_value(tool: "Tool", name: str, text: str) -> Any:
-    """As text where the parameter takes one, else as JSON where it is JSON; as JSON first where it takes anything."""
-    from waygraph.registry.model.arguments import types_of
-
-    return text if "string" in types_of(tool, name) else json_or_text(text)
+        texts[name] = text if "string" in types_of(tool, name) else json_or_text(text)
+    return by_name | texts
 
 
 def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[str]) -> "InvalidArguments":

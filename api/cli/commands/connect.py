@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,20 +15,9 @@ from typer import Argument, Option
 from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, opening, with_option_groups
 from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.ingest.hosts import hosts
 from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, rewrite_file, shelf_of, turn
 from waygraph.ingest.hosts.config import HostConfig, check_is_ours, difference, read_config
-from waygraph.ingest.hosts.hosts import (
-    Gateway,
-    Places,
-    absolute,
-    entry_of,
-    hands_on,
-    host_named,
-    program_of,
-    refuse_outside,
-    service_entry,
-    start_entry,
-)
 from waygraph.ingest.hosts.takeover import Target, gateway_for, offer_of, plan_takeover, put_back, take_over, write_back
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import registry_of
@@ -60,16 +49,13 @@ class EntryOptions:
     namespace: ServedNamespace = ""
 
 
+_HOSTS_HELP = "claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed."
+
+
 @with_option_groups
 def connect(
     context: typer.Context,
-    name: Annotated[
-        str,
-        Argument(
-            metavar="HOST",
-            help="claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed.",
-        ),
-    ] = "",
+    name: Annotated[str, Argument(metavar="HOST", help=_HOSTS_HELP)] = "",
     *,
     write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
     remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
@@ -125,8 +111,9 @@ def change_host(options: Invocation, target: Target, flag: str, *, dry_run: bool
     if flag == "--import":
         check_is_ours(target.config, target.name)
     if flag in ("--import", "--restore") and not dry_run:
-        with _in_turn(target) as current:
-            return _DOERS[flag](options, current, dry_run)
+        with turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):  # one after the other, each of the file as it is
+            target = replace(target, config=read_config(target.config.host, target.config.path))
+            return _DOERS[flag](options, target, dry_run)
     return _DOERS[flag](options, target, dry_run)
 
 
@@ -162,15 +149,15 @@ class ConnectOutcome:
 
 
 def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
-    host = host_named(name)
-    places = Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
+    host = hosts.host_named(name)
+    places = hosts.Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
     usual = host.file(places)
-    path = absolute(entry.file, places.cwd) if entry.file else host.file(places, project=entry.project)
+    path = hosts.absolute(entry.file, places.cwd) if entry.file else host.file(places, project=entry.project)
     # In the home itself a project's file is the user's own.
     is_of_project = path == host.project_file(places) and (entry.project or path != usual)
     project = places.cwd if is_of_project else None
     if project:
-        refuse_outside(path, project)
+        hosts.refuse_outside(path, project)
     return Target(
         config=read_config(host, path),
         gateway=_gateway(options, entry),
@@ -181,36 +168,28 @@ def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
     )
 
 
-def _gateway(options: Invocation, entry: EntryOptions) -> "Gateway":
+def _gateway(options: Invocation, entry: EntryOptions) -> hosts.Gateway:
     """Raises InvalidSetting for --url without a service."""
     place = options.place(options.settings())
     if entry.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
     if entry.url:
-        return service_entry(str(place), os.environ, namespace=entry.namespace)
-    location = absolute_place(place)
-    program = program_of(sys.executable)
-    return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry.namespace)
-
-
-@contextmanager
-def _in_turn(target: Target) -> Iterator[Target]:
-    """One takeover after the other, each of the file as it is then."""
-    with turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):
-        yield replace(target, config=read_config(target.config.host, target.config.path))
+        return hosts.service_entry(str(place), os.environ, namespace=entry.namespace)
+    program, location = hosts.program_of(sys.executable), absolute_place(place)
+    return hosts.start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry.namespace)
 
 
 def _entry(target: Target) -> ConnectOutcome:
     """The entry alone, as a file of the host's would have it."""
     config = target.config
     alone = HostConfig(config.host, config.path, None)
-    entry_config = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
+    entry_config = alone.with_servers({target.name: hosts.entry_of(config.host, target.gateway)})
     return replace(_apply(target, config, dry_run=False), entry=(entry_config.text or "").rstrip("\n"))
 
 
 def _write(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
 
-    entry = entry_of(target.config.host, gateway_for(target.gateway, target.shelf.servers()))
+    entry = hosts.entry_of(target.config.host, gateway_for(target.gateway, target.shelf.servers()))
 
     def change(config: HostConfig) -> HostConfig:
         check_is_ours(config, target.name)
@@ -241,8 +220,7 @@ def _preview(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_
 
 def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())  # a service would not find how to start them
-    offer = offer_of(target)
-    if not offer.servers:  # only the gateway itself is left to put there
+    if not (offer := offer_of(target)).servers:  # only the gateway itself is left to put there
         return replace(_write(options, target, dry_run), stays=offer.stays)
     if dry_run:
         after = plan_takeover(target, offer)
@@ -252,9 +230,8 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
     with options.open_own() as registry:
         takeover = take_over(target, offer, partial(_ask, registry, options.settings()))
         _ask_again(registry, options.settings(), target.config.path)
-    outcome = _apply(target, takeover.after, dry_run=False)
     return replace(
-        outcome,
+        _apply(target, takeover.after, dry_run=False),
         taken=takeover.names,
         stays=takeover.stays,
         backup=str(takeover.backup or ""),
@@ -265,9 +242,8 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
 def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())
     back = put_back(target.config, target.name, target.shelf)
-    outcome = replace(
-        _apply(target, back.after, dry_run=dry_run), restored=back.names, kept=back.conflicts, whole=back.whole
-    )
+    outcome = _apply(target, back.after, dry_run=dry_run)
+    outcome = replace(outcome, restored=back.names, kept=back.conflicts, whole=back.whole)
     if dry_run:
         return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
     with options.open_own() as registry:
@@ -290,7 +266,7 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcom
         changed=after.text != target.config.text,
         dry_run=dry_run,
         restart=host.restart,
-        lacking=() if hands_on(host) or target.gateway.url else target.gateway.secret_names,
+        lacking=() if hosts.hands_on(host) or target.gateway.url else target.gateway.secret_names,
         former_place=before if now and before != now else "",
     )
 

@@ -38,8 +38,13 @@ def cypher(
     with options.open() as registry:
 
         def ask(text: str, values: Mapping[str, object]) -> None:
-            with _naming_parameters(":param " if statement is None else "--param "):
+            try:
                 result = registry.operator.cypher(text, values)
+            except CypherFailed as error:
+                if missing := _MISSING.search(str(error)):  # is named as it is given here
+                    how = ":param " if statement is None else "--param "
+                    raise CypherFailed(f"{error}; give it by {how}{missing[1]}=…") from error
+                raise
             show(result, shapes.shape, _view_rows, as_json)
             note(result.notice)
             if result.truncated:
@@ -63,17 +68,6 @@ def _view_rows(result: CypherResult) -> Iterator[Block]:
 def _cell(value: object) -> Cell:
     """Texts and numbers as they are, the rest as JSON."""
     return value if value is None or isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)
-
-
-@contextmanager
-def _naming_parameters(how: str) -> Iterator[None]:
-    """A parameter that a statement misses is named as it is given here."""
-    try:
-        yield
-    except CypherFailed as error:
-        if missing := _MISSING.search(str(error)):
-            raise CypherFailed(f"{error}; give it by {how}{missing[1]}=…") from error
-        raise
 
 
 def parameters(texts: Sequence[str]) -> dict[str, object]:
@@ -103,9 +97,7 @@ class Shell:
     def __init__(self, ask: Callable[[str, Mapping[str, object]], None], params: Mapping[str, object]) -> None:
         self._ask, self._params = ask, dict(params)
         self._lines: list[str] = []
-        self._left = False
-        self._failed = False
-        self._talking = False
+        self._left = self._failed = self._talking = False
 
     def run(self, lines: Iterable[str]) -> bool:
         """Asks every statement in the lines; says whether any failed."""

@@ -56,8 +56,7 @@ def explore(
 
     options = invocation(context)
     settings = options.settings()
-    place = str(options.place(settings))
-    if is_service(place):
+    if is_service(place := str(options.place(settings))):
         note(f"the explorer is at {place.rstrip('/')}/explore")
         if not no_browser:
             webbrowser.open(f"{place.rstrip('/')}/explore")

@@ -203,8 +203,7 @@ def _clock(at: str) -> str:
 
 
 def _sentence(contact: HostContact) -> str:
-    reason = _REASONS.get(contact.error)
-    error = f": {reason}" if reason else ""
+    error = f": {_REASONS[contact.error]}" if contact.error in _REASONS else ""
     tool = contact.tool_id or "a tool"
     return _EVENTS[contact.event].format(client=contact.client, tool=tool, error=error)
 

@@ -130,8 +130,7 @@ def ingest(
 
 def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
     """Paths of the hosts' configurations to use. Without a terminal to ask on and without `all_of_them`: none."""
-    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
-    if not configs:
+    if not (configs := known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)):
         note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
     return [str(config.path) for config in configs if is_chosen(config, all_of_them=all_of_them)]
 
@@ -255,21 +254,16 @@ def _outcomes_json(outcomes: Sequence[Outcome]) -> shapes.Shape:
 
 def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     """The numbers of each source, then every change that has a name; created ones in a dry run only."""
-    yield Table(
-        columns=("source", "agents", "tools", "rejected", "embedded", "seconds", "revision"),
-        rows=[_numbers(each) for each in outcomes],
-    )
-    changes = [row for each in outcomes for row in _named_changes(each)]
-    if changes:
+    columns = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision")
+    yield Table(columns, [_numbers(each) for each in outcomes])
+    if changes := [row for each in outcomes for row in _named_changes(each)]:
         yield Table(columns=("change", "what", "detail"), rows=changes)
-    telling = [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]
-    if telling:
+    if telling := [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]:
         yield Table.of(telling, "tool=id, fields", title="changed behaviour")
 
 
 def _numbers(outcome: Outcome) -> tuple[Cell, ...]:
-    report = outcome.report
-    if report is None:
+    if (report := outcome.report) is None:
         return (outcome.source, "failed", "", None, None, None, None)
     changes = report.changes
     return (

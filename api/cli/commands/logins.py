@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
-AgentId = Annotated[str, Argument(metavar="AGENT", help="An agent's id.")]
-
 logins = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="List, make and remove callers' own logins at servers."
 )
@@ -43,7 +41,7 @@ def remove(
 
 
 @logins.command()
-def add(context: typer.Context, agent: AgentId) -> None:
+def add(context: typer.Context, agent: Annotated[str, Argument(metavar="AGENT", help="An agent's id.")]) -> None:
     """Log in at an agent's server, for calls on this machine: `waygraph mcp`, and a service without authentication.
 
     waygraph logins add github
@@ -61,10 +59,9 @@ def add(context: typer.Context, agent: AgentId) -> None:
 
 def _show(logins: "Iterable[Login]", as_json: bool) -> None:
     """Whose they are, never their tokens."""
-    columns = "caller, agent_id, by, at"
     show(
         list(logins),
-        lambda each: {"logins": [dict(read_fields(login, columns)) for login in each]},
+        lambda each: {"logins": [dict(read_fields(login, "caller, agent_id, by, at")) for login in each]},
         lambda each: [Table.of(each, "caller, agent=agent_id, by, since=at")],
         as_json,
     )
@@ -104,11 +101,8 @@ async def _log_in(registry: "LocalRegistry", settings: "Settings", agent: "Agent
             try:
                 open_page(await logins.begin(LOCAL_USER, agent, callback.address, ""))
                 answer = await callback.result()
-                parameters = {
-                    "code": answer.code,
-                    "state": answer.state or "",
-                    **({"iss": answer.iss} if answer.iss else {}),
-                }
+                parameters = {"code": answer.code, "state": answer.state or ""}
+                parameters |= {"iss": answer.iss} if answer.iss else {}
                 await logins.finish(LOCAL_USER, agent, callback.address, "", parameters)
             except WaygraphError as error:  # the group around it would wrap it
                 refusal = error

@@ -60,8 +60,7 @@ def doctor(
     context: typer.Context,
     deep: Annotated[bool, Option("--deep", help="Compare every record of the index with the graph.")] = False,
     size: Annotated[
-        bool,
-        Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000."),
+        bool, Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000.")
     ] = False,
     repair: Annotated[
         bool, Option("--repair", help="First make a graph that lost what its index shows anew, from the index.")
@@ -79,8 +78,7 @@ def doctor(
     documents = [dict(read_fields(each, columns)) for each in findings]
     shape = {"ok": all(each.ok for each in findings), "findings": documents}
     show(findings, lambda _: shape, lambda each: [Table.of(each, columns)], as_json)
-    unwell = [finding for finding in findings if not finding.ok]
-    if unwell:
+    if unwell := [finding for finding in findings if not finding.ok]:
         note(f"{len(unwell)} of {len(findings)} checks failed")
         raise typer.Exit(1)
 
@@ -89,8 +87,7 @@ def _repair(options: Invocation) -> None:
     from waygraph.registry.storage.migrate import repair_at
 
     settings = options.settings()
-    report = repair_at(str(options.own_place(settings)), settings)
-    if report is None:
+    if (report := repair_at(str(options.own_place(settings)), settings)) is None:
         note("nothing to repair: the index knows the graph")
         return
     note(
@@ -267,9 +264,7 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     """Fetch a model from the Hugging Face hub into the cache."""
     from waygraph.registry.embedding.weights import pull as fetch
 
-    options = invocation(context)
-    model_spec = _choose_model(spec, options)
-    _show_place(model_spec, fetch(model_spec, options.settings()), as_json)
+    _show_place(context, spec, fetch, as_json)
 
 
 @model.command("list")
@@ -291,17 +286,14 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     """Print the folder of a model."""
     from waygraph.registry.embedding.weights import locate
 
-    options = invocation(context)
-    model_spec = _choose_model(spec, options)
-    _show_place(model_spec, locate(model_spec, options.settings()), as_json)
+    _show_place(context, spec, locate, as_json)
 
 
-def _choose_model(spec: str, options: Invocation) -> str:
+def _show_place(context: typer.Context, spec: str, place_of: "Callable[[str, Settings], Path]", as_json: bool) -> None:
+    """As text the folder alone, for `cd "$(waygraph model path)"`."""
     from waygraph.registry.embedding.factory import default_spec
 
-    return spec or options.wanted_embedder or default_spec(options.settings())
-
-
-def _show_place(spec: str, folder: Path, as_json: bool) -> None:
-    """As text the folder alone, for `cd "$(waygraph model path)"`."""
+    options = invocation(context)
+    spec = spec or options.wanted_embedder or default_spec(options.settings())
+    folder = place_of(spec, options.settings())
     show({"spec": spec, "path": str(folder)}, dict, lambda each: [Lines(each["path"])], as_json)

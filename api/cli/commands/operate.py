@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import (
-    TEXT_FORM,
-    TEXT_FORMS,
-    AsJson,
-    CommandGroup,
-    Invocation,
-    Texts,
-    invocation,
-    json_or_text,
-)
+from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, CommandGroup, Texts, invocation, json_or_text
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
 from waygraph.registry.model import shapes
@@ -123,9 +114,7 @@ def set_tool(
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
     with invocation(context).open() as registry:
         if reset:
-            setting = registry.operator.set_tool(
-                name, {"name": None, "description": None, "parameters": None, "hidden": None}
-            )
+            setting = registry.operator.set_tool(name, dict.fromkeys(("name", "description", "parameters", "hidden")))
         if changes:
             setting = registry.operator.set_tool(name, changes)
     show(setting, shapes.shape, _view_setting, as_json)
@@ -171,10 +160,7 @@ def reindex(
     from waygraph.api.cli.render.progress import progress_bar
 
     options = invocation(context)
-    with (
-        options.open_for_reindex() as registry,
-        progress_bar("Embedding") as progress,
-    ):
+    with options.open_for_reindex() as registry, progress_bar("Embedding") as progress:
         result = registry.reindex(texts=texts, embedder=options.wanted_embedder or None, progress=progress)
     show(result, shapes.shape, views.write, as_json)
 
@@ -225,18 +211,14 @@ def usage(
     with options.open() as registry:
         usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
     if in_graph is not None:
-        _put_usage(options, is_shown=in_graph)
+        from waygraph.registry.storage.usage_file import put_usage
+
+        with options.open_own() as own_registry:
+            revision = put_usage(own_registry, is_shown=in_graph).revision
+        note(f"{'written into' if in_graph else 'removed from'} the graph: revision {revision}")
     show(usages, shapes.usage, views.usage, as_json)
     if not usages and not as_json:
         note("no call was counted")
-
-
-def _put_usage(options: Invocation, *, is_shown: bool) -> None:
-    from waygraph.registry.storage.usage_file import put_usage
-
-    with options.open_own() as registry:
-        revision = put_usage(registry, is_shown=is_shown).revision
-    note(f"{'written into' if is_shown else 'removed from'} the graph: revision {revision}")
 
 
 _Waiting = Annotated[
@@ -245,13 +227,7 @@ _Waiting = Annotated[
 _AllOf = Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")]
 
 
-def approve(
-    context: typer.Context,
-    names: _Waiting = None,
-    *,
-    all_of: _AllOf = None,
-    as_json: AsJson = False,
-) -> None:
+def approve(context: typer.Context, names: _Waiting = None, *, all_of: _AllOf = None, as_json: AsJson = False) -> None:
     """Let what waits into routing, as it is now; also accept flagged texts.
 
     waygraph approve harbor-git
@@ -297,8 +273,7 @@ def _show_decision(result: "Approved", as_json: bool) -> None:
 
 def since_when(text: str, now: datetime) -> str:
     """A time in ISO 8601 as it is; `2h` as the time that long before `now`. Raises BadParameter."""
-    ago = _AGO.fullmatch(text.strip())
-    if ago:
+    if ago := _AGO.fullmatch(text.strip()):
         try:
             return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
         except OverflowError:
@@ -339,11 +314,9 @@ def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
         if _numbers(each):
             continue
         before, after = json.loads(each.before), json.loads(each.after)
-        yield Table(
-            columns=("field", "before", "after"),
-            rows=[(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}],
-            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
-        )
+        rows = [(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}]
+        title = f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}"
+        yield Table(("field", "before", "after"), rows, title)
         if each.flags:
             yield Lines("\n".join(each.flags), title="suspicious")
         if each.covered:

@@ -27,35 +27,28 @@ Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")
 Text = Annotated[str, Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
 
 
+_RERANK_HELP = "openai:MODEL, cross-encoder:MODEL, ranker:FILE or default (WAYGRAPH_RERANK) puts the best 20 in order."
+_WALK_HELP = "The model that walks the taxonomy for --recipe taxonomy: openai:MODEL; default: WAYGRAPH_WALK's."
+_BY_STEPS_HELP = "Let openai:MODEL split TEXT into its steps, or default: WAYGRAPH_STEPS's."
+_HISTORY_HELP = (
+    "The turns before the request, oldest first: JSON, a list of {role: user|assistant, text} and "
+    "{role: call, tool, outcome: ok|failed}."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RankOptions:
     """How to rank."""
 
     recipe: Annotated[str, Option(metavar="NAME", help=f"How to rank: {', '.join(RECIPES)}.")] = "hybrid"
-    rerank: Annotated[
-        str,
-        Option(
-            metavar="SPEC",
-            help="openai:MODEL, cross-encoder:MODEL, ranker:FILE or default (WAYGRAPH_RERANK) puts the best 20 in "
-            "order.",
-        ),
-    ] = ""
-    walk: Annotated[
-        str,
-        Option(
-            metavar="SPEC",
-            help="The model that walks the taxonomy for --recipe taxonomy: openai:MODEL; default: WAYGRAPH_WALK's.",
-        ),
-    ] = ""
+    rerank: Annotated[str, Option(metavar="SPEC", help=_RERANK_HELP)] = ""
+    walk: Annotated[str, Option(metavar="SPEC", help=_WALK_HELP)] = ""
     mode: Annotated[
         str, Option(metavar="MODE", help="What it selects: get_all, get_important or get_one; default get_all.")
     ] = ""
 
     step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, searched by itself. Repeat.")] = None
-    by_steps: Annotated[
-        str,
-        Option(metavar="SPEC", help="Let openai:MODEL split TEXT into its steps, or default: WAYGRAPH_STEPS's."),
-    ] = ""
+    by_steps: Annotated[str, Option(metavar="SPEC", help=_BY_STEPS_HELP)] = ""
 
     def named_recipe(self) -> "Recipe":
         from waygraph.registry.routing.recipes import BY_OPERATOR, recipe_named
@@ -127,15 +120,7 @@ class SearchOptions(AgentSelection):
     strict: Annotated[
         bool, Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
     ] = False
-    history_file: Annotated[
-        Path | None,
-        Option(
-            "--history",
-            metavar="FILE",
-            help="The turns before the request, oldest first: JSON, a list of {role: user|assistant, text} and "
-            "{role: call, tool, outcome: ok|failed}.",
-        ),
-    ] = None
+    history_file: Annotated[Path | None, Option("--history", metavar="FILE", help=_HISTORY_HELP)] = None
     used_tools: Annotated[
         Texts, Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first.")
     ] = None
@@ -205,8 +190,7 @@ def route(
     if why:
         show(answer, shapes.shape, views.placement, as_json)
         return
-    view = views.explained_route if explain else views.route
-    show(answer, shapes.route, view, as_json, brief=not full)
+    show(answer, shapes.route, views.explained_route if explain else views.route, as_json, brief=not full)
     _remark(answer, as_json)
 
 
@@ -248,13 +232,7 @@ def _remark(answer: Route | ToolRoute, as_json: bool) -> None:
 
 
 @with_option_groups
-def agents(
-    context: typer.Context,
-    *,
-    selection: AgentSelection,
-    full: Full = False,
-    as_json: AsJson = False,
-) -> None:
+def agents(context: typer.Context, *, selection: AgentSelection, full: Full = False, as_json: AsJson = False) -> None:
     """List the agents."""
     with invocation(context).open() as registry:
         items = registry.agents_page(filters=selection.filters()).items

@@ -19,7 +19,7 @@ from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
     from waygraph.registry.access.api_keys import KeyFile
-    from waygraph.registry.model.changes import KeySummary, NewKey
+    from waygraph.registry.model.changes import KeySummary
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -64,8 +64,7 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
             from waygraph.api.mcp.stdio import run_stdio
             from waygraph.ingest.manifest.environment import Surroundings
 
-        surroundings = Surroundings.here(os.environ)
-        run_stdio(registry, settings, surroundings, surface=surface, namespace=namespace)
+        run_stdio(registry, settings, Surroundings.here(os.environ), surface=surface, namespace=namespace)
 
 
 @contextmanager
@@ -86,6 +85,13 @@ def _load(registry: "LocalRegistry") -> None:
             registry.route("are you ready")
 
 
+_SURFACE_HELP = "What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
+_WARM_HELP = (
+    "Start these MCP servers before they are called, and keep them: those of pinned agents, of the last 20 called (by "
+    "the audit file), or all."
+)
+
+
 def serve(
     context: typer.Context,
     *,
@@ -96,17 +102,8 @@ def serve(
     no_mcp: Annotated[
         bool, Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")
     ] = False,
-    surface: Annotated[
-        Surface,
-        Option(help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."),
-    ] = "default",
-    warm: Annotated[
-        Warm | None,
-        Option(
-            help="Start these MCP servers before they are called, and keep them: those of pinned agents, "
-            "of the last 20 called (by the audit file), or all."
-        ),
-    ] = None,
+    surface: Annotated[Surface, Option(help=_SURFACE_HELP)] = "default",
+    warm: Annotated[Warm | None, Option(help=_WARM_HELP)] = None,
     watch: Annotated[
         Texts, Option(metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat.")
     ] = None,
@@ -118,9 +115,8 @@ def serve(
     from waygraph.api.rest.bootstrap import ServiceOptions, serve
 
     options = invocation(context)
-    place = str(options.own_place(options.settings()))
     service = ServiceOptions(
-        location=place,
+        location=str(options.own_place(options.settings())),
         embedder=options.embedder,
         host=host,
         port=port,
@@ -167,7 +163,8 @@ def create(
         raise typer.BadParameter(f"{expires_in:g} is no number of days", param_hint="'--expires-in'") from None
     file = _file(context)
     new_key = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=lasts)
-    show(file.new_key(*new_key), shapes.shape, _view_new_key, as_json)
+    columns = f"key, {_KEY_COLUMNS}"
+    show(file.new_key(*new_key), shapes.shape, lambda key: [Fields.of(key, columns, sees=_sees)], as_json)
     note(NOT_AGAIN)
     note(file.caution())
 
@@ -193,7 +190,8 @@ def revoke(
     file = _file(context)
     key = file.revoke(key_id)
     login_file(invocation(context).settings()).forget(f"key:{key.id}")  # nobody else gets them
-    show(file.summary(key), shapes.shape, _view_key, as_json)
+    columns = f"{_KEY_COLUMNS}, state, revoked=revoked_at"
+    show(file.summary(key), shapes.shape, lambda key: [Fields.of(key, columns, sees=_sees)], as_json)
 
 
 def _file(context: typer.Context) -> "KeyFile":
@@ -211,14 +209,6 @@ _KEY_COLUMNS = "id, name, scopes, sees, created=created_at, expires=expires_at"
 def _sees(key: "KeySummary") -> Cell:
     sees: Cell = "everything" if key.everything else key.groups or "what is public"
     return f"toolset {key.toolset}" if key.toolset else sees
-
-
-def _view_new_key(key: "NewKey") -> Iterator[Block]:
-    yield Fields.of(key, f"key, {_KEY_COLUMNS}", sees=_sees)
-
-
-def _view_key(key: "KeySummary") -> Iterator[Block]:
-    yield Fields.of(key, f"{_KEY_COLUMNS}, state, revoked=revoked_at", sees=_sees)
 
 
 def _view_keys(keys: "list[KeySummary]") -> Iterator[Block]:

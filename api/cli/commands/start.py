@@ -13,7 +13,7 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, complain, note, one_line, one_lines, show
+from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, one_line, one_lines, show
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
@@ -109,9 +109,8 @@ def _model(options: Invocation, settings: "Settings", state: "IndexState | None"
     from waygraph.registry.embedding.factory import default_spec
     from waygraph.registry.embedding.weights import locate, vectors_advice
 
-    parts = parse_spec(
-        options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
-    )
+    spec = options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
+    parts = parse_spec(spec)
     if parts.scheme == "none":
         return "by words alone"
     if state and state.agents and not state.embedder:
@@ -156,8 +155,7 @@ def start(
     location = absolute_place(options.own_place(settings))  # a service would not find how to start them
     if not (yes or sys.stdin.isatty()):
         raise typer.BadParameter("nobody can be asked here; --yes starts and connects all", param_hint="'--yes'")
-    configs = _configs(settings)
-    if configs:
+    if configs := _configs(settings):
         _print(_view_configs(configs))
     usable = [each for each in configs if each.names]
     clients = [each for each in configs if each.reaches(location)]
@@ -196,15 +194,10 @@ def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Col
 
 
 def _view_configs(configs: Sequence[KnownConfig]) -> Table:
-    rows = [
-        (
-            each.client,
-            here(each.path),
-            each.fault or each.names or ("Waygraph's gateway alone" if each.gateways else "none"),
-        )
-        for each in configs
-    ]
-    return Table(("host", "file", "servers"), rows)
+    def servers(config: KnownConfig) -> Cell:
+        return config.fault or config.names or ("Waygraph's gateway alone" if config.gateways else "none")
+
+    return Table(("host", "file", "servers"), [(each.client, here(each.path), servers(each)) for each in configs])
 
 
 def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
@@ -244,8 +237,7 @@ def _take_in(
         pairs = list(zip(configs, results, strict=False))  # the registry may have refused one, and what follows
         for config, result in pairs:
             _report(config, result)
-        notices = {result.report.notice for result in results if result.report}
-        note(" ".join(sorted(notices)))
+        note(" ".join(sorted({result.report.notice for result in results if result.report})))
         reasons = _review_tools(registry, settings, yes=yes)
         keys = {each.name: dict(each.claims) for each in registry.sources()} if reasons else {}
     return [

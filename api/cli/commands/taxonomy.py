@@ -109,12 +109,7 @@ def build(
         if model:
             builder = _model_builder(model, settings, own, stack)
         tree = registry.build_taxonomy(
-            builder,
-            name=name,
-            of=kind,
-            private=private,
-            shown_to_all=show_to_all,
-            keep_current=keep_current,
+            builder, name=name, of=kind, private=private, shown_to_all=show_to_all, keep_current=keep_current
         )
         if tree.built_by == "words" and not by:
             note("built by words, since nothing here has a vector; `waygraph reindex --embedder minilm` makes them")
@@ -183,8 +178,7 @@ def show_category(
     """Show a category: what is below it, and what it holds."""
     with invocation(context).open_own() as registry:
         tree = _find_taxonomy(registry, name, group)
-    category = tree.at(path)
-    if category is None:
+    if (category := tree.at(path)) is None:
         raise UnknownName("category", path, filter(None, tree.paths().values()))
     view = _CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
     show(view, _category_json, _view_category, as_json)
@@ -256,8 +250,7 @@ def _find_taxonomy(registry: "LocalRegistry", name: str, groups: Sequence[str] |
     """Raises UnknownName, also for one of which nothing may be seen."""
     from waygraph.registry.taxonomy.browse import BUILD_FIRST
 
-    tree = registry.taxonomy(name or None, principal=principal(groups))
-    if tree is None:
+    if (tree := registry.taxonomy(name or None, principal=principal(groups))) is None:
         raise UnknownName("taxonomy", name or "current", (), hint="" if name else BUILD_FIRST)
     return tree
 
@@ -397,9 +390,7 @@ def _view_category(view: _CategoryView) -> Iterator[Block]:
         rows = [(each.name, entities, each.description, each.examples[:2]) for each, entities in view.children]
         yield Table(columns=("category", str(taxonomy.of), "description", "such as"), rows=rows, brief=("description",))
     if category.holds:
-        yield Table(
-            columns=(str(taxonomy.of), "placed by"), rows=[(each, by.value) for each, by in category.holds.items()]
-        )
+        yield Table((str(taxonomy.of), "placed by"), [(each, by.value) for each, by in category.holds.items()])
 
 
 def _label(taxonomy: "Taxonomy | Drift") -> str:

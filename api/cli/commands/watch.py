@@ -37,30 +37,19 @@ from waygraph.registry.storage.location import place_of
 
 INTERRUPTED, FAILED = 130, 1
 """128 + SIGINT, as a shell reports a program that a person interrupted."""
+_SOURCES_HELP = "Configurations, other files, folders, addresses. Default: those that the registry knows."
+_INTERVAL_HELP = "From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S."
 
 
 @with_option_groups
 def watch(
     context: typer.Context,
-    given: Annotated[
-        Texts,
-        Argument(
-            metavar="SOURCE",
-            help="Configurations, other files, folders, addresses. Default: those that the registry knows.",
-        ),
-    ] = None,
+    given: Annotated[Texts, Argument(metavar="SOURCE", help=_SOURCES_HELP)] = None,
     *,
     policy: Annotated[
         Policy | None, Option(help="What becomes of changed tools. Default: as each source has it, else accept.")
     ] = None,
-    interval: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            min=0.01,
-            help="From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S.",
-        ),
-    ] = None,
+    interval: Annotated[float | None, Option(metavar="SECONDS", min=0.01, help=_INTERVAL_HELP)] = None,
     once: Annotated[
         bool, Option("--once", help="End when every server has answered or failed, and all is written.")
     ] = False,

@@ -357,12 +357,7 @@ _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno
 
 
 def show[T](
-    thing: T,
-    shape: Callable[[T], object],
-    view: "Callable[[T], Iterable[Block]]",
-    as_json: bool,
-    *,
-    brief: bool = False,
+    thing: T, shape: Callable[[T], object], view: Callable[[T], Iterable[Block]], as_json: bool, *, brief: bool = False
 ) -> None:
     """Prints `thing` in its documented JSON shape, or as `view` lays it out; `brief`: a list, cut in a pipe too."""
     is_terminal = sys.stdout.isatty()

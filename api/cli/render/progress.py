@@ -61,14 +61,8 @@ def asking_servers(settings: Settings) -> Iterator[Ask]:
 
     def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
         tell = board.tell if board else _tell
-        reader = McpServers(
-            name=source,
-            servers=servers,
-            settings=settings,
-            on_asked=tell,
-            open_page=open_page if sys.stdin.isatty() else None,
-        )
-        return reader.read()
+        page = open_page if sys.stdin.isatty() else None
+        return McpServers(name=source, servers=servers, settings=settings, on_asked=tell, open_page=page).read()
 
     try:
         yield ask

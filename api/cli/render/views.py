@@ -169,11 +169,8 @@ def _titled_lines(texts: dict[str, str]) -> Iterator[Lines]:
 
 def status(summary: "Status") -> Iterator[Block]:
     columns = "registry=location, revision=state.revision, agents=state.agents, tools=state.tools, sources, embedder, "
-    yield Fields.of(
-        summary,
-        f"{columns}texts=state.texts, dimension=state.dimension",
-        embedder=lambda each: each.state.embedder or "none: searched by words only",
-    )
+    columns += "texts=state.texts, dimension=state.dimension"
+    yield Fields.of(summary, columns, embedder=lambda each: each.state.embedder or "none: searched by words only")
     yield from _failures(summary.failures)
 
 
@@ -185,22 +182,15 @@ def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
 
 def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
     summaries = list(summaries)
-    yield Table(
-        columns=("source", "kind", "namespace", "agents", "policy", "waiting", "not answering", "last seen"),
-        rows=[
-            (
-                each.name,
-                "live" if each.rank else "catalogue",
-                each.namespace,
-                len(each.claims),
-                each.policy,
-                each.standing.pending + each.standing.pending_tools if each.standing else 0,
-                each.standing.unreachable + each.standing.failing if each.standing else 0,
-                Time(each.seen_at or "never read"),
-            )
-            for each in summaries
-        ],
+    yield Table.of(
+        summaries,
+        "source=name, kind, namespace, agents, policy, waiting, not answering, last seen",
         spare=("kind", "policy", "namespace", "waiting", "not answering"),
+        kind=lambda each: "live" if each.rank else "catalogue",
+        agents=lambda each: len(each.claims),
+        waiting=lambda each: each.standing.pending + each.standing.pending_tools if each.standing else 0,
+        not_answering=lambda each: each.standing.unreachable + each.standing.failing if each.standing else 0,
+        last_seen=lambda each: Time(each.seen_at or "never read"),
     )
     yield from _failures(failure for each in summaries for failure in each.failures)
     for each in summaries:

@@ -41,8 +41,7 @@ class JsonLines:
                 print_line(line)
 
     def _lines(self, event: events.WatchEvent) -> list[str]:
-        document = {"at": now(), **events.shape_of_event(event)}
-        return [escape_unsafe(json.dumps(document, ensure_ascii=False))]
+        return [escape_unsafe(json.dumps({"at": now(), **events.shape_of_event(event)}, ensure_ascii=False))]
 
 
 class EventLines(JsonLines):
@@ -64,10 +63,8 @@ def describe_event(event: events.WatchEvent) -> tuple[str, str]:
             return event.key, describe_server(event.event)
         case events.SourceRead():
             suffix = f", {event.rejected} rejected" if event.rejected else ""
-            return (
-                event.source,
-                f"read: {_count_text(event.servers, 'server')}, {_count_text(event.agents, 'agent')}{suffix}",
-            )
+            counts = f"{_count_text(event.servers, 'server')}, {_count_text(event.agents, 'agent')}"
+            return event.source, f"read: {counts}{suffix}"
         case events.SourceFailed():
             return event.source, f"not taken: {event.reason}"
         case events.SourceSynced():
@@ -189,8 +186,7 @@ class LiveTable:
         with self._lock:
             for (_, key), row in sorted(self._rows.items()):
                 status = Text(row.status, style=_STYLES.get(row.status, ""))
-                cells = (str(row.tools), row.at, _cut(row.note))
-                table.add_row(Text(one_line(key)), status, *cells)
+                table.add_row(Text(one_line(key)), status, str(row.tools), row.at, _cut(row.note))
             lines = [_cut(line) for line in self._lines]
         title = f"Watching {_count_text(len(self._rows), 'server')} into {one_line(self._place)}; Ctrl-C ends it"
         return Group(Text(title, style="bold"), table, *lines)
