@@ -4,7 +4,6 @@ What a server says is taken as any file's content is: by the same checks, with t
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from typing import Any, Literal
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.questions import verb_and_thing
 from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
@@ -215,28 +213,38 @@ def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Serve
 
 BESIDE_TOOLS = "Beside its tools: "
 """Begins the last line of a description: how many prompts and resources the server has."""
-MAX_EXAMINED_CHARS, MOST_WORDS = 1_000_000, 6
-_PLAIN_WORDS = frozenset("a all an and as at by for from in of on or the to with".split())
+MAX_CHARS, MAX_SENTENCE_CHARS, MAX_EXAMINED_CHARS = 2_000, 160, 1_000_000
 _HEADING = re.compile(r"\A(?:\s*(?:#[^\n]*|\*\*[^\n]*\*\*:?|[^\n]+\n[=-]{3,})[ \t]*(?:\n|\Z))+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
 
 
 def describe_tools(tools: Sequence[Tool]) -> str:
-    """`21 tools: number, date, encoding (made from their names).` The words that most of their names have come first.
-    Suspicious tools are left out, and those for which the texts of all would have more than MAX_EXAMINED_CHARS.
+    """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out, and those for
+    which the texts of all would have more than MAX_EXAMINED_CHARS.
     """
-    counts, room = Counter[str](), MAX_EXAMINED_CHARS
+    text, room = "", MAX_EXAMINED_CHARS
     for tool in sorted(tools, key=lambda tool: tool.name):
-        if (chars := text_chars(tool)) <= room:
-            room -= chars
-            if not suspicions(examine(tool).flags(lambda _: {})):
-                verb, thing = verb_and_thing(tool.name)
-                counts.update(set((thing or verb).split()) - _PLAIN_WORDS)
-    in_order = sorted(counts, key=lambda word: (-counts[word], word))
-    words = ", ".join(in_order[:MOST_WORDS])
-    return f"{len(tools)} tool{'' if len(tools) == 1 else 's'}: {words} (made from their names)." if words else ""
+        if (chars := text_chars(tool)) > room:
+            continue
+        room -= chars
+        if suspicions(examine(tool).flags(lambda _: {})):
+            continue
+        part = _describe(tool)
+        if len(text) + len(part) + 1 > MAX_CHARS:
+            break
+        text = f"{text} {part}".lstrip()
+    return text
 
 
 def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:
     """Whether it says nothing but what these tools say, and how much there is beside them."""
     text = describe_tools(tools)
     return bool(text) and (description == text or description.startswith(f"{text}\n\n{BESIDE_TOOLS}"))
+
+
+def _describe(tool: Tool) -> str:
+    line = " ".join(tool.description[: 4 * MAX_SENTENCE_CHARS].split())
+    sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+    if len(sentence) > MAX_SENTENCE_CHARS:
+        sentence = sentence[:MAX_SENTENCE_CHARS].rpartition(" ")[0]
+    return f"{tool.name}: {sentence.rstrip('.')}." if sentence else f"{tool.name}."

@@ -41,7 +41,7 @@ RUDE = """if True:
 """
 """A server whose result holds little that MCP has."""
 IMAGE = {"type": "image", "data": "?", "mimeType": "image/png"}
-REQUEST = "evaluate 17 percent of 2340"
+REQUEST = "17 percent of 2340"
 ARGUMENTS = {"expression": "2340*0.17"}
 
 

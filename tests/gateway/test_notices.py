@@ -92,14 +92,16 @@ def doors(path: Path) -> Iterator[tuple[Served, str]]:
 
 
 def test_each_surface_of_the_gateway_has_them(path: Path, expected: dict[str, list[tuple[str, str]]]) -> None:
-    """But for what only an operator can change."""
+    """As notices, or as the facts of the same meaning; but for what only an operator can change."""
 
-    async def ask(url: str, tool: str) -> dict[str, list[tuple[str, str]]]:
+    async def ask(url: str, tool: str) -> dict[str, dict[str, Any]]:
         async with over_http(url) as host:
-            return {
-                text: pairs(told(await host.call_tool(tool, {"query": text})).get("notices", ())) for text in expected
-            }
+            return {text: told(await host.call_tool(tool, {"query": text})) for text in expected}
 
-    wanted = {text: [each for each in notices if each[0] != "words_only"] for text, notices in expected.items()}
+    facts = {"nothing": "reason", "withheld": "reason", "better_agents": "better_agents"}
     for service, tool in doors(path):
-        assert anyio.run(ask, f"{service.url}/mcp", tool) == wanted
+        for text, answer in anyio.run(ask, f"{service.url}/mcp", tool).items():
+            notices = [each for each in expected[text] if each[0] not in {*facts, "words_only"}]
+            assert pairs(answer.get("notices", ())) == notices
+            wanted = {facts[code] for code, _ in expected[text] if code in facts}
+            assert {name for name in facts.values() if name in answer} == wanted

@@ -127,7 +127,7 @@ def test_what_a_manifest_says_waits_waits() -> None:
 # -- statuses ------------------------------------------------------------------------------------------
 def test_a_description_made_of_tools_waits_for_none_but_them() -> None:
     """Under `strict` an agent that its tools describe stays in routing when its first such description comes, and waits
-    while one of its tools does: that tool's name is in it.
+    while one of its tools does: that tool's words are in it.
     """
 
     def described(*names: str) -> AgentEntry:
@@ -141,7 +141,7 @@ def test_a_description_made_of_tools_waits_for_none_but_them() -> None:
         registry.operator.approve("a")
         sync(registry, Manifest(source="s", entries=(described("t0"),)))
         assert waiting(registry) == set()
-        assert registry.agent("a").description == "1 tool: t0 (made from their names)."
+        assert registry.agent("a").description == f"t0: {WORDS}."
         sync(registry, Manifest(source="s", entries=(described("t0", "t1"),)))
         assert waiting(registry) == {"a", "a/t0", "a/t1"}
         registry.operator.approve("a", "a/t1")

@@ -361,9 +361,13 @@ def confidence_field(confidence: float | None) -> dict[str, Any]:
     return {} if confidence is None else {"confidence": round(confidence, 2)}
 
 
+_FACTS = frozenset({"nothing", "withheld", "better_agents", "words_only"})
+"""Codes of notices that stand as `reason`, `nearest` and `better_agents`, and one that an operator alone can change."""
+
+
 def notices_field(route: Route | ToolRoute) -> dict[str, Any]:
-    """The notices of an answer, as a model reads them, without what only an operator can change."""
-    notices = [{"code": each.code, "text": each.text} for each in route.notices if each.code != "words_only"]
+    """The notices of an answer, as a model reads them, without what other facts of it say."""
+    notices = [{"code": each.code, "text": each.text} for each in route.notices if each.code not in _FACTS]
     return {"notices": notices} if notices else {}
 
 
