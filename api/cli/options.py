@@ -268,7 +268,7 @@ class CommandAfterDashes(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if len(args) > 1 and "--" not in args and _is_program(args[0]):
             right_form = f"{ctx.command_path} -- {shlex.join(args)}"
-            ctx.fail(f"{args[0]!r} is a program, not a source. A server's command stands behind `--`: {right_form}")
+            ctx.fail(f"{args[0]!r} is a program, not a source. A server's command stands behind `--`: `{right_form}`")
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[_AFTER_DASHES] = args[at + 1 :]
         return super().parse_args(ctx, args[:at])

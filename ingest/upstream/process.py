@@ -53,7 +53,9 @@ class Child:
         on_excess: Callable[[str], None],
     ) -> None:
         """Raises OSError if it cannot be started, and ValueError; `await_start` tells the rest."""
-        request = marshal.dumps((command, environment, folder, raises_privileges(command[0], environment)))
+        request = marshal.dumps(
+            (command, environment, os.path.abspath(folder), raises_privileges(command[0], environment))
+        )
         forbid_inspection()
         self._control, theirs = socket.socketpair()
         _controls.add(self._control)

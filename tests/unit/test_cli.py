@@ -267,7 +267,7 @@ def test_a_strict_answer_that_is_withheld_names_the_nearest(run: Run) -> None:
         withheld = run(command, "zebra xylophone quantum banana", "--strict")
         named = run(command, "zebra xylophone quantum banana", "--strict", "--json").json["nearest"]
         assert (withheld.rows, len(named)) == ([], 3)
-        assert f"; nearest: {', '.join(named)}" in withheld.err
+        assert f"Nearest: {', '.join(named)}." in withheld.err
         assert run(command, "zebra xylophone quantum banana").rows
 
 

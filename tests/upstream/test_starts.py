@@ -88,6 +88,16 @@ def test_a_proxy_s_password_reaches_the_process_and_no_message(monkeypatch: pyte
     assert "passw0rd" not in caught.value.reason
 
 
+def test_a_server_starts_where_we_are_or_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    code = "import os, sys; sys.exit('Error: I am in ' + os.getcwd())"
+    for folder, expected in (("", tmp_path), (str(tmp_path / "own"), tmp_path / "own")):
+        with pytest.raises(UpstreamUnreachable) as caught:
+            listing_of(StdioLaunch(command=sys.executable, args=("-c", code), cwd=folder))
+        assert caught.value.reason.endswith(f"I am in {expected}")
+
+
 @pytest.mark.parametrize(
     "line",
     [

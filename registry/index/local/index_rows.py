@@ -52,10 +52,10 @@ _NO_POSTINGS = Postings(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class AgentRecord(NamedTuple):
-    """`claims`: (source, the source's own key, hash, since) of each claim on it."""
+    """`claims`: (source, the source's own key, hash, since, revision) of each claim on it."""
 
     agent: Agent
-    claims: Sequence[tuple[str, str, str, str]]
+    claims: Sequence[tuple[str, str, str, str, int]]
 
 
 class Rows:

@@ -118,7 +118,7 @@ def _digest(body: bytes, size: int) -> str:
     return hashlib.blake2b(body, digest_size=size).hexdigest()
 
 
-def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tuple[str, ...]]) -> Iterator[Row]:
+def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tuple[str | int, ...]]) -> Iterator[Row]:
     """Of the agent, then of its tools, as they hold now. `claims`: on it, as `AgentRecord` has them."""
     agent, tools = owner.agent, [item.tool for item in items]
     flags = PENDING * agent.pending | IS_HIDDEN * agent.hidden | IS_PINNED * agent.pinned | BARE * (not tools)
@@ -157,9 +157,9 @@ class IndexWriter:
     def put(self, agent_ids: Iterable[str]) -> None:
         """These agents, whole, or that they are gone; what of them is as it was is not written again."""
         for ids in batched(sorted(agent_ids), _AGENTS_AT_ONCE):
-            claims: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+            claims: dict[str, list[tuple[str | int, ...]]] = defaultdict(list)
             for claim in read_claims(self._session, ids):
-                claims[claim.agent_id].append((claim.source, claim.key, claim.hash, claim.since))
+                claims[claim.agent_id].append((claim.source, claim.key, claim.hash, claim.since, claim.revision))
             rows = {
                 owner.agent.id: rows_of(owner, tools, claims[owner.agent.id])
                 for owner, tools in read_entries(self._session, ids, self._settings)

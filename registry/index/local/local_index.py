@@ -448,9 +448,17 @@ class LocalIndex:
         """In order of source and agent."""
         ranks = {source.name: source.rank for source in self.sources()}
         claims = [
-            Claim(source=source, agent_id=agent.id, key=key, hash=digest, rank=ranks[source], since=since)
+            Claim(
+                source=source,
+                agent_id=agent.id,
+                key=key,
+                hash=digest,
+                rank=ranks[source],
+                since=since,
+                revision=revision,
+            )
             for agent, its_claims in self._agent_records(list(self._agent_rows.values()))
-            for source, key, digest, since in its_claims
+            for source, key, digest, since, revision in its_claims
         ]
         return sorted(claims, key=lambda each: (each.source, each.agent_id))
 
