@@ -50,6 +50,11 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def is_gone(pid: int, within_s: float = PATIENCE_S) -> bool:
+    """Whether the process has ended, at the latest after so many seconds; the thread waits, so no loop takes a turn."""
+    return until(lambda: not (PROC / str(pid)).exists(), within_s)
+
+
 def none_left(mark: str, within_s: float = PATIENCE_S) -> bool:
     """Whether all have gone, at the latest after so many seconds: far less than any of them would stay by itself."""
     return until(lambda: not left_of(mark), within_s)

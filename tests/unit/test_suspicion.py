@@ -52,7 +52,7 @@ def test_a_long_text_is_looked_through_in_bounded_time(piece: str) -> None:
     """A million characters of what looks like the begin of an order are read to the end, and are only a notice."""
     padding = "important <" + piece * (1_000_000 // len(piece))
     assert "has 10" in flags_of(padding)[-1]
-    assert suspicions(flags_of(padding)) == ()
+    assert all("out of sight" in flag for flag in suspicions(flags_of(padding)))
     assert any("ignore its instructions" in flag for flag in suspicions(flags_of(f"{padding}. {ORDER}")))
     assert flags_of("x" * 100_000) == ()
 

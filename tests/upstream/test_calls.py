@@ -8,12 +8,18 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.processes_left import is_gone, needs_proc
 from tests.upstream.calling import PATIENCE_S, Asking, Listening, over, tools_by_hand
 from tests.upstream.programs.tools import RICH
 from waygraph.ingest.upstream import calls, inflight
 from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
 from waygraph.ingest.upstream.inflight import ANSWERED_S
-from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.errors import (
+    CallTimedOut,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamUnreachable,
+)
 
 KEY = "k-0123456789"
 
@@ -202,10 +208,15 @@ def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() ->
     over(tools_by_hand(), act)
 
 
-@pytest.mark.parametrize("tool", ["answers_null", "answers_error_of_words"])
-def test_an_answer_that_is_not_of_the_protocol_is_told_at_once(tool: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [("answers_null", "its answer is not of the protocol"), ("answers_error_of_words", "-32603: out of paper")],
+)
+def test_an_answer_that_is_not_of_the_protocol_is_told_at_once(tool: str, reason: str) -> None:
+    """With the server's own words, where it has any."""
+
     async def act(calls: Asking) -> None:
-        with pytest.raises(UpstreamRefused, match="its answer is not of the protocol"):
+        with pytest.raises(UpstreamError, match=reason):
             await calls.raw(tool)
         assert await calls.json("echo", a=1) == {"a": 1}
 
@@ -254,13 +265,14 @@ def test_a_call_to_a_server_that_is_gone_was_not_delivered() -> None:
     over(tools_by_hand(), act)
 
 
+@needs_proc
 def test_a_call_into_a_pipe_that_nobody_reads_was_not_delivered() -> None:
     """A killed server's end is not noticed before the next call is written."""
 
     async def act(calls: Asking) -> None:
         pid = await calls.json("who")
         os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # no turn of the loop: its end is still unread
+        assert is_gone(pid), "and without a turn of the loop: its end is still unread"
         with pytest.raises(NotDelivered):
             await calls.raw("echo")
 

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.processes_left import MARK, left_of, needs_proc, new_mark
+from tests.processes_left import MARK, is_gone, left_of, needs_proc, new_mark
 from tests.upstream.calling import PATIENCE_S, Asking, Listening, over
 from tests.upstream.launches import PROGRAMS
 from tests.upstream.programs import sdk_tools
@@ -128,7 +128,7 @@ def test_a_server_that_is_gone_when_it_is_answered_may_have_begun() -> None:
         async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
             [pid] = left_of(mark)
             os.kill(pid, signal.SIGKILL)
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            assert is_gone(pid)
             return await super().ask(question, params)
 
     async def act(calls: Asking) -> None:
