@@ -119,7 +119,7 @@ def for_program(request: pytest.FixtureRequest, place: Path, settings: waygraph.
                 yield lambda name: registry.call(f"scripted_server/{name}").text
         case _:
             environ = {**os.environ, "WAYGRAPH_DATA_DIR": settings.data_dir, "WAYGRAPH_EMBEDDER": "none"}
-            command = [WAYGRAPH, "--registry", place, "call"]
+            command = [str(WAYGRAPH), "--registry", str(place), "call"]
             yield lambda name: subprocess.run(
                 [*command, f"scripted_server/{name}"], env=environ, capture_output=True, text=True, check=False
             ).stdout.removesuffix("\n")

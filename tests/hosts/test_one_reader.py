@@ -170,8 +170,12 @@ def test_what_a_host_keeps_from_its_model_is_read_by_both_doors(home: Home, host
     """By every field that limits tools: `ingest` hides them; such a server stays with its host, or keeps its limit."""
     empty = HostConfig(HOSTS[host], home.file(host), None)
     plain: dict[str, object] = {"command": "x"}
-    limits = [*({name: value} for name, value in IN_AN_ENTRY.items()), *({"tools": table} for table in TABLES)]
-    cases = [(plain | limit, {}) for limit in limits] + [(plain, beside) for beside in BESIDE.get(host, ())]
+    limits: list[dict[str, Any]] = [{name: value} for name, value in IN_AN_ENTRY.items()]
+    limits += [{"tools": table} for table in TABLES]
+    cases: list[tuple[dict[str, object], Mapping[str, Any]]] = [
+        *(({**plain, **limit}, {}) for limit in limits),
+        *((plain, beside) for beside in BESIDE.get(host, ())),
+    ]
     for entry, beside in cases:
         document = {**beside, HOSTS[host].table: {"quay": entry}}
         text = json.dumps(document) if HOSTS[host].syntax == "json" else empty.with_servers({"quay": entry}).text

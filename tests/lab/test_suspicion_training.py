@@ -71,7 +71,7 @@ def test_thresholds_keep_to_the_rates_and_a_file_keeps_the_layer() -> None:
     kept = read_layer(layer_content(layer))
     assert isinstance(kept, Layer)
     assert np.array_equal(kept.weights, layer.weights)
-    assert (kept.bias, kept.opening, kept.notice, kept.flag) == (layer.bias, layer.opening, layer.notice, layer.high)
+    assert (kept.bias, kept.opening, kept.notice, kept.high) == (layer.bias, layer.opening, layer.notice, layer.high)
 
 
 def test_made_up_sentences_are_the_same_for_a_seed_and_have_no_open_slot() -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,7 @@ def test_a_file_that_was_put_back_is_opened_anew(path: Path, tmp_path: Path) -> 
 PROGRAM = """
 import sys
 from pathlib import Path
+from typing import Any
 from tests.faults.fleet import manifest
 from tests.faults.programs import opened
 from waygraph.cypher import load
@@ -192,7 +194,7 @@ def test_who_asks_while_a_reader_opens_the_graph_gets_it_after_the_reader(
 ) -> None:
     real = live_graph.LiveGraph._open_file
 
-    def ask_meanwhile(live: live_graph.LiveGraph, *given: float) -> GrafeoEngine:
+    def ask_meanwhile(live: live_graph.LiveGraph, *given: Any) -> GrafeoEngine:
         queue_of(path).touch()
         return real(live, *given)
 
@@ -207,6 +209,7 @@ def test_a_fork_beside_a_reader_has_a_graph_of_its_own(path: Path) -> None:
     program = f"""
 import os, sys, threading, warnings
 from pathlib import Path
+from typing import Any
 from tests.faults.fleet import manifest
 from tests.faults.programs import opened
 from waygraph.ingest.sync.apply import sync
