@@ -18,9 +18,10 @@ def check_types(answer: Mapping[str, Any]) -> None:
         "next_offset": lambda value: isinstance(value, int) and value > 0,
         "not_callable": lambda value: all(each["name"] and each["why"] for each in value),
         "not_callable_more": lambda value: isinstance(value, int),
-        **{name: lambda value: isinstance(value, str) for name in ("within", "by", "hint", "reason", "notice")},
+        "notices": lambda value: all(each.keys() == {"code", "text"} and _are_texts(each) for each in value),
+        **{name: lambda value: isinstance(value, str) for name in ("within", "by", "hint", "reason")},
     }
-    assert answer.keys() <= types.keys()
+    assert answer.keys() <= types.keys(), answer
     wrong = [name for name, value in answer.items() if not types[name](value)]
     assert not wrong, (wrong, answer)
     assert len(answer.keys() & {"tools", "categories", "members", "overview"}) == 1, answer
