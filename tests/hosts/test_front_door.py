@@ -326,7 +326,7 @@ def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
     assert "ended before a call came" in shown
     assert "Traceback" not in shown
 
-    house.call("cursor-vscode", "calculator__evaluate", {"expression": 6})
+    house.call("cursor-vscode", "calculator__evaluate", {"formula": "6"})
     refused = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert refused.returncode == 1
     assert (
@@ -380,8 +380,8 @@ def test_a_gateway_of_another_host_is_none_of_the_host_that_is_checked(house: Ho
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("use_tool", {"name": "calculator__evaluate", "arguments": {"expression": "6*7s3cr3t"}}),
-        ("use_tool", {"name": "calculator__evaluate", "params": '{"expression": "6*7s3cr3t"}'}),
+        ("use_tool", {"name": "calculator__evaluate", "s3cr3t": {"expression": "6*7"}}),
+        ("use_tool", {"name": "calculator__evaluate", "params": "6*7s3cr3t"}),
         ("find_tools", {"s3cr3t": "multiply numbers"}),
     ],
 )
