@@ -125,7 +125,17 @@ def test_a_hidden_one_says_so(visit: Visit, explored: Served) -> None:
 def test_no_word_in_common(visit: Visit) -> None:
     page = ask(visit, "&recipe=lexical&why=quarry-sql", "moonlit walrus")
     expect(page.get_by_text("its texts hold none of the words moonlit, walrus")).to_be_visible()
-    expect(page.get_by_text("No answer: nothing in this registry fits")).to_be_visible()
+    expect(page.locator("[data-code=nothing]")).to_have_text(re.compile("nothing in this registry fits", re.IGNORECASE))
+
+
+def test_the_notices_of_an_answer_are_drawn(visit: Visit, explored: Served) -> None:
+    for text in ("moonlit walrus", f"{DINNER}, exclude bureau-fx"):
+        page = ask(visit, "&recipe=lexical", text)
+        notices = explored.registry.route(text, recipe="lexical").notices
+        drawn = page.locator(".answer").first.locator("[data-code]")
+        expect(drawn).to_have_count(len(notices))
+        assert notices
+        assert [each.get_attribute("data-code") for each in drawn.all()] == [each.code for each in notices]
 
 
 def test_two_recipes_side_by_side(visit: Visit, explored: Served) -> None:
