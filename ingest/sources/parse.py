@@ -70,7 +70,9 @@ def read_file(path: Path, most_bytes: int) -> bytes:
     """
     with path.open("rb") as file:
         content = file.read(most_bytes)
-    return with_named_files(path, content) if path.name == MANIFEST else with_referenced_files(path, content)
+    if path.name == MANIFEST:
+        return with_named_files(path, content)
+    return with_referenced_files(path, content) if b"$ref" in content else content
 
 
 def text_of(where: str, content: Content, settings: Settings) -> str:

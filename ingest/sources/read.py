@@ -22,7 +22,7 @@ from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parse import Content, parse, read_file, text_of
-from waygraph.ingest.sources.referenced_files import referenced_files
+from waygraph.ingest.sources.referenced_files import FILES, referenced_files
 from waygraph.ingest.sources.skill_folder import is_skill, read_skill_file
 from waygraph.registry.model.changes import AgentEntry, Document, Rejected
 from waygraph.registry.model.errors import SourceError
@@ -119,7 +119,8 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings, partial(merger.note_repeated, where))
-            part_names |= referenced_files(document, where)
+            if isinstance(document, dict) and FILES in document:
+                part_names |= referenced_files(document, where)
             if (is_export := _is_export(document, where, reading.kind)) and len(listing.files) == 1:
                 manifests = export.read(document, where, restore=reading.kind == export.KIND)
                 return [Parts(manifest=manifest) for manifest in merger.with_faults(manifests)]

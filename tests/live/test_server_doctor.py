@@ -187,7 +187,7 @@ def test_every_check_is_a_line_of_the_command(
     monkeypatch.setenv("WAYGRAPH_CACHE_DIR", shared.settings.cache_dir)
     assert main(["--registry", shared.uri, "doctor", "--deep", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [finding["check"] for finding in told["findings"]] == [*QUICK, *DEEP, "servers"]
+    assert [finding["check"] for finding in told["findings"]] == [*QUICK, *DEEP, "files", "servers"]
     assert main(["--registry", shared.uri, "doctor"]) == 0
 
 

@@ -103,17 +103,18 @@ def describing_texts(entity: Agent | Tool) -> Iterator[tuple[str, str]]:
 
 
 _SCHEMAS = ("input_schema", "output_schema", "annotations")
+_words_of = lru_cache(maxsize=64)(stated_words)
 
 
 def _plain_texts(entity: Agent | Tool) -> Iterator[tuple[str, str]]:
     """Where each text stands that is no schema, and the text."""
-    for where, value in stated_words(entity).items():
+    for where, value in _words_of(entity).items():
         if where not in _SCHEMAS:
             yield from ((where, text) for text in ((value,) if isinstance(value, str) else value))
 
 
 def _schemas_of(entity: Agent | Tool) -> Mapping[str, JsonText]:
-    words = stated_words(entity)
+    words = _words_of(entity)
     return {name.replace("_", " "): str(words[name]) for name in _SCHEMAS if name in words}
 
 

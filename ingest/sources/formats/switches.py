@@ -5,6 +5,7 @@ that stand beside the servers.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from waygraph.ingest.manifest.fields import fields_of
@@ -52,6 +53,7 @@ _OFF_LISTS = ("disabledMcpServers", "disabledMcpjsonServers", "deniedMcpServers"
 _ON_LISTS = ("allowMCPServers", "allowedMcpServers")
 
 
+@lru_cache(maxsize=256)
 def plain_name(name: object) -> str:
     return str(name).casefold().replace("_", "").replace("-", "")
 
