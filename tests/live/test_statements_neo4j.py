@@ -48,7 +48,7 @@ ONLY_IN_NEED = {
     # Where a scope leaves too few in the index's own answer: tests/contract/test_index.py.
     "neo4j/search/scan",
 }
-OF_FAULTS = {"check/orphans", "neo4j/schema/foreign_labels"}
+OF_FAULTS = {"check/orphans", "neo4j/schema/foreign_labels", "read/agents_alike"}
 """They answer nothing where nothing is wrong."""
 
 
