@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway, registry_of
@@ -24,6 +23,7 @@ from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.files import as_written
+from waygraph.registry.model.installation import address_of_origin
 from waygraph.registry.model.settings import PREFIX, Settings
 
 # Where hosts keep their configs, per system.
@@ -450,20 +450,6 @@ def _requirement(distribution: str) -> str:
         return ""
     address = address_of_origin(json.loads(installation.read_text("direct_url.json") or "{}"))
     return f"{distribution} @ {address}" if address else f"{distribution}=={installation.version}"
-
-
-def address_of_origin(origin: Mapping[str, Any]) -> str:
-    """As a requirement has it; empty: an index. `origin`: a `direct_url.json` (Direct URL Data Structure of PyPA).
-
-    Without a user or password, which would stay in a host's file; ssh needs its user.
-    """
-    parts = urlsplit(origin.get("url", ""))
-    if "ssh" not in parts.scheme:
-        parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
-    address, repository, folder = urlunsplit(parts), origin.get("vcs_info"), origin.get("subdirectory")
-    if repository:
-        address = f"{repository['vcs']}+{address}@{repository['commit_id']}"
-    return f"{address}#subdirectory={folder}" if folder else address
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

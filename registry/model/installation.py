@@ -1,8 +1,10 @@
 """How a package of ours gets to where this Waygraph runs: from the clone, repository or index that it came from."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 _FOLDERS = {"waygraph": "", "waygraph-lab": "packages/waygraph-lab", "waygraph-minilm": "packages/waygraph-minilm"}
 """Of a distribution, within the repository."""
@@ -30,10 +32,23 @@ def _place_of(distribution: str) -> str:
         origin = json.loads(find("waygraph").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         return ""
-    address, within = urlsplit(origin.get("url", "")), _FOLDERS[distribution]
-    if repository := origin.get("vcs_info"):
-        plain = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
-        place = f"{repository['vcs']}+{plain}@{repository['commit_id']}"
-        return f"{place}#subdirectory={within}" if within else place
+    within = _FOLDERS[distribution]
+    if "vcs_info" in origin:
+        return address_of_origin({**origin, "subdirectory": within})
+    address = urlsplit(origin.get("url", ""))
     folder = Path(unquote(address.path)) / within
     return str(folder) if address.scheme == "file" and (folder / "pyproject.toml").is_file() else ""
+
+
+def address_of_origin(origin: Mapping[str, Any]) -> str:
+    """As a requirement has it; empty: an index. `origin`: a `direct_url.json` (Direct URL Data Structure of PyPA).
+
+    Without a user or password, which would stay in a host's file; ssh needs its user.
+    """
+    parts = urlsplit(origin.get("url", ""))
+    if "ssh" not in parts.scheme:
+        parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    address, repository, folder = urlunsplit(parts), origin.get("vcs_info"), origin.get("subdirectory")
+    if repository:
+        address = f"{repository['vcs']}+{address}@{repository['commit_id']}"
+    return f"{address}#subdirectory={folder}" if folder else address

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.hosts.hosts import HOSTS, Host, address_of_origin, entry_of, program_of, service_entry, start_entry
+from waygraph.ingest.hosts.hosts import HOSTS, Host, entry_of, program_of, service_entry, start_entry
 from waygraph.ingest.hosts.takeover import Stays, standard
 from waygraph.ingest.manifest.own_gateway import is_gateway, is_gateway_name, starts_gateway
 from waygraph.ingest.sources.formats.switches import Switches
 from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.installation import address_of_origin
 
 GATEWAYS: Mapping[str, list[str]] = {
     "the program": ["waygraph", "mcp"],
