@@ -35,7 +35,8 @@ IN_DATA = (
 )  # fmt: skip
 CORPUS = "suspicion/dev.jsonl"
 PARAPHRASES = PROJECT / "evals" / "suspicion" / "paraphrases.jsonl"
-"""Orders in other words and harmless look-alikes of our own; the rules were chosen on one part alone."""
+"""Orders in other words and harmless look-alikes of our own; while the rules were chosen only misses of
+one part were listed."""
 OWN = "examples/catalog"
 SERVERS = "training/toucan/agents.jsonl"
 """Real MCP servers with tools, forks and the like among them."""
