@@ -299,7 +299,9 @@ def _ask(registry: "LocalRegistry", settings: "Settings", config: Path, *, forge
     return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *keys}}
 
 
-def _ask_again(registry: "LocalRegistry", settings: "Settings", path: Path, shelf_source: str = "") -> Mapping[str, str]:
+def _ask_again(
+    registry: "LocalRegistry", settings: "Settings", path: Path, shelf_source: str = ""
+) -> Mapping[str, str]:
     """The host's own file, if it is a source, or has back what was taken over from it: it has other servers now, or is
     no source any more. As `_ask`.
     """
