@@ -214,7 +214,7 @@ def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Serve
 BESIDE_TOOLS = "Beside its tools: "
 """Begins the last line of a description: how many prompts and resources the server has."""
 MAX_CHARS, MAX_SENTENCE_CHARS, MAX_EXAMINED_CHARS = 2_000, 160, 1_000_000
-_HEADING = re.compile(r"\A(?:\s*(?:#[^\n]*|\*\*[^\n]*\*\*:?|[^\n]+\n[=-]{3,})[ \t]*(?:\n|\Z))+")
+_HEADING = re.compile(r"\A(?:\s*+(?:#[^\n]*|\*\*[^\n]*\*\*:?|[^\n]+\n[=-]{3,})[ \t]*(?:\n|\Z))+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
 
 

@@ -52,7 +52,8 @@ def test_a_pinned_agent_stands_where_one_step_excludes_it(registry: LocalRegistr
 def test_steps_of_which_none_is_found_give_a_reason(registry: LocalRegistry) -> None:
     assert find(registry, FindAsked(steps=("xqzv wrblt",)))["reason"]
     nothing = find(registry, FindAsked(query="rates without bureau-fx", agent_ids=frozenset({"bureau-fx"})))
-    assert (nothing["tools"], [each["code"] for each in nothing["notices"]]) == ([], ["nothing", "excluded"])
+    assert nothing["reason"]
+    assert (nothing["tools"], [each["code"] for each in nothing["notices"]]) == ([], ["excluded"])
 
 
 def test_each_step_has_a_tool_whatever_the_limit(registry: LocalRegistry) -> None:

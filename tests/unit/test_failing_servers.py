@@ -124,7 +124,8 @@ def test_a_configuration_of_which_nothing_works_is_no_source_yet(place: Place) -
     write_config(place.config, {"absent": ABSENT})
     place.run("ingest", str(place.config), "--dry-run")  # asks no server
     assert not place.file.exists()
-    assert "such-program" in place.run("ingest", str(place.config), status=1)
+    [refused] = place.json("ingest", str(place.config), status=1)["sources"]
+    assert "such-program" in refused["error"]
     assert place.failures() == {}
     other = place.config.with_name("other.json")
     write_config(other, {"good": stdio_server("good"), "absent": ABSENT})
