@@ -79,6 +79,11 @@ def assert_good(response: httpx2.Response) -> Any:
     return response.json()
 
 
+def notice_of(answer: Mapping[str, Any], code: str = "") -> str:
+    """The texts of the notices of an answer as JSON, or of those with this code; empty: it has none."""
+    return " ".join(each["text"] for each in answer.get("notices", ()) if code in ("", each["code"]))
+
+
 @dataclass
 class Server:
     """Where a service is, and who may call it."""

@@ -24,8 +24,8 @@ def assign(registry: Registry, tasks: list[str], model: str, mode: str) -> None:
             tokens = found.walked.prompt_tokens + found.walked.completion_tokens
             opened = [f"{visit.path}/{name}".strip("/") for visit in found.walked.visits for name in visit.opened]
             print(f"  {found.walked.calls} calls, {tokens} tokens; opened: {', '.join(opened) or 'no category'}")
-        if found.notice:
-            print(f"  {found.notice}")
+        if found.notice():
+            print(f"  {found.notice()}")
 
 
 if __name__ == "__main__":

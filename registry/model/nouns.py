@@ -379,79 +379,60 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """The answer: agents best first. Same query, history, recipe and revision: the same route.
+class Answer:
+    """What every answer says beside its matches. Same query, history, recipe and revision: the same answer.
 
-    `pinned` agents stand apart and never count to the limit; their score is 0 where they are not among the
-    best. `steps` holds a route per step of the query, and behind them one of its text, if it has one too.
     `confidence`: where beforehand it is as likely as not; of several steps the least. None: not known, see
-    `Calibration`. `nearest`: ids of at most 3 agents. `not_reranked`: why the recipe's reranker gave no order,
-    `not_walked`: why its walk gave nothing, so that the answer is hybrid's.
+    `Calibration`.
     """
 
     query: FlatQuery
-    matches: tuple[AgentMatch, ...]
-    pinned: tuple[AgentMatch, ...] = ()
-    steps: tuple["Route", ...] = ()
     recipe: str
     revision: int
     """All of the answer is of this revision."""
     confidence: float | None = None
-    """How likely the registry holds a right agent, from 0 to 1."""
+    """How likely the registry holds what is right, from 0 to 1."""
     is_doubtful: bool = False
-    """Whether the confidence is below the recipe's least: probably no agent is right."""
+    """Whether the confidence is below the recipe's least, or requests that have nothing to do with these tools fit them
+    as well: probably nothing here is right."""
     exclusions: tuple[str, ...] = ()
     """Ids of agents that the request's words exclude, such as "without Slack"."""
     notices: tuple[Notice, ...] = ()
     """All that is to be known beside the answer, the gravest first."""
-    notice: str = ""
-    """The texts of the notices that limit the answer; empty: nothing does."""
-    not_reranked: str = ""
-    not_walked: str = ""
-    not_split: str = ""
-    """Why the recipe's language model did not divide the request into steps."""
     walked: Walked | None = None
     """How a language model walked the taxonomy, if the recipe has it do so."""
     reason: str = ""
     """Why there is no match."""
     nearest: tuple[str, ...] = ()
-    """What came nearest, where an answer is withheld: agents or call names."""
+    """What came nearest, where an answer is withheld: at most 3 ids of agents, or call names of tools."""
     elapsed_ms: float = field(default=0.0, compare=False)
+
+    def notice(self, code: NoticeCode | None = None) -> str:
+        """Return the texts of its notices, or of those with this code; empty: it has none."""
+        return " ".join(each.text for each in self.notices if code in (None, each.code))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolRoute:
-    """As `Route`, of tools; `nearest` are call names."""
+class Route(Answer):
+    """Agents, the best first.
 
-    query: FlatQuery
+    `pinned` agents stand apart and never count to the limit; their score is 0 where they are not among the
+    best. `steps` holds a route per step of the query, and behind them one of its text, if it has one too.
+    """
+
+    matches: tuple[AgentMatch, ...]
+    pinned: tuple[AgentMatch, ...] = ()
+    steps: tuple["Route", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRoute(Answer):
+    """Tools, the best first; `steps` as of a `Route`."""
+
     matches: tuple[ToolMatch, ...]
     steps: tuple["ToolRoute", ...] = ()
-    recipe: str
-    revision: int
-    """All of the answer is of this revision."""
-    confidence: float | None = None
-    """How likely the registry holds a right tool, from 0 to 1."""
     agents: tuple[str, ...] = ()
     """Ids of agents without tools that fit better than every tool, the best first."""
-    is_doubtful: bool = False
-    """Whether the confidence is below the recipe's least, or requests that have nothing to do with these tools fit them
-    as well: probably no tool is right."""
-    exclusions: tuple[str, ...] = ()
-    """Ids of agents that the request's words exclude, such as "without Slack"."""
-    notices: tuple[Notice, ...] = ()
-    """All that is to be known beside the answer, the gravest first."""
-    notice: str = ""
-    """The texts of the notices that limit the answer; empty: nothing does."""
-    not_reranked: str = ""
-    not_walked: str = ""
-    not_split: str = ""
-    walked: Walked | None = None
-    """How a language model walked the taxonomy, if the recipe has it do so."""
-    reason: str = ""
-    """Why there is no match."""
-    nearest: tuple[str, ...] = ()
-    """What came nearest, where an answer is withheld: agents or call names."""
-    elapsed_ms: float = field(default=0.0, compare=False)
 
 
 Word = Literal["known", "online", "unreachable", "failing"]

@@ -28,7 +28,7 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.background import Background
 from waygraph.registry.routing.history import name_calls_by_ids
-from waygraph.registry.routing.notices import with_notices
+from waygraph.registry.routing.notices import with_failure, with_notices
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank, Walk, with_rerank
 from waygraph.registry.routing.rerank import (
     OpenedRerankers,
@@ -180,7 +180,7 @@ def narrow_query(query: Query, walk_result: Walked, always: Iterable[Agent] = ()
 
 def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
     """With the walk's account. `reason`: why the answer is hybrid's."""
-    return replace(route, query=without_history(query), not_walked=reason, walked=walk_result)
+    return with_failure(replace(route, query=without_history(query), walked=walk_result), "walked", reason)
 
 
 _steps_log = logging.getLogger("waygraph.steps")
@@ -199,7 +199,7 @@ class StepStage:
 
     def answer[R: (Route, ToolRoute)](self, query: Query, recipe: Recipe, search: Callable[[Query], R]) -> R:
         """Of the query with its steps, with its notices. If the operator's model fails, of the query as it is, and
-        `not_split` says so.
+        a notice says so.
 
         Raises as `split_request`, and InvalidSetting for the operator's model where there is none.
         """
@@ -214,7 +214,7 @@ class StepStage:
             if not is_operators:
                 raise
             _steps_log.warning("the model of WAYGRAPH_STEPS split nothing: %s", error)
-            return with_notices(replace(search(query), not_split=STEPS_FAILED))
+            return with_notices(with_failure(search(query), "split", STEPS_FAILED))
         return with_notices(search(replace(query, steps=steps) if len(steps) > 1 else query))
 
     def _split(self, text: str, spec: str) -> tuple[str, ...]:

@@ -1,28 +1,32 @@
 """The notices of an answer: one list, made here, that every view draws."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal, get_args
 
 from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute
 
 NEAR = 0.02
 """Two candidates whose scores differ by less of the first's are near: either may be right."""
-_STAGES: Mapping[NoticeCode, str] = {
-    "not_split": "Not split into steps",
-    "not_walked": "Not walked",
-    "not_reranked": "Not reranked",
-}
+_CODES: tuple[NoticeCode, ...] = get_args(NoticeCode)
+"""The gravest first."""
 
 
 def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
-    """Return the answer with all its notices, the gravest first, and a `notice` that joins those that limit it.
+    """Return the answer with all its notices, the gravest first; so far it has those of the router and its stages."""
+    notices = (*answer.notices, *_doubts(answer), *_exclusions(answer))
+    return replace(
+        answer,
+        steps=tuple(map(with_notices, answer.steps)),
+        notices=tuple(sorted(notices, key=lambda each: _CODES.index(each.code))),
+    )
 
-    Until now it has those of the router alone.
-    """
-    limits: tuple[Notice, ...] = (*_limits(answer), *answer.notices)
-    steps = tuple(map(with_notices, answer.steps))
-    notice = " ".join(each.text for each in reversed(limits))
-    return replace(answer, steps=steps, notices=(*_doubts(answer), *limits), notice=notice)
+
+def with_failure[R: (Route, ToolRoute)](answer: R, stage: Literal["split", "walked", "reranked"], reason: str) -> R:
+    """Return the answer with a notice why this stage of its recipe did not happen; the same without a reason."""
+    codes: dict[str, NoticeCode] = {"split": "not_split", "walked": "not_walked", "reranked": "not_reranked"}
+    text = f"Not {'split into steps' if stage == 'split' else stage}: {reason}."
+    return replace(answer, notices=(*answer.notices, Notice(code=codes[stage], text=text))) if reason else answer
 
 
 def _doubts(answer: Route | ToolRoute) -> Iterator[Notice]:
@@ -43,17 +47,14 @@ def _near(answer: Route | ToolRoute) -> tuple[str, ...]:
     if answer.steps or answer.confidence in (None, 1.0) or len(answer.matches) < 2:
         return ()
     first, second = answer.matches[:2]
-    if first.score - second.score >= NEAR * first.score:
+    if not 0 <= first.score - second.score < NEAR * first.score:  # a reranker may put the lower score first
         return ()
     if isinstance(answer, ToolRoute):
         return tuple(match.tool.id for match in answer.matches[:2])
     return tuple(match.agent.id for match in answer.matches[:2])
 
 
-def _limits(answer: Route | ToolRoute) -> Iterator[Notice]:
-    for code, text in _STAGES.items():
-        if reason := getattr(answer, code):
-            yield Notice(code=code, text=f"{text}: {reason}.")
+def _exclusions(answer: Route | ToolRoute) -> Iterator[Notice]:
     if answer.exclusions:
         text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
         yield Notice(code="excluded", text=text, about=answer.exclusions)

@@ -173,7 +173,7 @@ def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRout
         "is not among the tools of the category or toolset": tool and within and tool.id not in within,
         f"{its}is what the request's words exclude": agent.id in answer.exclusions,
         "was not selected by the walk of the taxonomy": walk
-        and not answer.not_walked
+        and not answer.notice("not_walked")
         and agent.id not in map(owner_of, walk.selected),
         f"would be in an answer that is withheld: {answer.reason}": answer.nearest,
     }

@@ -28,6 +28,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import AgentMatch, Query, Route, ToolMatch, ToolRoute, Turn
 from waygraph.registry.model.plugins import blaming, find_plugin, names
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.notices import with_failure
 from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, Rerank
 from waygraph.registry.routing.router import join_steps, parts_of, without_history
 
@@ -280,13 +281,13 @@ def reranked_route(route: Route, query: Query, rerank: Rerank, reranker: Reranke
     start = time.perf_counter()
     matches, failure = _in_order(query, route.matches, _agent_of, rerank, reranker)
     took_ms = (time.perf_counter() - start) * 1000
-    return replace(
+    order = replace(
         route,
         query=without_history(query),
         matches=matches[: query.limit],
-        not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
     )
+    return with_failure(order, "reranked", failure)
 
 
 def reranked_tools(route: ToolRoute, query: Query, rerank: Rerank, reranker: Reranker) -> ToolRoute:
@@ -299,15 +300,16 @@ def reranked_tools(route: ToolRoute, query: Query, rerank: Rerank, reranker: Rer
     took_ms = (time.perf_counter() - start) * 1000
     # Tools whose last call failed come last, whatever a model says: who routes again is offered another.
     outcomes = {turn.tool: turn.outcome for turn in query.history if turn.role == "call"}
-    return replace(
+    matches = tuple(
+        sorted(matches, key=lambda each: "failed" in map(outcomes.get, (each.tool.id, each.tool.call_name)))
+    )
+    order = replace(
         route,
         query=without_history(query),
-        matches=tuple(
-            sorted(matches, key=lambda match: "failed" in map(outcomes.get, (match.tool.id, match.tool.call_name)))
-        )[: query.limit],
-        not_reranked=failure,
+        matches=matches[: query.limit],
         elapsed_ms=route.elapsed_ms + took_ms,
     )
+    return with_failure(order, "reranked", failure)
 
 
 def _in_order[T: AgentMatch | ToolMatch](

@@ -460,8 +460,6 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
         confidence=min((s.confidence for s in parts[: len(query.steps)] if s.confidence is not None), default=None),
         exclusions=tuple(sorted({each for part in parts for each in part.exclusions})),
         notices=tuple(dict.fromkeys(chain.from_iterable(part.notices for part in parts))),
-        not_reranked=join_texts(*(part.not_reranked for part in parts)),
-        not_walked=join_texts(*(part.not_walked for part in parts)),
         is_doubtful=all(part.is_doubtful for part in parts),
         walked=join_walks([part.walked for part in parts if part.walked]),
         elapsed_ms=sum(part.elapsed_ms for part in parts),

@@ -199,7 +199,7 @@ def told(route: Route | str) -> object:
         [(match.agent, match.tools) for match in route.matches],
         [match.agent for match in route.pinned],
         route.revision,
-        route.notice,
+        route.notice(),
         route.reason,
     )
 

@@ -65,7 +65,7 @@ def ids(route: Route | ToolRoute) -> list[str]:
 
 
 def comparable(route: Route | ToolRoute) -> Any:
-    return replace(route, elapsed_ms=0.0, notice="", notices=())
+    return replace(route, elapsed_ms=0.0, notices=())
 
 
 REQUESTS = ("send a direct message in the team chat", "convert 100 euros", "what will the weather be", "zzz qqq")
@@ -100,7 +100,7 @@ def test_the_votes_of_a_history_add_up_to_the_score(registry: Registry, recipe: 
     legs = {match.agent.id: {v.leg: v.contribution for v in match.votes} for match in route.matches}
     assert legs[used]["used"] > 0
     assert not {"used", "failed"} & (legs[ids(first)[0]].keys() | legs[failed].keys())
-    assert (route.query.history, route.notice) == ((), "")
+    assert (route.query.history, route.notice()) == ((), "")
     assert [m.score for m in found.matches] == sorted((m.score for m in found.matches), reverse=True)
 
 
@@ -178,7 +178,7 @@ def test_a_hidden_tool_in_a_history_is_one_that_is_not_there(alike: Registry) ->
     """In text, score, notice and order."""
     nobody = Principal()
     answers = [
-        (comparable(route), route.notice)
+        (comparable(route), route.notice())
         for name in ("agent-9/cart", "agent-5/cart", "agent-5/none", "agent-5", "agent-4__cart", "agent-4/drone")
         for failed in (False, True)
         for ask in (alike.route, alike.find_tools)
@@ -191,7 +191,7 @@ def test_a_hidden_tool_in_a_history_is_one_that_is_not_there(alike: Registry) ->
     assert "agent" not in routes[0][1].replace("no agent", "")
     crew = Principal(groups=("crew",))
     shown = alike.route(Query(text=SEND, history=(call("agent-5/cart"),)), principal=crew)
-    assert (ids(shown)[0], shown.notice) == ("agent-5", alike.route(SEND).notice)
+    assert (ids(shown)[0], shown.notice()) == ("agent-5", alike.route(SEND).notice())
 
 
 def test_the_words_before_tell_what_a_short_answer_means(registry: Registry) -> None:
@@ -227,7 +227,7 @@ def test_each_step_is_routed_with_the_history(alike: Registry) -> None:
     route = alike.route(query)
     assert [ids(step)[0] for step in route.steps] == ["agent-3", "agent-3"]
     assert [step.query.history for step in (route, *route.steps)] == [()] * 3
-    assert "turns 2" in route.notice
+    assert "turns 2" in route.notice()
 
 
 class Counted:
@@ -322,7 +322,7 @@ def test_an_operator_can_turn_histories_off(alike: Registry, monkeypatch: pytest
     monkeypatch.setattr(cast("LocalRegistry", alike), "_settings", replace(alike.settings, route_history=False))
     route = alike.route(query)
     assert comparable(route) == comparable(alike.route(SEND))
-    assert "turns before the request do not count" in route.notice
+    assert "turns before the request do not count" in route.notice()
 
 
 @pytest.mark.parametrize("shares", [{"used": -1}, {"decay": 1.5}, {"topic": "much"}, {"topic_turns": 0}])

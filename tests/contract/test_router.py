@@ -550,9 +550,9 @@ def test_only_so_many_words_are_searched_for_and_the_notice_says_so(wordless: Lo
     unread = " ".join(f"parcel{number} convert currency" for number in range(600))
     short, long = wordless.find_tools(read), wordless.find_tools(f"{read} {unread}")
     assert [(each.tool.id, each.score) for each in long.matches] == [(e.tool.id, e.score) for e in short.matches]
-    assert f"the first {MOST_WORDS} of its " in long.notice
-    assert "the first" not in short.notice
-    assert long.notice == wordless.route(f"{read} {unread}").notice
+    assert f"the first {MOST_WORDS} of its " in long.notice()
+    assert "the first" not in short.notice()
+    assert long.notice() == wordless.route(f"{read} {unread}").notice()
 
 
 def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: LocalRegistry) -> None:
@@ -560,8 +560,8 @@ def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Loc
     route = wordless.route("reserve a restaurant table for dinner")
     assert route.recipe == "lexical"
     assert "trencher-tables" in ids(route)
-    assert "words only" in route.notice
-    assert "words only" in wordless.find_tools("reserve a table").notice
+    assert "words only" in route.notice()
+    assert "words only" in wordless.find_tools("reserve a table").notice()
 
 
 def test_with_steps_a_reason_is_told_where_nothing_is_found_at_all(wordless: LocalRegistry) -> None:
@@ -591,7 +591,7 @@ def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model
         route = registry.route("deliver a parcel")
         assert route.matches
         assert route.recipe == "lexical"
-        assert "waygraph-minilm" in route.notice
+        assert "waygraph-minilm" in route.notice()
 
 
 @that_lasts
@@ -643,7 +643,7 @@ def test_weights_that_went_missing_leave_words_and_a_notice(
     with opened(without_models(place, tmp_path)) as registry:
         route = registry.route("reserve a restaurant table for dinner")
         assert "trencher-tables" in ids(route)
-        assert "waygraph model pull" in route.notice
+        assert "waygraph model pull" in route.notice()
         with pytest.raises(ModelNotFound):
             sync(registry, walled([set()]))
 
@@ -664,7 +664,7 @@ def test_reindex_changes_texts_and_embedder(shelf: Shelf) -> None:
         assert ids(registry.route("book a table for dinner", recipe="paper"))
         registry.reindex(embedder="none")
         assert registry.status().state.dimension == 0
-        assert "words only" in registry.route("book a table for dinner").notice
+        assert "words only" in registry.route("book a table for dinner").notice()
         registry.reindex(texts="contextual", embedder=DEFAULT_EMBEDDER)
         assert registry.route("book a table for dinner").recipe == "hybrid"
         assert registry.status().state.revision == 4

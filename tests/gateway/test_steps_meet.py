@@ -68,7 +68,7 @@ def test_a_gateway_without_the_endpoint_of_its_steps_searches_all_the_same(tmp_p
     with open_catalog(tmp_path, settings, {}) as registry:
         route = registry.route(RATES, recipe=recipe_named("hybrid", steps_by=BY_OPERATOR))
         assert route.matches[0].agent.id == "bureau-fx"
-        assert route.not_split
+        assert route.notice("not_split")
 
 
 def test_a_model_splits_a_request_once_whatever_policy_refuses(fake: FakeOpenAI, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mcp import Client
 from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.gateway.hosts import Place, error_of, on_stdio, over_http, told, toolbox_place
 from tests.gateway_catalog import GROUP, GROUPS, PUBLIC, SECRET, agent, by_hand, fill, put, tool
-from tests.service import PROGRAM, Served, assert_good, assert_problem, process, served
+from tests.service import PROGRAM, Served, assert_good, assert_problem, notice_of, process, served
 from waygraph import Settings
 from waygraph.api.mcp import Surface
 from waygraph.api.mcp.meta_tools import UNUSABLE
@@ -104,10 +104,6 @@ def break_walk(failure: str, registry: LocalRegistry, fake: FakeOpenAI) -> str:
 
 
 FAILURES = ("endpoint down", "no numbers", "budget spent", "nothing fits", "no tree", "tree of others")
-
-
-def not_walked(answer: dict[str, Any]) -> str:
-    return next((each["text"] for each in answer.get("notices", ()) if each["code"] == "not_walked"), "")
 
 
 def test_each_door_says_that_no_walk_was_made(service: Served, surface: Surface, fake: FakeOpenAI) -> None:
@@ -307,7 +303,8 @@ def test_a_service_walks_for_each_caller_what_it_sees(place: Place, fake: FakeOp
         for verb in ("find", "route"):
             failed = run(public, verb, TEXT)
             assert f"Not walked: {OPERATORS_FAILED}" in failed.stderr
-            assert json.loads(run(public, verb, TEXT, "--json").stdout)["not_walked"] == OPERATORS_FAILED
+            answer = json.loads(run(public, verb, TEXT, "--json").stdout)
+            assert notice_of(answer, "not_walked") == f"Not walked: {OPERATORS_FAILED}."
         assert "answers 429" in service.told
 
 
@@ -327,15 +324,18 @@ def test_a_host_over_stdio_walks_with_the_calls_of_its_session(tmp_path: Path, f
             assert (await host.call_tool("execute", {"name": "box__fail", "params": {}})).is_error
             fake.answer = only("add")
             answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
-            assert (answer["tool"]["name"], not_walked(answer)) == ("box__add", "")
+            assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == ("box__add", "")
             told_prompts = prompts_of(fake)
             assert [each["history"] for each in told_prompts] == [[{"call": "box/fail", "outcome": "failed"}]] * 2
             fake.answer = only("sum_up")  # which nothing runs here
             answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
-            assert (answer["tool"]["name"], not_walked(answer)) == ("box__add", f"Not walked: {UNUSABLE}.")
+            assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == ("box__add", f"Not walked: {UNUSABLE}.")
             fake.overloads = 99
             answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
-            assert (answer["tool"]["name"], not_walked(answer)) == ("box__add", f"Not walked: {OPERATORS_FAILED}.")
+            assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == (
+                "box__add",
+                f"Not walked: {OPERATORS_FAILED}.",
+            )
 
     anyio.run(ask)
 

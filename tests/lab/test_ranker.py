@@ -78,7 +78,7 @@ def test_agents_stand_in_the_rankers_order_and_tools_as_they_were(registry: Regi
     fused = registry.route(Query(text=TEXT, limit=20))
     route = registry.route(Query(text=TEXT, limit=3), recipe=recipe)
     assert [match.agent.id for match in route.matches] == [match.agent.id for match in fused.matches[::-1][:3]]
-    assert (route.not_reranked, route.recipe) == ("", f"hybrid + {spec}")
+    assert (route.notice("not_reranked"), route.recipe) == ("", f"hybrid + {spec}")
     assert registry.find_tools(TEXT, recipe=recipe).matches == registry.find_tools(TEXT).matches
 
 
@@ -96,7 +96,7 @@ def test_a_ranker_of_another_embedder_texts_recipe_or_version_is_refused(registr
     for spec, recipe, told in cases:
         with pytest.raises(InvalidSetting, match=told):
             registry.route(TEXT, recipe=recipe_named(recipe, rerank=spec))
-    assert registry.route(TEXT, recipe=recipe_named("hybrid", rerank=f"{good}@{sha}")).not_reranked == ""
+    assert registry.route(TEXT, recipe=recipe_named("hybrid", rerank=f"{good}@{sha}")).notice("not_reranked") == ""
 
 
 def test_tools_that_wait_for_approval_do_not_count(tmp_path: Path) -> None:
@@ -147,5 +147,5 @@ def test_an_operators_ranker_that_does_not_fit_leaves_the_fused_order(registry: 
                 sync(opened, manifest)
             route = opened.route(TEXT, recipe=asked)
             assert route.matches == opened.route(TEXT).matches
-            assert "the operator's reranker gave no order" in route.notice
-            assert "mine" not in route.notice
+            assert "the operator's reranker gave no order" in route.notice()
+            assert "mine" not in route.notice()

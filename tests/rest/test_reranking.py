@@ -10,7 +10,7 @@ import pytest
 
 from tests.fake_openai import FakeOpenAI, fake_openai, in_order
 from tests.gateway.hosts import over_http, told
-from tests.service import Served, assert_good, assert_problem, served
+from tests.service import Served, assert_good, assert_problem, notice_of, served
 from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -74,7 +74,7 @@ def test_a_failure_costs_the_order_and_names_nothing_of_the_operators(service: S
     fake.overloads = 1
     answer = assert_good(client.post("/v1/route", json={**asked, "rerank": True}))
     assert ids(answer, "agent") == ids(fused, "agent")
-    assert FAILED in answer["not_reranked"]
+    assert FAILED in notice_of(answer, "not_reranked")
     assert "127.0.0.1" not in json.dumps(answer)
     assert "still answers 429" in service.log
 
@@ -84,7 +84,7 @@ def test_a_setting_that_names_no_reranker_costs_the_order_alone(fake: FakeOpenAI
     with serve_catalog(fake, spec) as running:
         fill(running)
         answer = assert_good(running.client().post("/v1/route", json={"text": TEXT, "rerank": True}))
-        assert FAILED in answer["not_reranked"]
+        assert FAILED in notice_of(answer, "not_reranked")
         assert answer["matches"]
 
 
@@ -131,6 +131,6 @@ def test_a_gateway_ranks_by_it_and_after_a_failure_offers_another(service: Serve
             assert asked["history"] == [{"call": failed_id, "outcome": "failed"}]
             fake.overloads = 1
             found = told(await host.call_tool("find_tools", {"query": TEXT}))
-            assert FAILED in next(each["text"] for each in found["notices"] if each["code"] == "not_reranked")
+            assert FAILED in notice_of(found, "not_reranked")
 
     anyio.run(walk)

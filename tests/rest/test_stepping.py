@@ -12,7 +12,7 @@ from mcp import Client
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.gateway.hosts import Place, ingest, on_stdio, over_http, told
 from tests.gateway_catalog import by_hand
-from tests.service import Served, assert_good, assert_problem, served
+from tests.service import Served, assert_good, assert_problem, notice_of, served
 from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
@@ -74,7 +74,7 @@ def test_steps_and_their_text_are_found_and_what_it_excludes_is_not(service: Ser
         answer = assert_good(teller.post(path, json=body))
         assert [step["query"]["text"] for step in answer["steps"]] == [*STEPS, TEXT]
         assert answer["exclusions"] == ["bureau-fx"]
-        assert "bureau-fx" in answer["notice"]
+        assert "bureau-fx" in notice_of(answer)
         assert all("bureau-fx" not in agents_of(each) for each in (answer, *answer["steps"]))
         assert answer["query"]["without_agent_ids"] == []
         by_filter = {**body, "text": "change money and eat out", "filters": {"without_agent_ids": ["bureau-fx"]}}
@@ -109,7 +109,7 @@ def test_the_operators_model_splits_requests_where_a_caller_asks(service: Served
     client = service.caller("route")
     for path in ("/v1/route", "/v1/tools/search"):
         answer = assert_good(client.post(path, json={"text": "eat out and pay", "by_steps": True}))
-        assert (answer["query"]["steps"], answer["not_split"]) == ([*STEPS], "")
+        assert (answer["query"]["steps"], notice_of(answer, "not_split")) == ([*STEPS], "")
         assert len(answer["steps"]) == 3
     with Registry.open(service.url, environ={"WAYGRAPH_API_KEY": service.key()}) as remote:
         assert (
@@ -118,8 +118,8 @@ def test_the_operators_model_splits_requests_where_a_caller_asks(service: Served
     assert {request["model"] for request in fake.requests} == {"splitter"}
     fake.overloads = 1
     answer = assert_good(client.post("/v1/route", json={"text": "eat out and pay", "by_steps": True}))
-    assert FAILED in answer["not_split"]
-    assert FAILED in answer["notice"]
+    assert FAILED in notice_of(answer, "not_split")
+    assert FAILED in notice_of(answer)
     assert (answer["steps"], bool(answer["matches"])) == ([], True)
 
 
@@ -146,7 +146,7 @@ def test_a_host_gives_steps_or_has_its_query_split(service: Served, fake: FakeOp
             assert len(agents["steps"]) == 2
             fake.overloads = 1
             failed = told(await host.call_tool("find_tools", {"query": "eat out, then pay"}))
-            assert FAILED in next(each["text"] for each in failed["notices"] if each["code"] == "not_split")
+            assert FAILED in notice_of(failed, "not_split")
             bad = await host.call_tool("find_tools", {"query": "x", "steps": "y"})
             assert "/steps" in json.dumps(bad.structured_content or [each.model_dump() for each in bad.content])
 

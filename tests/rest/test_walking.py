@@ -10,7 +10,7 @@ import pytest
 
 from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.gateway.hosts import over_http, told
-from tests.service import Served, assert_good, served
+from tests.service import Served, assert_good, notice_of, served
 from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -70,7 +70,7 @@ def test_a_service_walks_by_the_operators_model(service: Served, fake: FakeOpenA
     assert "guide" not in json.dumps([answer["walked"], tools["walked"]])
     fake.overloads = 1
     failed = assert_good(client.post("/v1/route", json={"text": TEXT, "recipe": "taxonomy"}))
-    assert OPERATORS_FAILED in failed["notice"]
+    assert OPERATORS_FAILED in notice_of(failed)
     assert failed["matches"] == assert_good(client.post("/v1/route", json={"text": TEXT}))["matches"]
     assert "still answers 429" in service.log
 

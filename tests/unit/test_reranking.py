@@ -48,11 +48,11 @@ def test_agents_stand_in_the_models_order(fake: FakeOpenAI, registry: LocalRegis
     fake.answer = in_order(3, 1)
     route = registry.route(Query(text=TEXT, limit=4), recipe=RERANKED)
     assert [match.agent.id for match in route.matches] == [fused[at].agent.id for at in (2, 0, 1, 3)]
-    assert (route.notice, route.query.limit, route.recipe) == (registry.notice, 4, "lexical + openai:judge")
+    assert (route.notice(), route.query.limit, route.recipe) == (registry.notice, 4, "lexical + openai:judge")
     (request,) = fake.requests
     asked = json.loads(request["messages"][1]["content"])
     assert asked["request"] == TEXT
-    assert route.not_reranked == ""
+    assert route.notice("not_reranked") == ""
     assert [each["id"] for each in asked["candidates"]] == [match.agent.id for match in fused]
     assert asked["candidates"][0]["text"].startswith(fused[0].agent.name)
 
@@ -87,8 +87,8 @@ def test_an_answer_that_is_no_order_leaves_the_fused_one(
     fake.answers = [answer]
     route = registry.route(Query(text=TEXT, limit=4), recipe=RERANKED)
     assert route.matches == fused.matches
-    assert "Not reranked: judge did not answer with an order of the candidates" in route.notice
-    assert route.not_reranked.startswith("judge did not answer")
+    assert "Not reranked: judge did not answer with an order of the candidates" in route.notice()
+    assert route.notice("not_reranked").startswith("Not reranked: judge did not answer")
 
 
 def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registry: LocalRegistry) -> None:
@@ -96,7 +96,7 @@ def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registr
     fake.overloads = 1
     found = registry.find_tools(TEXT, limit=4, recipe=RERANKED)
     assert found.matches == fused.matches
-    assert "Not reranked: 127.0.0.1 still answers 429 after 1 try" in found.notice
+    assert "Not reranked: 127.0.0.1 still answers 429 after 1 try" in found.notice()
 
 
 def test_a_reranker_is_opened_before_anything_is_searched(

@@ -102,7 +102,7 @@ def test_hybrid_orders_what_a_walk_selects(fake: FakeOpenAI, registry: LocalRegi
     assert walked is not None
     assert (walked.calls, walked.failure, walked.visits[0].pruned) == (len(fake.requests), "", ("a-m",))
     assert shapes.route(found)["walked"]["mode"] == "get_all"
-    assert (found.recipe, found.notice) == ("lexical", hybrid.notice)
+    assert (found.recipe, found.notice()) == ("lexical", hybrid.notice())
     (one,) = registry.route(
         Query(text=TEXT, limit=20, filters=Filters(agent_ids=(ids(found)[-1],))), recipe=WALKED
     ).matches
@@ -130,9 +130,9 @@ def test_each_step_is_walked_by_itself(fake: FakeOpenAI, registry: LocalRegistry
     assert {json.loads(each["messages"][1]["content"])["request"] for each in fake.requests} == {*steps}
     assert [ids(step) for step in found.steps[:2]] == [["trencher-tables"], ["harbor-git"]]
     assert [step.walked.selected for step in found.steps if step.walked] == [("trencher-tables",), ("harbor-git",), ()]
-    assert [step.not_walked for step in found.steps] == ["", "", NOTHING_FITS]
+    assert [step.notice("not_walked") for step in found.steps] == ["", "", f"Not walked: {NOTHING_FITS}."]
     assert found.steps[2].matches == registry.route("pay the bill", limit=9, recipe="hybrid").matches
-    assert (found.not_walked, NOTHING_FITS in found.notice) == (NOTHING_FITS, True)
+    assert found.notice("not_walked") == f"Not walked: {NOTHING_FITS}."
     assert found.walked is not None
     assert found.walked.selected == ("trencher-tables", "harbor-git")
     assert found.walked.calls == len(fake.requests) == sum(step.walked.calls for step in found.steps if step.walked)
@@ -143,7 +143,7 @@ def test_each_step_is_walked_by_itself(fake: FakeOpenAI, registry: LocalRegistry
         fill(other, few)
         build(other, fake, tmp_path)
         part = other.route(Query(steps=steps), recipe=WALKED)
-        assert [bool(step.not_walked) for step in part.steps] == [False, True, True]
+        assert [bool(step.notice("not_walked")) for step in part.steps] == [False, True, True]
         assert ids(part.steps[0]) == ["trencher-tables"]
         assert part.walked is not None
         assert (part.walked.calls, len(fake.requests)) == (few.walk_max_calls, few.walk_max_calls)
@@ -163,9 +163,9 @@ def test_a_walk_reads_the_turns_before_where_they_count(
     quiet = Settings(embedder="none", openai_retries=0, route_history=False)
     with LocalRegistry.open(":memory:", settings=quiet, environ=fake.environ) as other:
         fill(other, quiet)
-        assert "do not count" in other.route(query, recipe=WALKED).notice
+        assert "do not count" in other.route(query, recipe=WALKED).notice()
         build(other, fake, tmp_path)
-        assert "do not count" in other.route(query, recipe=WALKED).notice
+        assert "do not count" in other.route(query, recipe=WALKED).notice()
         assert "history" not in json.loads(fake.requests[-1]["messages"][1]["content"])
 
 
@@ -240,7 +240,7 @@ def test_a_walk_that_selects_nothing_leaves_hybrids_answer(
     fake.answer = lambda _: answer
     found = registry.route(TEXT, recipe=WALKED)
     assert (found.matches, found.recipe) == (hybrid.matches, hybrid.recipe)
-    assert f"Not walked: {reason}" in found.notice
+    assert f"Not walked: {reason}" in found.notice()
     assert found.walked is not None
     assert found.walked.calls == 1
 
@@ -258,7 +258,7 @@ def test_what_words_cannot_rank_leaves_hybrids_answer(
     fake.answer = only_unranked
     found = registry.route(TEXT, recipe=WALKED)
     assert found.matches == registry.route(TEXT, recipe="hybrid").matches
-    assert NOTHING_RANKED in found.notice
+    assert NOTHING_RANKED in found.notice()
 
 
 def test_an_endpoint_that_fails_leaves_hybrids_answer(
@@ -271,18 +271,18 @@ def test_an_endpoint_that_fails_leaves_hybrids_answer(
     fake.overloads = 99
     found = registry.find_tools(TEXT, recipe=WALKED)
     assert found.matches == registry.find_tools(TEXT, recipe="hybrid").matches
-    assert "Not walked: 127.0.0.1 still answers 429" in found.notice
+    assert "Not walked: 127.0.0.1 still answers 429" in found.notice()
     with pytest.raises(NotReranked, match="429"):
         run(registry, Trial(recipe=WALKED, texts="contextual"), asked)
 
 
 def test_what_is_missing_is_said(registry: LocalRegistry, tmp_path: Path, fake: FakeOpenAI) -> None:
     """No taxonomy, no operator's model; a caller's own spec that cannot be is an error."""
-    assert NO_TAXONOMY in registry.route(TEXT, recipe=WALKED).notice
-    assert NO_MODEL in registry.route(TEXT, recipe="taxonomy").notice
+    assert NO_TAXONOMY in registry.route(TEXT, recipe=WALKED).notice()
+    assert NO_MODEL in registry.route(TEXT, recipe="taxonomy").notice()
     build(registry, fake, tmp_path)
     filtered = registry.route(Query(text=TEXT, filters=Filters(tags=("nowhere",))), recipe=WALKED)
-    assert (filtered.not_walked, filtered.matches) == (NOTHING_PASSES, ())
+    assert (filtered.notice("not_walked"), filtered.matches) == (f"Not walked: {NOTHING_PASSES}.", ())
     with pytest.raises(InvalidSetting, match="expected openai:MODEL"):
         registry.route(TEXT, recipe=recipe_named("taxonomy", walk="cross-encoder:x"))
     with pytest.raises(InvalidSetting, match="which walks"):
@@ -300,7 +300,7 @@ def test_the_operators_model_is_named_to_nobody(
         fill(opened, settings)
         build(opened, fake, tmp_path)
         found = opened.route(TEXT, recipe="taxonomy")
-        assert OPERATORS_FAILED in found.notice
+        assert OPERATORS_FAILED in found.notice()
         assert "pricey-guide" not in json.dumps(shapes.route(found))
         assert {request["model"] for request in fake.requests} == {"pricey-guide"}
     assert "needs more than 1 calls" in caplog.text

@@ -81,7 +81,7 @@ def _steps[R: ("Route", "ToolRoute")](answer: R) -> Iterator[tuple[R, str]]:
     """Each step with its title; the whole request behind them."""
     for number, step in enumerate(answer.steps, 1):
         title = f"step {number}: {step.query.text}" if number <= len(answer.query.steps) else "the whole request"
-        yield step, f"{title} (not walked: {step.not_walked})" if step.not_walked else title
+        yield step, " ".join(filter(None, (title, step.notice("not_walked"))))
 
 
 def tool_route_with_schemas(answer: "ToolRoute") -> Iterator[Block]:

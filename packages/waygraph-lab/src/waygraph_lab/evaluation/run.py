@@ -345,8 +345,8 @@ def require_stages[R: (Route, ToolRoute)](route: R, name: str) -> R:
 
     Raises NotReranked: the fused order must not pass for the reranker's, or all for what a walk selected.
     """
-    if route.not_reranked:
-        raise NotReranked(name, route.recipe, route.not_reranked)
+    if reason := route.notice("not_reranked"):
+        raise NotReranked(name, route.recipe, reason)
     if route.walked and route.walked.failure:
         raise NotReranked(name, TAXONOMY.name, f"no walk: {route.walked.failure}")
     return route
