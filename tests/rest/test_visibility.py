@@ -446,6 +446,7 @@ def test_what_is_invisible_is_as_if_it_never_was(service: Served, world: World) 
                 assert_same_as_nobody(client, secret.word)
                 assert assert_good(client.get("/v1/changes", params={"agent": secret.word}))["changes"] == []
                 assert_refused(client, world, secret)
+                assert_apart(service.caller("read", "write", groups=groups), admin, secret)
         assert {secret.word for secret in world.secrets} == {
             each["id"] for each in assert_good(admin.get("/v1/agents"))["agents"]
         }
@@ -484,26 +485,37 @@ def _bare(response: httpx2.Response, name: str) -> Mapping[str, Any]:
     return {**bare, "detail": bare["detail"].partition(" Did you mean")[0], "facts": {**bare["facts"], "nearest": []}}
 
 
-def assert_refused(client: httpx2.Client, world: World, secret: Secret) -> None:
-    """A manifest of its source is refused, and the answer tells no name; so is nothing that has its id or launch, which
-    comes beside it. A rehearsal is as if it never was.
-    """
-    other = {"id": "newcomer", "name": "n", "description": "n", "tools": []}
-    tries = [
+NEWCOMER = {"id": "newcomer", "name": "n", "description": "n", "tools": []}
+
+
+def near_manifests(secret: Secret) -> list[dict[str, Any]]:
+    """Manifests of another source that hold it, or an agent with its id or launch."""
+    return [
         manifest("mine", secret.record()),
-        manifest("mine", {**other, "id": secret.word}),
-        manifest("mine", {**other, "transport": secret.url}),
-        manifest("mine", other, {**other, "id": secret.word}),
+        manifest("mine", {**NEWCOMER, "id": secret.word}),
+        manifest("mine", {**NEWCOMER, "transport": secret.url}),
+        manifest("mine", NEWCOMER, {**NEWCOMER, "id": secret.word}),
     ]
-    for body in tries:
-        assert_good(client.post("/v1/manifests", json={**body, "dry_run": True}))
-        [report] = assert_good(client.post("/v1/manifests", json=body))["reports"]
-        assert all(each.startswith("mine.") for each in report["created"]["agents"])
-        assert_good(client.delete("/v1/sources/mine"))
+
+
+def assert_apart(writer: httpx2.Client, admin: httpx2.Client, secret: Secret) -> None:
+    """What a writer who does not see it says comes beside it, whatever ids are taken."""
+    for body in near_manifests(secret):
+        assert_good(writer.post("/v1/manifests", json={**body, "dry_run": True}))
+        [report] = assert_good(writer.post("/v1/manifests", json=body))["reports"]
+        assert all(each.startswith("mine.") for each in report["agents"]["created"])
+        assert_good(admin.delete("/v1/sources/mine"))
+
+
+def assert_refused(client: httpx2.Client, world: World, secret: Secret) -> None:
+    """An operator's manifest that claims it, has its id, its launch or its key: refused alike, and it tells no name. A
+    rehearsal is as if it never was.
+    """
     tries = [
+        *near_manifests(secret),
         manifest(secret.source, secret.record(), partial=True),
         manifest(secret.source, {**secret.record(), "description": "changed"}, partial=True),
-        manifest(secret.source, other, allow_mass_removal=True),
+        manifest(secret.source, NEWCOMER, allow_mass_removal=True),
     ]
     for body in tries:
         detail = assert_problem(client.post("/v1/manifests", json=body), 403, NotAllowed)["detail"]
