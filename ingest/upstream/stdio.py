@@ -231,8 +231,7 @@ class _Server:
         self._lines, self._spread, self._idle = _Lines(self._most), _SpreadMessage(), 0
         self._stopping = self._fell_silent = False
         self.read_stream = MessagesIn(child.stdout, self._feed, is_amid=lambda: self._spread.has_begun)
-        # Whoever waits for an answer of one that takes no more questions learns that none comes.
-        self.lines_out = LinesOut(child.stdin, on_gone=lambda: self.read_stream.end_with(child.stdout.drain()))
+        self.lines_out = LinesOut(child.stdin, self._end_reading)
         self.write_stream = MessagesOut(self.lines_out)
         wire.last_words = self.last_words
         wire.push_decision.set()
@@ -273,6 +272,11 @@ class _Server:
             else:
                 items.append(message if isinstance(message, Unreadable) else SessionMessage(message))
         return items
+
+    def _end_reading(self) -> None:
+        """Whoever waits for an answer of one that takes no more questions learns that none comes."""
+        self._fell_silent = self._fell_silent or not self._stopping
+        self.read_stream.end_with(self._child.stdout.drain())
 
     async def drain(self) -> None:
         """What nobody reads any more: a server that is still writing would never come to read the end of its input."""
