@@ -266,8 +266,8 @@ class CommandAfterDashes(TyperCommand):
     """Keeps what stands after `--` apart: it is another program's, options included."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if len(args) > 1 and "--" not in args and _is_program(args[0]):
-            right_form = f"{ctx.command_path} -- {shlex.join(args)}"
+        if "--" not in args and (command := _command_of(args)):
+            right_form = f"{ctx.command_path} -- {shlex.join(command)}"
             ctx.fail(f"{args[0]!r} is a program, not a source. A server's command stands behind `--`: `{right_form}`")
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[_AFTER_DASHES] = args[at + 1 :]
@@ -277,12 +277,18 @@ class CommandAfterDashes(TyperCommand):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND ARG...]"]
 
 
-def _is_program(word: str) -> bool:
-    if Path(word).exists():
-        return False
+_INTERPRETERS = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node"}
+
+
+def _command_of(words: Sequence[str]) -> list[str]:
+    """How the program is started that these words begin with; empty: they begin with no program."""
     from waygraph.ingest.upstream.process_health import COMES_WITH
 
-    return word in COMES_WITH or bool(shutil.which(word))
+    word = Path(words[0] if words else "")
+    if interpreter := _INTERPRETERS.get(word.suffix):
+        return [*([] if shutil.which(word) else [interpreter]), *words]
+    is_program = len(words) > 1 and not word.exists() and (str(word) in COMES_WITH or shutil.which(word))
+    return list(words) if is_program else []
 
 
 def after_dashes(context: typer.Context) -> list[str]:

@@ -61,7 +61,9 @@ class Exchange:
 
     @cached_property
     def sources(self) -> "list[SourceSummary]":
-        return self.registry.sources(principal=self.principal)
+        from waygraph.ingest.hosts.titles import with_titles
+
+        return with_titles(self.registry.sources(principal=self.principal))
 
     @cached_property
     def status(self) -> "Status":

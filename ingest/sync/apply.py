@@ -52,7 +52,8 @@ Member = tuple[str, str]
 
 
 def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
-    """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept.
+    """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept. A source
+    that never gave anything is none yet.
 
     `pauses`: how long a watch waits with the next change of a source, in seconds. Returns the revision; 0: unchanged.
     """
@@ -76,8 +77,9 @@ def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Me
     """Of the sources whose failures these statuses change."""
     attempts: dict[str, dict[str, str]] = {}
     for (source, key), status in statuses.items():
-        attempts.setdefault(source, {})[key] = status
-    before = {name: sources[name].failures if name in sources else () for name in attempts}
+        if source in sources:
+            attempts.setdefault(source, {})[key] = status
+    before = {name: sources[name].failures for name in attempts}
     after = {name: continue_failures(name, before[name], its, "", remaining=None) for name, its in attempts.items()}
     return {name: its for name, its in attempts.items() if after[name] != before[name]}
 

@@ -246,7 +246,7 @@ _CHANGING = frozenset(
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
-def _says_that_it_reads(name: str) -> bool:
+def says_that_it_reads(name: str) -> bool:
     """Whether its name begins with a verb of reading, and holds none of another kind."""
     words = [word.lower() for word in _WORD.findall(name)]
     return bool(words) and words[0] in _READING and _CHANGING.isdisjoint(words)
@@ -256,7 +256,7 @@ def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None, name: s
     """Whether a request that only resembles is not enough. An operator's word is, of what says nothing of itself."""
     if danger == "unknown":
         by_rule = rule is not None and rule.verdict == "allow"
-        return not (treatment == "allow" or by_rule or (treatment == "by_name" and _says_that_it_reads(name)))
+        return not (treatment == "allow" or by_rule or (treatment == "by_name" and says_that_it_reads(name)))
     return danger == "destructive"
 
 

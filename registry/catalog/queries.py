@@ -41,7 +41,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.identity import name_fault, stated_words, tool_id
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, canonical_json, word_of
+from waygraph.registry.model.nouns import ONLINE, Agent, Filters, Principal, Tool, canonical_json, word_of
 from waygraph.registry.model.tool_settings import mark_rejection, parse_rejections
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
@@ -146,36 +146,46 @@ def part_of(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence
 
 
 def seen_sources(index: SearchIndex, principal: Principal | None) -> list[SourceSummary]:
-    """Each with the claims on agents that the principal may see, and their failures; without any it is none for it."""
+    """Each with the claims on agents that the principal may see, and their failures; without any it is none for it.
+
+    A failure is over where the agent answers by now, to whichever source.
+    """
+    agents = visible_agents(index, principal)
+    online_ids = {agent.id for agent in agents if agent.status == ONLINE}
+    sources = [source.without_failures_of(online_ids) for source in index.sources()]
     if principal is None:
-        return list(index.sources())
-    visible_ids = {agent.id for agent in visible_agents(index, principal)}
-    parts = (source.limit_to(visible_ids) for source in index.sources())
+        return sources
+    parts = (source.limit_to({agent.id for agent in agents}) for source in sources)
     return [source for source in parts if source.claims]
 
 
 def standing_sources(index: SearchIndex, principal: Principal | None) -> list[SourceSummary]:
     """As `seen_sources`, each with how the agents stand that it claims."""
-    agents = index.agents()
+    agents = {agent.id: agent for agent in visible_agents(index, principal)}
     pending = set(index.pending_tools())
     names = ((owner, name) for owner, each in index.settings().items() for name in parse_rejections(each.rejections))
     suspects = [each for owner, name in names if (each := tool_id(owner, name)) in pending]
     rejections = Counter(tool.agent_id for tool in index.tools(suspects) if tool.rejection)
     waiting = Counter(map(owner_of, pending)) - rejections
+    marked = seen_tools(index, [each for each in index.tools_with_notices() if owner_of(each) in agents], principal)
+    notices = Counter(tool.agent_id for tool in marked if tool.flags)
     return [
-        replace(source, standing=_standing([agents[agent_id] for agent_id in source.agent_ids], waiting, rejections))
+        replace(source, standing=_standing([agents[each] for each in source.agent_ids], waiting, rejections, notices))
         for source in seen_sources(index, principal)
     ]
 
 
-def _standing(agents: Sequence[Agent], waiting: Mapping[str, int], rejections: Mapping[str, int]) -> Standing:
-    """`waiting`, `rejections`: how many tools of an agent wait, or were rejected."""
+def _standing(
+    agents: Sequence[Agent], waiting: Mapping[str, int], rejections: Mapping[str, int], notices: Mapping[str, int]
+) -> Standing:
+    """`waiting`, `rejections`, `notices`: how many tools of an agent wait, were rejected, or have notices."""
     of_status: Counter[str] = Counter(word_of(agent.status) for agent in agents)
     return Standing(
         **of_status,
         pending=sum(agent.pending and not agent.rejection for agent in agents),
         pending_tools=sum(waiting.get(agent.id, 0) for agent in agents),
         rejections=sum(bool(agent.rejection) + rejections.get(agent.id, 0) for agent in agents),
+        notices=sum(bool(agent.flags) + notices.get(agent.id, 0) for agent in agents),
     )
 
 

@@ -139,6 +139,10 @@ class SearchIndex(Records, Protocol):
         """The ids of the tools that wait for approval, whatever their agents do; in order."""
         ...
 
+    def tools_with_notices(self) -> Sequence[str]:
+        """The ids of the tools whose texts were marked when they were examined; in order."""
+        ...
+
     def owners_called(self, call_name: str) -> Sequence[str]:
         """The ids of the agents of which one may own a tool of this call name."""
         ...

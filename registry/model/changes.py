@@ -7,6 +7,7 @@ from typing import Literal, get_args, overload
 
 from waygraph.registry.model.failures import Failure, bounded_key
 from waygraph.registry.model.identity import MAX_NAME_CHARS, digest
+from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.nouns import Agent, JsonListsOrNull, JsonObject, JsonObjectsOrNull, TextForm, Tool
 
 _IN = " @ "
@@ -55,6 +56,8 @@ class Standing:
     """Tools of its agents that wait themselves."""
     rejections: int = 0
     """Agents and tools that operators rejected as they are now."""
+    notices: int = 0
+    """Agents and tools whose texts were marked when they were examined; `waygraph show AGENT` has the notices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class SourceSummary:
     """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it. One that was
     never read is here for its failures alone.
 
-    `standing` is there where somebody looks at sources, not where they are kept.
+    `standing` and `title` are there where somebody looks at sources, not where they are kept.
     """
 
     name: str
@@ -76,6 +79,8 @@ class SourceSummary:
     pause_s: int = 0
     """A watch writes changes of it at most once in so many seconds; 0: at once."""
     standing: Standing | None = None
+    title: str = ""
+    """What people call it, such as Claude Desktop. As `standing`."""
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
     failures: tuple[Failure, ...] = ()
@@ -84,6 +89,12 @@ class SourceSummary:
     @property
     def agent_ids(self) -> tuple[str, ...]:
         return tuple(agent_id for _, agent_id in self.claims)
+
+    def without_failures_of(self, agents: Container[str]) -> "SourceSummary":
+        """Without the failures of these agents, also of one that this source could not list yet."""
+        ids = {bounded_key(key): agent_id for key, agent_id in self.claims}
+        failures = (each for each in self.failures if ids.get(each.key, each.key and id_of(each.key)) not in agents)
+        return replace(self, failures=tuple(failures))
 
     def limit_to(self, agents: Container[str]) -> "SourceSummary":
         """What tells of these agents alone. What else fails, how often the source changes, and who owns it may tell of

@@ -275,7 +275,7 @@ def assert_same_leg(ours: LegHits, fresh: LegHits) -> None:
 
 def assert_same_matches(ours: Any, fresh: Any) -> None:
     """Routes of agents or of tools. Scores by rank follow the order, so both stand here to the last vote."""
-    for what in ("revision", "recipe", "reason", "notice", "nearest"):
+    for what in ("revision", "recipe", "reason", "notices", "nearest"):
         assert getattr(ours, what) == getattr(fresh, what), what
     assert ours.confidence == pytest.approx(fresh.confidence, abs=1e-4)
     assert [match_parts(each) for each in ours.matches] == [match_parts(each) for each in fresh.matches]

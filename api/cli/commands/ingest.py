@@ -1,8 +1,6 @@
 """`ingest`: sources into the registry."""
 
 import os
-import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -204,26 +202,11 @@ def outcomes(
             for result in ingestion.ingest(registry, open_given(text, ingestion.opening), progress):
                 yield Outcome(name, report=result.report, without_questions=result.without_questions)
         except (SourceError, MassRemoval) as error:
-            advice = _advise_dashes(sources, text) if isinstance(text, str) else ""
-            yield Outcome(name, error=f"{error}{advice}")
+            yield Outcome(name, error=str(error))
             ingestion.note_unreadable(registry, text, error)
         except WaygraphError as error:
             yield Outcome(name, error=str(error))
             return
-
-
-_INTERPRETERS = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node"}
-
-
-def _advise_dashes(sources: Sequence[str], source: str) -> str:
-    """For the first source that is a program: how it is started and asked, with what was written behind it."""
-    programs = [each for each in sources if Path(each).suffix in _INTERPRETERS or shutil.which(each)]
-    if not programs or source != programs[0]:
-        return ""
-    words = list(sources[sources.index(source) :])
-    if not shutil.which(source):
-        words.insert(0, _INTERPRETERS[Path(source).suffix])
-    return f"; to start a server and ask it: `waygraph ingest -- {shlex.join(words)}`"
 
 
 def remark(outcomes: Sequence[Outcome]) -> None:

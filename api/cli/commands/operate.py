@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 
 def source_name(registry: "Registry", name: str) -> str:
-    """The source's name; a file or folder may be written as it was ingested, while its name is the whole path.
+    """The source's name; it may be written as its title, and a file or folder as it was ingested, while its name is the
+    whole path.
 
     What is no source's name stays as it is written. Raises RegistryNotFound.
     """
-    names = {source.name for source in registry.sources()}
+    from waygraph.ingest.hosts.titles import with_titles
+
+    names = {source.title.casefold(): source.name for source in with_titles(registry.sources())}
     path = str(Path(name).resolve())
-    return path if name not in names and path in names else name
+    return path if name not in names.values() and path in names.values() else names.get(name.casefold(), name)
 
 
 AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
@@ -131,14 +134,16 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or remove one."""
     if context.invoked_subcommand:
         return
+    from waygraph.ingest.hosts.titles import with_titles
+
     with invocation(context).open() as registry:
-        show(registry.sources(), shapes.sources, views.sources, as_json)
+        show(with_titles(registry.sources()), shapes.sources, views.sources, as_json)
 
 
 @sources.command("remove")
 def remove_source(
     context: typer.Context,
-    name: Annotated[str, Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The source, or its place, as `waygraph sources` lists them.")],
     as_json: AsJson = False,
 ) -> None:
     """Remove a source, and the agents that only it claimed."""

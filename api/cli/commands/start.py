@@ -366,11 +366,10 @@ def _try_out(options: Invocation, settings: "Settings", hosts: Sequence[KnownCon
 
 def _runs_at_once(tool: "Tool") -> bool:
     """Whether its server and its name say that it only reads, and it needs no arguments."""
-    from waygraph.ingest.manifest.questions import SYNONYMS, verb_and_thing
+    from waygraph.registry.access.policy import says_that_it_reads
     from waygraph.registry.model.parameters import parameters_of_text
 
-    verb, _ = verb_and_thing(tool.name)
-    is_harmless = _only_reads(tool) and SYNONYMS.get(verb, verb) in ("get", "list", "search")
+    is_harmless = _only_reads(tool) and says_that_it_reads(tool.name)
     return is_harmless and not (tool.pending or tool.flags or parameters_of_text(tool.input_schema).required)
 
 

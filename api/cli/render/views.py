@@ -184,8 +184,9 @@ def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
     summaries = list(summaries)
     yield Table.of(
         summaries,
-        "source=name, kind, namespace, agents, policy, waiting, not answering, last seen",
+        "source, kind, namespace, agents, policy, waiting, not answering, last seen, place=name",
         spare=("kind", "policy", "namespace", "waiting", "not answering"),
+        source=lambda each: each.title or each.name,
         kind=lambda each: "live" if each.rank else "catalogue",
         agents=lambda each: len(each.claims),
         waiting=lambda each: each.standing.pending + each.standing.pending_tools if each.standing else 0,
@@ -194,6 +195,10 @@ def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
     )
     yield from _failures(failure for each in summaries for failure in each.failures)
     for each in summaries:
+        if each.standing and each.standing.notices:
+            number, agent_ids = each.standing.notices, each.agent_ids
+            more = " …" if agent_ids[1:] else ""
+            yield Aside(f"{each.title or each.name}: {number} with notices: waygraph show {agent_ids[0]}{more}")
         if each.pause_s:
             yield Aside(f"{each.name} changes often: a watch writes its changes at most once in {each.pause_s} s")
 

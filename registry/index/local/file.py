@@ -29,14 +29,16 @@ from numpy.typing import NDArray
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, StorageFailed
 
-FORMAT = 3
+FORMAT = 4
 """Of the file, in SQLite's `user_version`. A file of another format is built anew."""
 COLUMN_ROWS = 256
 """Rows of one block of columns."""
 POSTING_ROWS = 4096
 """Rows of one block of postings: a row in its block takes 12 bits, its count the other 20."""
-TOOL, BARE, PENDING, IS_HIDDEN, IS_PINNED, VECTOR, GIVES = (1 << bit for bit in range(7))
-"""Flags of a row. BARE: an agent without tools. VECTOR: it has a direction. GIVES: a tool that says what it returns."""
+TOOL, BARE, PENDING, IS_HIDDEN, IS_PINNED, VECTOR, GIVES, HAS_NOTICES = (1 << bit for bit in range(8))
+"""Flags of a row. BARE: an agent without tools. VECTOR: it has a direction. GIVES: a tool that says what it returns.
+HAS_NOTICES: a tool whose texts were marked when they were examined.
+"""
 
 _KEYS = {
     **dict.fromkeys(("meta", "part", "agent"), "TEXT"),

@@ -18,6 +18,7 @@ from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, 
 from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
 from waygraph.registry.index.local.file import (
     GIVES,
+    HAS_NOTICES,
     IS_HIDDEN,
     IS_PINNED,
     NAME,
@@ -347,8 +348,14 @@ class LocalIndex:
         return dict(sorted(zip(self._living.ids[rows].tolist(), rows.tolist(), strict=True)))
 
     def pending_tools(self) -> Sequence[str]:
+        return self._tools_with(PENDING)
+
+    def tools_with_notices(self) -> Sequence[str]:
+        return self._tools_with(HAS_NOTICES)
+
+    def _tools_with(self, flag: int) -> Sequence[str]:
         living = self._living
-        return sorted(living.ids[living.tools & (living.flags & PENDING > 0)].tolist())
+        return sorted(living.ids[living.tools & (living.flags & flag > 0)].tolist())
 
     def owners_called(self, call_name: str) -> Sequence[str]:
         return self._call_names.owners(call_name)

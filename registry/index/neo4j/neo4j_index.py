@@ -64,6 +64,7 @@ _NEO4J_SEARCH_LEGS = load("neo4j/search/legs")
 _NEO4J_SEARCH_LEGS_WITHIN = load("neo4j/search/legs_within")
 _NEO4J_SEARCH_NEAR_TOOLS = load("neo4j/search/near_tools")
 _NEO4J_SEARCH_PENDING_TOOLS = load("neo4j/search/pending_tools")
+_NEO4J_SEARCH_TOOLS_WITH_NOTICES = load("neo4j/search/tools_with_notices")
 _NEO4J_SEARCH_SCAN = load("neo4j/search/scan")
 _NEO4J_SEARCH_SEEN_WORDS = load("neo4j/search/seen_words")
 _NEO4J_SEARCH_STATE = load("neo4j/search/state")
@@ -310,6 +311,9 @@ class Neo4jIndex:
 
     def pending_tools(self) -> Sequence[str]:
         return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_PENDING_TOOLS)]
+
+    def tools_with_notices(self) -> Sequence[str]:
+        return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_TOOLS_WITH_NOTICES)]
 
     def sources(self) -> Sequence[SourceSummary]:
         return read_sources(self._engine, self._recall("claims", read_claims))

@@ -1,7 +1,7 @@
 """What checks say, and the checks that every registry shares."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -17,12 +17,9 @@ from waygraph.registry.embedding.weights import locate, unread_texts, vectors_ad
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
-from waygraph.registry.model.changes import AgentEntry, SourceSummary, entries_of
+from waygraph.registry.model.changes import AgentEntry, entries_of
 from waygraph.registry.model.errors import RegistryError, RegistryNotFound, WaygraphError
-from waygraph.registry.model.failures import Failure, bounded_key
-from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import ONLINE, Agent
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.routing.answering import NO_VECTORS
@@ -197,8 +194,7 @@ def source_findings(registry: LocalRegistry) -> list[Finding]:
     by other checks.
     """
     try:
-        agents = {agent.id: agent for agent in registry.agents()}
-        failures = [each for source in registry.sources() for each in _lasting_failures(source, agents)]
+        failures = [each for source in registry.sources() if source.seen_at for each in source.failures]
     except DAMAGE:
         return []
     if not failures:
@@ -209,15 +205,6 @@ def source_findings(registry: LocalRegistry) -> list[Finding]:
     ]
     more = [f"and {len(failures) - _NAMED_FAILURES} more"] if len(failures) > _NAMED_FAILURES else []
     return [Finding(check="sources", ok=False, detail="; ".join([*lines, *more]), advice=MEND_SOURCES)]
-
-
-def _lasting_failures(source: SourceSummary, agents: Mapping[str, Agent]) -> Iterator[Failure]:
-    """Without those of a source that never gave anything, and of agents that answer by now, to whichever source."""
-    ids = {bounded_key(key): each for key, each in source.claims}
-    online = {agent.id for agent in agents.values() if agent.status == ONLINE}
-    for each in source.failures if source.seen_at else ():
-        if ids.get(each.key, id_of(each.key) if each.key else "") not in online:
-            yield each
 
 
 def similarity_findings(store: Store) -> list[Finding]:
