@@ -7,7 +7,7 @@ and all that is asked beside it go on.
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -84,11 +84,8 @@ async def http_transport(
     launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, open_page: OpenPage | None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a server at an address. Raises UpstreamError."""
-    login = log_in(launch, settings, discretion, open_page) if launch.oauth else nullcontext(None)
-    async with (
-        login as auth,
-        _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
-    ):
+    auth = log_in(launch, settings, discretion, open_page) if launch.oauth else None
+    async with _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams:
         yield streams
 
 
