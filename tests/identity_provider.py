@@ -265,10 +265,9 @@ class Realm:
             return back(error="unsupported_response_type")
         if given.get("code_challenge_method") != "S256" or len(given.get("code_challenge", "")) != 43:
             return back(error="invalid_request")
-        if error := self.refuses("authorize", given):
+        audience = given.get("resource", self.default_audience)
+        if error := self.refuses("authorize", given) or ("" if audience else "invalid_target"):
             return back(error=error)
-        if not (audience := given.get("resource", self.default_audience)):
-            return back(error="invalid_target")
         if (person := self._sessions.get(cookie)) is None:
             return HTMLResponse(_LOGIN.format(action=f"{self.issuer}/login", page=escape(page)))
         if person not in self.people:

@@ -60,16 +60,16 @@ async def begin_login(
     settings: Settings,
     callback: str,
     *,
-    refused: Mapping[str, Any],
+    refusals: Mapping[str, Any],
     client: Mapping[str, Any] | None = None,
     issuer: str = "",
 ) -> LoginStart:
     """Asks the server, which names its issuer, and registers there. `client`: one that was registered by hand, whose
-    secret any issuer gets that the server names; with `issuer`, no other one. `refused`: as `ask_less` has it.
+    secret any issuer gets that the server names; with `issuer`, no other one. `refusals`: as `ask_less` has it.
 
     Raises UpstreamError.
     """
-    draft = _Draft({"client": client, "refused": refused})
+    draft = _Draft({"client": client, "refusals": refusals})
     discreet = discretion(launch)
     provider = _Leaving(launch.url, TokenStore(draft, discreet), callback, issuer)
     headers = {"accept": "application/json, text/event-stream"}
@@ -103,7 +103,7 @@ async def finish_login(
     iss: str | None,
 ) -> Mapping[str, Any]:
     """What is kept of the login: its tokens, and who renews them. Raises UpstreamError, which quotes nobody."""
-    draft = _Draft({"client": content["client"], "refused": content.get("refused")})
+    draft = _Draft({"client": content["client"], "refusals": content.get("refusals")})
     discreet = discretion(launch)
     provider = Provider(launch.url, TokenStore(draft, discreet), callback)
     await provider._initialize()

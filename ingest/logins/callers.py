@@ -105,11 +105,11 @@ class OwnLogins:
     # -- by a person in a browser ----------------------------------------------------------------------
 
     async def begin(
-        self, caller: str, agent: Agent, callback: str, browser: str, refused: Mapping[str, Any] | None = None
+        self, caller: str, agent: Agent, callback: str, browser: str, refusals: Mapping[str, Any] | None = None
     ) -> str:
         """The issuer's page, where the caller's login goes on in this `browser`, which a secret of its own names.
 
-        `refused`: what the issuer refused just now, and is not asked for again.
+        `refusals`: what the issuer refused just now, and is not asked for again.
 
         Raises NotCallable, UpstreamError, LoginsUnusable.
         """
@@ -119,7 +119,13 @@ class OwnLogins:
         rule, launch = await self.server_of(agent)
         client = rule.client.record if rule.client else None
         start = await begin_login(
-            self.open_client, launch, self.settings, callback, refused=refused or {}, client=client, issuer=rule.issuer
+            self.open_client,
+            launch,
+            self.settings,
+            callback,
+            refusals=refusals or {},
+            client=client,
+            issuer=rule.issuer,
         )
         content = {**start.content, "browser": browser}
         put = partial(
@@ -149,7 +155,7 @@ class OwnLogins:
             raise NotAllowed("the agent's server has another address by now: begin the login again")
         if "code" not in query:
             refusal = AuthorizationRefused(query)
-            less = ask_less(content.get("refused") or {}, content.get("scope"), refusal.code)
+            less = ask_less(content.get("refusals") or {}, content.get("scope"), refusal.code)
             if less is None:
                 raise refusal
             return await self.begin(caller, agent, callback, browser, less)

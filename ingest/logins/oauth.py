@@ -7,6 +7,7 @@ alone, and begins with what the others have made of it.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing, suppress
@@ -119,6 +120,7 @@ _NO_CALLBACK = f"http://127.0.0.1{_CALLBACK}"
 _BASIC, _POST, _OFFLINE = "client_secret_basic", "client_secret_post", "offline_access"
 _OF_LOGIN = frozenset("response_type client_id redirect_uri state code_challenge code_challenge_method".split())
 """Parameters on which the login's safety rests: no address of an issuer says them in our place."""
+_ERROR = re.compile(r'"error"\s*:\s*"([\w.-]{1,60})"', re.ASCII)
 _OF_TOKENS = (*OAuthToken.model_fields, "error")
 _MOST_REQUEST_BYTES = 16 * 1024
 _RENEWAL_S = 10.0
@@ -191,12 +193,6 @@ class TokenStore(TokenStorage):
         client = client_info.model_dump(mode="json", exclude_none=True)
         await to_thread.run_sync(partial(self.place.keep, client=client))
 
-    def last_port(self) -> int:
-        """To which the last login came back: some issuers insist on the address that was registered. 0: none."""
-        client = read_as(OAuthClientInformationFull, self.place.read().get("client"))
-        addresses = (client.redirect_uris if client else None) or []
-        return next((uri.port for uri in addresses if uri.port), 0)
-
     def issuer(self) -> tuple[OAuthMetadata | None, float | None]:
         """Who renews the token, and when it ends, in seconds since 1970."""
         content = self.place.read()
@@ -215,11 +211,11 @@ class LoginWay:
 class _Context(OAuthContext):
     """The SDK's, that omits what the issuer refused, and shows a secret in a way that the issuer knows."""
 
-    refused: Mapping[str, Any] = MappingProxyType({})
+    refusals: Mapping[str, Any] = MappingProxyType({})
     """As `ask_less` has it."""
 
     def should_include_resource_param(self, protocol_version: str | None = None) -> bool:
-        return not self.refused.get("resource") and super().should_include_resource_param(protocol_version)
+        return not self.refusals.get("resource") and super().should_include_resource_param(protocol_version)
 
     def prepare_token_auth(
         self, data: dict[str, str], headers: dict[str, str] | None = None
@@ -261,7 +257,7 @@ class Provider(OAuthClientProvider):
     async def _initialize(self) -> None:
         await super()._initialize()
         self.context.oauth_metadata, self.context.token_expiry_time = self._token_store.issuer()
-        self.context.refused = self._token_store.place.read().get("refused") or {}
+        self.context.refusals = self._token_store.place.read().get("refusals") or {}
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """The SDK's, but the request itself goes while nothing is locked: however long it takes, no other waits for it.
@@ -320,7 +316,7 @@ class Provider(OAuthClientProvider):
                     if again := await self.without_resource(outgoing, answer):
                         answer = await read_token_answer((yield again))
                     client = self.context.client_info
-                    if client and client.issuer and error_in(answer) == "invalid_client":
+                    if client and client.issuer and error_in(answer.text) == "invalid_client":
                         self.context.client_info = None  # the issuer has forgotten it: the next login registers anew
                 outgoing = await flow.asend(answer)
 
@@ -347,30 +343,30 @@ class Provider(OAuthClientProvider):
         ids = "its id, or the https address of a document that describes it" if documents else "its id"
         return UpstreamRefused(
             f"needs a client, and the issuer{issuer} {reason}: register one there by hand, which returns to "
-            f"{(context.client_metadata.redirect_uris or [''])[0]}, and {self.register_by_hand} ({ids})"
+            f"{', '.join(map(str, context.client_metadata.redirect_uris or ()))}, and {self.register_by_hand} ({ids})"
         )
 
     def _narrow_scope(self) -> None:
         """Raises UpstreamRefused if the server demands what its issuer refused before."""
         scopes = (self.context.client_metadata.scope or "").split()
-        allowed = [scope for scope in scopes if scope not in self.context.refused.get("scopes", ())]
-        if scopes and not allowed and self.refusal_status == 403:
+        others = [scope for scope in scopes if scope not in self.context.refusals.get("scopes", ())]
+        if scopes and not others and self.refusal_status == 403:
             raise UpstreamRefused("the server demands scopes that its issuer refuses (invalid_scope): ask its operator")
-        self.context.client_metadata.scope = " ".join(allowed) or None
+        self.context.client_metadata.scope = " ".join(others) or None
 
     async def without_resource(self, request: httpx2.Request, answer: httpx2.Response) -> httpx2.Request | None:
         """The request of a token without `resource`, if the issuer refuses that; None: there is no other try."""
-        if self.context.refused.get("resource") or error_in(answer) != "invalid_target":
+        if self.context.refusals.get("resource") or error_in(answer.text) != "invalid_target":
             return None
-        await self._keep_refusal({**self.context.refused, "resource": True})
+        await self._keep_refusals({**self.context.refusals, "resource": True})
         data = dict(parse_qsl(request.content.decode(), keep_blank_values=True))
         data.pop("resource", None)
         headers = {name: value for name, value in request.headers.items() if name != "content-length"}
         return httpx2.Request("POST", request.url, data=data, headers=headers, extensions=request.extensions)
 
-    async def _keep_refusal(self, refused: Mapping[str, Any]) -> None:
-        self.context.refused = refused
-        await to_thread.run_sync(partial(self._token_store.place.keep, refused=refused))
+    async def _keep_refusals(self, refusals: Mapping[str, Any]) -> None:
+        self.context.refusals = refusals
+        await to_thread.run_sync(partial(self._token_store.place.keep, refusals=refusals))
 
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
         """Asks for less where the issuer refuses a scope or the resource. Each is refused once, so that it ends."""
@@ -380,9 +376,9 @@ class Provider(OAuthClientProvider):
                 return await super()._perform_authorization_code_grant()
             except AuthorizationRefused as refusal:
                 scope = self.context.client_metadata.scope
-                if (less := ask_less(self.context.refused, scope, refusal.code)) is None:
+                if (less := ask_less(self.context.refusals, scope, refusal.code)) is None:
                     raise
-                await self._keep_refusal(less)
+                await self._keep_refusals(less)
 
     @asynccontextmanager
     async def _listen(self) -> AsyncGenerator[None]:
@@ -394,12 +390,14 @@ class Provider(OAuthClientProvider):
             return
         if self._failure:
             raise self._failure
-        by_hand = self._way.client
-        port = by_hand.callback_port if by_hand else self._token_store.last_port()
+        by_hand, client = self._way.client, self.context.client_info
+        addresses = (client.redirect_uris if client else None) or []
+        port = by_hand.callback_port if by_hand else next((uri.port for uri in addresses if uri.port), 0)
         async with listen_for_callback(self._way.timeout_s, port, is_fixed=bool(by_hand and port)) as self._callback:
-            self.context.client_metadata.redirect_uris = [AnyUrl(self._callback.address)]
-            client = self.context.client_info
-            if client and not by_hand and not _is_usable(client, self._callback.address):
+            address = AnyUrl(self._callback.address)
+            self.context.client_metadata.redirect_uris = [address]
+            secret_end_s = client.client_secret_expires_at if client else None
+            if not by_hand and (address not in addresses or (secret_end_s and secret_end_s <= time.time())):
                 self.context.client_info = None
             try:
                 yield
@@ -449,11 +447,11 @@ class Provider(OAuthClientProvider):
     async def _lead(self, page: str) -> None:
         """Parameters that the address of the issuer's page has already stay, and none comes twice (RFC 6749, 3.1)."""
         metadata = self.context.oauth_metadata
-        endpoint, mark, fixed = str(metadata.authorization_endpoint if metadata else "").partition("?")
+        endpoint, mark, query = str(metadata.authorization_endpoint if metadata else "").partition("?")
         if mark:
-            own = dict(parse_qsl(page.removeprefix(f"{endpoint}?{fixed}?")))
-            fixed_parameters = {name: value for name, value in parse_qsl(fixed) if name not in _OF_LOGIN}
-            page = f"{endpoint}?{urlencode(own | fixed_parameters)}"
+            own = dict(parse_qsl(page.removeprefix(f"{endpoint}?{query}?")))
+            others = {name: value for name, value in parse_qsl(query) if name not in _OF_LOGIN}
+            page = f"{endpoint}?{urlencode(own | others)}"
         await self._redirect(page)
 
     async def _redirect(self, page: str) -> None:
@@ -504,7 +502,7 @@ class Callback:
 
     def __init__(self, timeout_s: float) -> None:
         self.address, self._timeout_s = "", timeout_s
-        self._answers: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        self._answers: asyncio.Queue[dict[str, str]] = asyncio.Queue(1)
 
     async def query(self) -> dict[str, str]:
         """The parameters of the next answer, with a code or an error. Raises UpstreamUnreachable."""
@@ -530,7 +528,7 @@ class Callback:
                 head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
                 writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
                 await writer.drain()
-                if is_callback:
+                if is_callback and not self._answers.full():
                     self._answers.put_nowait({name: values[0] for name, values in query.items()})
 
 
@@ -573,7 +571,7 @@ class AuthorizationRefused(UpstreamRefused):
         super().__init__(f"the login was refused ({self.code or 'no reason given'})")
 
 
-def ask_less(refused: Mapping[str, Any], scope: str | None, code: str) -> dict[str, Any] | None:
+def ask_less(refusals: Mapping[str, Any], scope: str | None, code: str) -> dict[str, Any] | None:
     """What an issuer refused, after one more refusal, and is not asked for again: `scopes`, and whether `resource`.
 
     None: nothing is left to omit.
@@ -581,9 +579,9 @@ def ask_less(refused: Mapping[str, Any], scope: str | None, code: str) -> dict[s
     scopes = (scope or "").split()
     if code == "invalid_scope" and scopes:
         optional = [_OFFLINE] if _OFFLINE in scopes else scopes
-        return {**refused, "scopes": [*refused.get("scopes", ()), *optional]}
-    if code == "invalid_target" and not refused.get("resource"):
-        return {**refused, "resource": True}
+        return {**refusals, "scopes": [*refusals.get("scopes", ()), *optional]}
+    if code == "invalid_target" and not refusals.get("resource"):
+        return {**refusals, "resource": True}
     return None
 
 
@@ -612,18 +610,10 @@ async def read_token_answer(response: httpx2.Response) -> httpx2.Response:
     return httpx2.Response(status, json=fields, request=response.request)
 
 
-def error_in(answer: httpx2.Response) -> str:
-    """The code of an answer that was read; empty for none."""
-    try:
-        document = answer.json()
-    except (ValueError, RecursionError):
-        return ""
-    return refusal_code(document.get("error")) if isinstance(document, dict) else ""
-
-
-def _is_usable(client: OAuthClientInformationFull, callback: str) -> bool:
-    is_over = client.client_secret_expires_at and client.client_secret_expires_at <= time.time()
-    return not is_over and callback in map(str, client.redirect_uris or ())
+def error_in(text: str) -> str:
+    """The code that an issuer's answer says, as RFC 6749, 5.2 has it; empty for none."""
+    code = _ERROR.search(text)
+    return code[1] if code else ""
 
 
 def _asks_for_login(response: httpx2.Response) -> bool:

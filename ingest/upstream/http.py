@@ -16,7 +16,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED
 
-from waygraph.ingest.logins.oauth import OpenPage, Provider, log_in
+from waygraph.ingest.logins.oauth import OpenPage, Provider, error_in, log_in
 from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
@@ -400,8 +400,8 @@ class _Body(httpx2.AsyncByteStream):
 
 def _without_body(text: str) -> str:
     """An error of a login without what the issuer wrote, in which anything may stand; its own code is kept."""
-    code = re.search(r'"error"\s*:\s*"([\w.-]{1,60})"', text)
-    return text.partition(": ")[0] + (f": {code[1]}" if code else "")
+    code = error_in(text)
+    return text.partition(": ")[0] + (f": {code}" if code else "")
 
 
 def speaks_older_form(status: int) -> bool:

@@ -150,6 +150,7 @@ def refuses_offline_access(desk: Desk) -> None:
 
 
 def refuses_each_scope(desk: Desk) -> None:
+    has_no_metadata(desk)
     desk.realm.said["scopes_supported"] = ["openid", "admin", "offline_access"]
     desk.refuse("authorize", "invalid_scope", where=lambda given: given.get("scope"))
 
@@ -160,6 +161,7 @@ def registers_with_scope(desk: Desk) -> None:
 
 
 def registers_without_openid(desk: Desk) -> None:
+    has_no_metadata(desk)
     desk.realm.said["scopes_supported"] = ["openid", "read"]
     desk.refuse("register", "invalid_client_metadata", where=lambda given: "openid" in given.get("scope", ""))
 

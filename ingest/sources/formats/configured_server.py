@@ -414,8 +414,8 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
 def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaunch]:
     url = resolver.text(server.url)
     headers = {name: resolver.text(value) for name, value in server.headers.items()}
-    written = server.oauth if isinstance(server.oauth, Mapping) else {}
-    client = {name: resolver.text(value) for name, value in written.items()}
+    fields = server.oauth if isinstance(server.oauth, Mapping) else {}
+    client = {name: resolver.text(value) for name, value in fields.items()}
 
     from waygraph.registry.http.addresses import split_url
 
