@@ -430,7 +430,7 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
             form=form,
             oauth=bool(server.oauth),
             oauth_client=_oauth_client(client),
-            confidential=confidential | {client.get("clientSecret", "")},
+            confidential=confidential | {value for name, value in client.items() if name == "clientSecret"},
         )
 
     return launch
