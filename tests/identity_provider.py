@@ -12,7 +12,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -100,10 +100,16 @@ class Realm:
     """Client, audience of the token that it shows, audience of the token that it gets."""
     trusted: list["Realm"] = field(default_factory=list)
     """Whose tokens may be exchanged here, beside its own."""
-    said: dict[str, str] = field(default_factory=dict)
-    """In its metadata, in place of what is true."""
+    said: dict[str, Any] = field(default_factory=dict)
+    """In its metadata, in place of what is true; None: it does not say it."""
     told_of_tokens: dict[str, Any] = field(default_factory=dict)
     """In the answer with a token, in place of what is true."""
+    token_answer: Callable[[dict[str, Any]], Response] = JSONResponse
+    """The form of the answer with a token."""
+    refuses: Callable[[str, Mapping[str, Any]], str] = lambda *_: ""
+    """Of the path and the parameters of a registration, authorization or token: the error; empty: none."""
+    default_audience: str = ""
+    """Of a login that names no resource; empty: it has to name one."""
     answers_late_s: float = 0.0
     """Between the gift of a token and the answer that tells of it."""
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -192,6 +198,7 @@ class Realm:
                 with self._lock:
                     answer = self._token(self._authenticated(request, given), given)
                 time.sleep(self.answers_late_s)
+                return self.token_answer(answer)
             case "POST", "revoke":
                 with self._lock:
                     answer = self._revoke(self._authenticated(request, given), given["token"])
@@ -203,6 +210,9 @@ class Realm:
         """RFC 7591, 3."""
         if not self.registers:
             raise Refused("access_denied", 403)
+        self.asked.append("register")
+        if error := self.refuses("register", asked):
+            raise Refused(error)
         client = {"token_endpoint_auth_method": "client_secret_basic", **asked, "client_id": secrets.token_hex(8)}
         if not asked.get("redirect_uris"):
             raise Refused("invalid_redirect_uri")
@@ -212,7 +222,7 @@ class Realm:
         return JSONResponse(client, 201)
 
     def metadata(self) -> dict[str, Any]:
-        return {
+        metadata = {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
@@ -229,6 +239,7 @@ class Realm:
             "client_id_metadata_document_supported": self.documents is not None,
             **self.said,
         }
+        return {name: value for name, value in metadata.items() if value is not None}
 
     def _client(self, client_id: str) -> dict[str, Any]:
         """One that registered, or names itself by the address of its document."""
@@ -248,20 +259,21 @@ class Realm:
 
         def back(**more: str) -> Response:
             state = {"state": given["state"]} if "state" in given else {}
-            return RedirectResponse(f"{target}?{urlencode({'iss': self.issuer, **state, **more})}", 302)
+            return RedirectResponse(f"{target}?{urlencode({'iss': self.metadata()['issuer'], **state, **more})}", 302)
 
         if given.get("response_type") != "code":
             return back(error="unsupported_response_type")
         if given.get("code_challenge_method") != "S256" or len(given.get("code_challenge", "")) != 43:
             return back(error="invalid_request")
-        if "resource" not in given:
-            return back(error="invalid_target")
+        audience = given.get("resource", self.default_audience)
+        if error := self.refuses("authorize", given) or ("" if audience else "invalid_target"):
+            return back(error=error)
         if (person := self._sessions.get(cookie)) is None:
             return HTMLResponse(_LOGIN.format(action=f"{self.issuer}/login", page=escape(page)))
         if person not in self.people:
             return back(error="access_denied")
         client_id, code = given["client_id"], self.make_secret("code")
-        login = Login(secrets.token_hex(8), client_id, person, given["resource"], given.get("scope", ""))
+        login = Login(secrets.token_hex(8), client_id, person, audience, given.get("scope", ""))
         self._codes[code] = Code(login, target, given["code_challenge"], given.get("nonce"))
         return back(code=code)
 
@@ -290,6 +302,8 @@ class Realm:
 
     def _token(self, client: Mapping[str, Any], given: Given) -> dict[str, Any]:
         client_id = client["client_id"]
+        if error := self.refuses("token", given):
+            raise Refused(error)
         match given.get("grant_type"):
             case "authorization_code":
                 code = self._codes.pop(given["code"], None)
@@ -418,7 +432,10 @@ def identity_provider(*names: str) -> Iterator[list[Realm]]:
         if realm is None:
             return JSONResponse({}, 404)
         is_registration = request.path_params["path"] == "register" and request.method == "POST"
-        given = dict(request.query_params) | ({} if is_registration else dict(await request.form()))
+        query = request.query_params
+        if len(query.multi_items()) != len(query):  # RFC 6749, 3.1
+            return JSONResponse({"error": "invalid_request"}, 400)
+        given = dict(query) | ({} if is_registration else dict(await request.form()))
         texts = {name: str(value) for name, value in given.items()}
         work = (
             partial(realm.register, await request.json()) if is_registration else partial(realm.answer, request, texts)

@@ -14,6 +14,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import Context
 from pydantic import AnyHttpUrl, BaseModel
+from starlette.responses import JSONResponse, Response
 
 from tests.identity_provider import Realm
 from tests.upstream.served import Asgi, running
@@ -41,6 +42,8 @@ class ProtectedServer:
     """Tool and subject."""
     modern: bool = True
     """False: it speaks the handshake era alone."""
+    publishes: bool = True
+    """False: it has no metadata of a protected resource, but that of its issuer."""
     quotes_tokens: bool = False
     """Whether it quotes the token that it was sent in an error."""
 
@@ -116,6 +119,11 @@ class ProtectedServer:
             if scope["type"] == "http":
                 heard = {name.decode(): value.decode() for name, value in scope["headers"]}
                 self.headers.append(heard)
+                if not self.publishes and scope["path"].startswith("/.well-known/"):
+                    is_issuer = scope["path"] == "/.well-known/oauth-authorization-server"
+                    answer = JSONResponse(self.realm.metadata()) if is_issuer else Response(status_code=404)
+                    await answer(scope, receive, send)
+                    return
                 token = heard.get("authorization", "").removeprefix("Bearer ")
                 if not self.modern and self.realm.claims(token) and heard.get("mcp-protocol-version", "") >= "2026":
                     await send({"type": "http.response.start", "status": 400, "headers": []})

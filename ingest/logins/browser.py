@@ -7,6 +7,7 @@ kept encrypted in between.
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,7 +18,13 @@ from mcp.client.auth.utils import issuers_match, validate_authorization_response
 from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata, ProtectedResourceMetadata
 from mcp.types import LATEST_PROTOCOL_VERSION
 
-from waygraph.ingest.logins.oauth import Provider, TokenStore, read_as, refuse_nameless_issuer
+from waygraph.ingest.logins.oauth import (
+    Provider,
+    TokenStore,
+    read_as,
+    read_token_answer,
+    refuse_nameless_issuer,
+)
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion, discretion
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -53,15 +60,16 @@ async def begin_login(
     settings: Settings,
     callback: str,
     *,
+    refusals: Mapping[str, Any],
     client: Mapping[str, Any] | None = None,
     issuer: str = "",
 ) -> LoginStart:
     """Asks the server, which names its issuer, and registers there. `client`: one that was registered by hand, whose
-    secret any issuer gets that the server names; with `issuer`, no other one.
+    secret any issuer gets that the server names; with `issuer`, no other one. `refusals`: as `ask_less` has it.
 
     Raises UpstreamError.
     """
-    draft = _Draft({"client": dict(client)} if client else {})
+    draft = _Draft({"client": client, "refusals": refusals})
     discreet = discretion(launch)
     provider = _Leaving(launch.url, TokenStore(draft, discreet), callback, issuer)
     headers = {"accept": "application/json, text/event-stream"}
@@ -95,9 +103,9 @@ async def finish_login(
     iss: str | None,
 ) -> Mapping[str, Any]:
     """What is kept of the login: its tokens, and who renews them. Raises UpstreamError, which quotes nobody."""
-    draft = _Draft({"client": content["client"]})
+    draft = _Draft({"client": content["client"], "refusals": content.get("refusals")})
     discreet = discretion(launch)
-    provider = Provider(launch.url, TokenStore(draft, discreet), callback, None, None)
+    provider = Provider(launch.url, TokenStore(draft, discreet), callback)
     await provider._initialize()
     context = provider.context
     context.oauth_metadata = read_as(OAuthMetadata, content["metadata"])
@@ -109,8 +117,11 @@ async def finish_login(
         request = await provider._exchange_token_authorization_code(code, content["verifier"])
         with anyio.move_on_after(settings.upstream_connect_timeout_s):
             async with open_client(launch, settings, discreet, None) as http:
-                response = await httpx2.AsyncClient.send(http, request)  # to the issuer, as any request of a login
-                await provider._handle_token_response(response)
+                send = partial(httpx2.AsyncClient.send, http)  # to the issuer, as any request of a login
+                answer = await read_token_answer(await send(request))
+                if again := await provider.without_resource(request, answer):
+                    answer = await read_token_answer(await send(again))
+                await provider._handle_token_response(answer)
             return draft.parts
     except OAuthFlowError:  # its text has the issuer's words
         raise UpstreamRefused("the issuer gave no token for this login") from None
@@ -140,8 +151,10 @@ class _Draft:
 class _Leaving(Provider):
     """Stops where a person goes to the issuer's page, with all that is needed to go on from there."""
 
+    register_by_hand = "write client_id into its [[login]] of the services file"
+
     def __init__(self, address: str, token_store: TokenStore, callback: str, issuer: str) -> None:
-        super().__init__(address, token_store, callback, None, None)
+        super().__init__(address, token_store, callback)
         self._issuer = issuer
         self.page = self.state = self.verifier = ""
         self.content: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from waygraph.ingest.logins.exchange import TokenExchange
 from waygraph.ingest.logins.login_rules import CALLER, KEY, Call, LoginRule
-from waygraph.ingest.logins.store import BEGUN_LOGIN, LoginFile, LoginRefused, digest_of, login_file, refusal_code
+from waygraph.ingest.logins.store import BEGUN_LOGIN, LoginFile, LoginRefused, digest_of, login_file
 from waygraph.ingest.manifest.environment import Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
@@ -104,8 +104,12 @@ class OwnLogins:
 
     # -- by a person in a browser ----------------------------------------------------------------------
 
-    async def begin(self, caller: str, agent: Agent, callback: str, browser: str) -> str:
+    async def begin(
+        self, caller: str, agent: Agent, callback: str, browser: str, refusals: Mapping[str, Any] | None = None
+    ) -> str:
         """The issuer's page, where the caller's login goes on in this `browser`, which a secret of its own names.
+
+        `refusals`: what the issuer refused just now, and is not asked for again.
 
         Raises NotCallable, UpstreamError, LoginsUnusable.
         """
@@ -113,8 +117,16 @@ class OwnLogins:
 
         self.file.check_key()
         rule, launch = await self.server_of(agent)
-        client = {**_client_of(rule), "redirect_uris": [callback]} if rule.client_id else None
-        start = await begin_login(self.open_client, launch, self.settings, callback, client=client, issuer=rule.issuer)
+        client = rule.client.record if rule.client else None
+        start = await begin_login(
+            self.open_client,
+            launch,
+            self.settings,
+            callback,
+            refusals=refusals or {},
+            client=client,
+            issuer=rule.issuer,
+        )
         content = {**start.content, "browser": browser}
         put = partial(
             self.file.put, caller, agent.id, launch.url, BEGUN_LOGIN, content, login_id=digest_of(start.state)
@@ -122,12 +134,16 @@ class OwnLogins:
         await to_thread.run_sync(put)
         return start.page
 
-    async def finish(self, caller: str, agent: Agent, callback: str, browser: str, query: Mapping[str, str]) -> None:
+    async def finish(self, caller: str, agent: Agent, callback: str, browser: str, query: Mapping[str, str]) -> str:
         """With what the browser brought back: `code` or `error`, `state`, `iss`. A login is finished once.
+
+        Returns the page of the issuer where the login begins anew, with less, if the issuer refused a scope or the
+        resource; empty where it is finished.
 
         Raises NotAllowed for what was not begun by this caller in this browser a short time ago; else as `begin`.
         """
         from waygraph.ingest.logins.browser import finish_login
+        from waygraph.ingest.logins.oauth import AuthorizationRefused, ask_less
 
         _, launch = await self.server_of(agent)
         login = await to_thread.run_sync(partial(self.file.take, caller, agent.id, digest_of(query.get("state", ""))))
@@ -138,11 +154,16 @@ class OwnLogins:
         if login.address != self.file.place_of(caller, launch.url):
             raise NotAllowed("the agent's server has another address by now: begin the login again")
         if "code" not in query:
-            raise UpstreamRefused(f"the login was refused ({refusal_code(query.get('error')) or 'no reason given'})")
+            refusal = AuthorizationRefused(query)
+            less = ask_less(content.get("refusals") or {}, content.get("scope"), refusal.code)
+            if less is None:
+                raise refusal
+            return await self.begin(caller, agent, callback, browser, less)
         new_content = await finish_login(
             self.open_client, launch, self.settings, callback, content, code=query["code"], iss=query.get("iss")
         )
         await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "oauth", new_content))
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +198,7 @@ class ActingCaller:
         content = self.logins.file.open(login)
         if rule.by == "oauth":
             former = content.get("client") or {}
-            client = {**former, **_client_of(rule)} if rule.client_id else former
+            client = rule.client.record if rule.client else former
             if client != former:  # the operator has changed its secret since
                 await to_thread.run_sync(partial(self.logins.file.keep, login.user, {"client": client}))
             return replace(plain, oauth=True, user=login.user)
@@ -198,14 +219,6 @@ class ActingCaller:
         elif self.rule.takes_login and isinstance(refusal, LoginRefused):
             await to_thread.run_sync(self.logins.file.forget, self.caller, self.call.agent.id)
             raise NeedsLogin(self.call.name, self.call.agent.id) from refusal
-
-
-def _client_of(rule: LoginRule) -> Mapping[str, Any]:
-    """A client that the operator registered at the server's issuer, as RFC 7591 describes one."""
-    if not rule.client_secret:
-        return {"client_id": rule.client_id, "token_endpoint_auth_method": "none"}
-    how = {"token_endpoint_auth_method": "client_secret_basic"}
-    return {"client_id": rule.client_id, "client_secret": rule.client_secret, **how}
 
 
 def _holds_secret(launch: HttpLaunch) -> bool:

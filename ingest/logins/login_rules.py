@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings
+from waygraph.ingest.manifest.records import OAuthClient
 from waygraph.registry.http.addresses import is_loopback, split_url
 from waygraph.registry.model.nouns import Agent
 
@@ -31,6 +32,7 @@ class LoginRule(BaseModel):
     client_id: str = ""
     client_secret: str = Field(default="", repr=False)
     issuer: str = ""
+    callback_port: int = Field(default=0, ge=0, lt=65_536)
     token_endpoint: str = ""
     audience: str = ""
     resource: str = ""
@@ -39,7 +41,7 @@ class LoginRule(BaseModel):
     @model_validator(mode="after")
     def _sound(self) -> "LoginRule":
         of = {
-            "oauth": {"client_id", "client_secret", "issuer"},
+            "oauth": {"client_id", "client_secret", "issuer", "callback_port"},
             "exchange": {"client_id", "client_secret", "token_endpoint", "audience", "resource", "scope"},
             "header": {"name", "value"},
         }[self.by] | {"agent", "by", "headers"}
@@ -55,6 +57,11 @@ class LoginRule(BaseModel):
         if self.by == "header" and (KEY in self.value) == (CALLER in self.value):
             raise ValueError(f"by = 'header' needs a value with {KEY} (what the caller types) or {CALLER} (their id)")
         return self
+
+    @property
+    def client(self) -> OAuthClient | None:
+        """That the operator registered at the server's issuer; None: each login registers one."""
+        return OAuthClient(self.client_id, self.client_secret, self.callback_port) if self.client_id else None
 
     @property
     def takes_login(self) -> bool:

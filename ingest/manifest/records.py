@@ -350,6 +350,28 @@ class UserLogin:
     id: str
 
 
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """A client that a person registered by hand at the issuer of a server. `callback_port`: where its login comes back
+    to; 0: any free port, which issuers have to take (RFC 8252, 7.3).
+    """
+
+    id: str
+    secret: str = field(default="", repr=False)
+    callback_port: int = 0
+
+    @property
+    def record(self) -> dict[str, str]:
+        """As RFC 7591 describes one."""
+        if not self.secret:
+            return {"client_id": self.id, "token_endpoint_auth_method": "none"}
+        return {
+            "client_id": self.id,
+            "client_secret": self.secret,
+            "token_endpoint_auth_method": "client_secret_basic",
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLaunch:
     """An address to ask, over streamable HTTP or the older SSE."""
@@ -359,6 +381,8 @@ class HttpLaunch:
     form: Literal["http", "sse"] = "http"
     oauth: bool = False
     """Whether to log in by OAuth, with the tokens kept for this address."""
+    oauth_client: OAuthClient | None = None
+    """As which to log in; None: as one that registers itself."""
     user: UserLogin | None = None
     """The caller whose tokens these are; None: the operator."""
     public: bool = False

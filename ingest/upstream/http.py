@@ -7,7 +7,7 @@ and all that is asked beside it go on.
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED
 
-from waygraph.ingest.logins.oauth import OpenPage, Provider, log_in
+from waygraph.ingest.logins.oauth import OpenPage, Provider, error_in, log_in
 from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
@@ -84,11 +84,8 @@ async def http_transport(
     launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, open_page: OpenPage | None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a server at an address. Raises UpstreamError."""
-    login = log_in(launch, settings, discretion, open_page) if launch.oauth else nullcontext(None)
-    async with (
-        login as auth,
-        _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
-    ):
+    auth = log_in(launch, settings, discretion, open_page) if launch.oauth else None
+    async with _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams:
         yield streams
 
 
@@ -403,8 +400,8 @@ class _Body(httpx2.AsyncByteStream):
 
 def _without_body(text: str) -> str:
     """An error of a login without what the issuer wrote, in which anything may stand; its own code is kept."""
-    code = re.search(r'"error"\s*:\s*"([\w.-]{1,60})"', text)
-    return text.partition(": ")[0] + (f": {code[1]}" if code else "")
+    code = error_in(text)
+    return text.partition(": ")[0] + (f": {code}" if code else "")
 
 
 def speaks_older_form(status: int) -> bool:

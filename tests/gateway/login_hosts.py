@@ -88,13 +88,13 @@ class LoginHost:
 
 
 @contextmanager
-def client_document(folder: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
+def client_document(folder: Path, callback: str = CALLBACK) -> Iterator[tuple[str, ssl.SSLContext]]:
     """The address of a client's metadata document, and who trusts it."""
     certificate = certified(folder)
 
     class Document(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            told = {"client_id": address, "client_name": "a host", "redirect_uris": [CALLBACK]}
+            told = {"client_id": address, "client_name": "a host", "redirect_uris": [callback]}
             body = json.dumps(told).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,11 @@ def prove(person: Person, page: str, key: str) -> httpx2.Response:
 
 def leave(person: Person, shown: httpx2.Response) -> str:
     """Where the page leads whose button for a login was pressed."""
-    answer = person.submit(shown, do="begin")
+    return target_of(person.submit(shown, do="begin"))
+
+
+def target_of(answer: httpx2.Response) -> str:
+    """Of a page that goes on elsewhere."""
     assert answer.status_code == 200, answer.text
     found = re.search(r'content="0;url=([^"]+)"', answer.text)
     assert found, answer.text
@@ -164,6 +169,23 @@ def test_a_host_that_shows_pages_is_led_to_ours_and_the_call_goes_on(here: World
     assert error_of(anyio.run(call, decline))["code"] == "needs-login"
     assert anyio.run(call, show).content[-1].text == "ann@office"
     assert pages == [here.page]
+
+
+def test_a_page_goes_on_to_the_issuer_without_what_it_refuses(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: what is refused again ends the login."""
+    key = here.key()
+    monkeypatch.setattr(here.office, "default_audience", here.server.url)
+    for refuses, status in ((lambda given: "resource" in given, 200), (lambda _: True, 502)):
+        monkeypatch.setattr(here.office, "refuses", partial(refuse_target, refuses))
+        with Person("ann") as ann:
+            led = log_in_by_browser(ann, here.page, key)
+            answer = ann.open(target_of(led))
+            assert answer.status_code == status, answer.text
+        assert here.acts_as(key) == "ann@office"
+
+
+def refuse_target(refuses: Callable[[Any], bool], path: str, given: Any) -> str:
+    return "invalid_target" if path == "authorize" and refuses(given) else ""
 
 
 def test_an_agent_may_be_named_as_the_endpoint_is(here: World) -> None:

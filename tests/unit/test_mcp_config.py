@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, OAuthClient, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.kinds import kind_of
 from waygraph.ingest.sources.read import read_path
@@ -173,7 +173,11 @@ def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
             {"url": "https://h", "headers": {"A": "b", "N": 1}},
             HttpLaunch(url="https://h", headers={"A": "b", "N": "1"}),
         ),
-        ({"url": "https://h", "oauth": {"clientId": "c"}}, HttpLaunch(url="https://h", oauth=True)),
+        ({"url": "https://h", "oauth": {"scopes": []}}, HttpLaunch(url="https://h", oauth=True)),
+        (
+            {"url": "https://h", "oauth": {"client_id": "c", "clientSecret": "${TOKEN}", "callbackPort": 8123}},
+            HttpLaunch(url="https://h", oauth=True, oauth_client=OAuthClient("c", "t0", 8123)),
+        ),
     ],
     ids=str,
 )
@@ -186,6 +190,7 @@ def test_an_entry_says_how_a_server_is_launched(entry: Mapping[str, object], lau
     ("entry", "reason"),
     [
         (5, "expected an object, found a number"),
+        ({"url": "https://h", "oauth": {"clientId": "c", "callbackPort": 70000}}, "oauth: callbackPort is no port"),
         ({}, "has neither a `command` nor a `url`"),
         ({"command": "x", "url": "https://h"}, "has a `command` and a `url`; say by `type` which one counts"),
         ({"type": "http", "command": "x"}, "is of type http and has no `url`"),

@@ -8,7 +8,6 @@ from typer import Argument
 
 from waygraph.api.cli.options import AsJson, CommandGroup, invocation
 from waygraph.api.cli.render.output import Table, note, read_fields, show
-from waygraph.registry.model.errors import WaygraphError
 
 if TYPE_CHECKING:
     from waygraph.ingest.logins.store import Login, LoginFile
@@ -96,15 +95,9 @@ async def _log_in(registry: "LocalRegistry", settings: "Settings", agent: "Agent
             key = typer.prompt(f"Your key at {agent.id}", hide_input=True, err=True)
             await logins.set_key(LOCAL_USER, agent, key)
             return
-        refusal: WaygraphError | None = None
-        async with listen_for_callback(settings.upstream_login_timeout_s) as callback:
-            try:
-                open_page(await logins.begin(LOCAL_USER, agent, callback.address, ""))
-                answer = await callback.result()
-                parameters = {"code": answer.code, "state": answer.state or ""}
-                parameters |= {"iss": answer.iss} if answer.iss else {}
-                await logins.finish(LOCAL_USER, agent, callback.address, "", parameters)
-            except WaygraphError as error:  # the group around it would wrap it
-                refusal = error
-        if refusal is not None:
-            raise refusal
+        timeout_s, port = settings.upstream_login_timeout_s, rule.callback_port
+        async with listen_for_callback(timeout_s, port, is_fixed=bool(port)) as callback:
+            page = await logins.begin(LOCAL_USER, agent, callback.address, "")
+            while page:
+                open_page(page)
+                page = await logins.finish(LOCAL_USER, agent, callback.address, "", await callback.query())

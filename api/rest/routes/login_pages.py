@@ -259,8 +259,9 @@ class LoginPages:
             raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
         caller, agent = visit.caller, await self._agent(visit)
         with self._service.audit.attempt(caller, "login", agent.id):
-            await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, parameters_of(visit.request))
-        return visit.keep(_page("You are logged in", _LOGIN_DONE))
+            query = parameters_of(visit.request)
+            page = await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, query)
+        return visit.keep(leave_page(page) if page else _page("You are logged in", _LOGIN_DONE))
 
 
 _LOGIN_DONE = "<p>Tools of this agent act with your account in calls that you make. You can close this page.</p>"

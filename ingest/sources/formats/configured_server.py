@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
 from waygraph.ingest.manifest.fields import fields_of
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, ToolLimit, shape_of
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, OAuthClient, StdioLaunch, ToolLimit, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.ingest.sources.formats.switches import LIMITS, SWITCHES, Faulty, entry_limits, is_off, plain_name
+from waygraph.registry.model.numbers import read_digits
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "command": ("command", "cmd"),
@@ -36,6 +37,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "description": ("description",),
 }
 """Field → what hosts call it, without case, `_` and `-`; of several the first counts."""
+_CLIENT = {name.lower(): name for name in ("clientId", "clientSecret", "callbackPort")}
+"""Of `oauth`, where it is an object: a client that was registered by hand."""
 _VARIABLES = ("envvars", "envkeys", "envhttpheaders", "bearertokenenvvar", "bearertokenenv", "requestoptions")
 _TYPES = ("type", "transport", "transporttype")
 _BESIDE = frozenset(
@@ -101,14 +104,15 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
         words, args = launch["command"], launch.get("args")
         rest = [*words[1:], *args] if isinstance(args, list) else words[1:] if args is None else args
         launch |= {"command": words[0] if words else "", "args": rest}
-    if isinstance(launch.get("oauth"), Mapping) and is_off([launch["oauth"]]):
-        launch["oauth"] = False
+    if isinstance(oauth := launch.get("oauth"), Mapping):
+        client = {name: value for word, name in _CLIENT.items() if (value := _value(oauth, (word,)))}
+        launch["oauth"] = not is_off([oauth]) and (client or bool(oauth))
     _add_variables(launch, fields)
     resolve = _references(
         bare=bare_variables or _value(fields, ("httpurl",)) is not None,
         braces=_type(str(_value(fields, _TYPES))) in _OF_OPENCODE,
     )
-    labels = ("type", "oauth", "name", "description")
+    labels = ("type", "name", "description")
     return {name: value if name in labels else _each_text(value, resolve) for name, value in launch.items()}
 
 
@@ -230,7 +234,8 @@ class ConfiguredServer:
     cwd: str = field(default="", repr=False)
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    oauth: bool = False
+    oauth: bool | Mapping[str, str] = False
+    """With the fields of a client that was registered by hand."""
     disabled: bool = False
     limits: tuple[ToolLimit, ...] = ()
     name: str = ""
@@ -275,7 +280,7 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
         own = {"url": _text(standard, "url"), "headers": _texts(standard, "headers")}
     return ConfiguredServer(
         form=form,
-        oauth=bool(standard.get("oauth")),
+        oauth=_texts(standard, "oauth") if isinstance(standard.get("oauth"), Mapping) else bool(standard.get("oauth")),
         disabled=is_off(parts_of(entry)),
         limits=entry_limits(parts_of(entry)),
         name=_label(standard, "name"),
@@ -409,6 +414,8 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
 def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaunch]:
     url = resolver.text(server.url)
     headers = {name: resolver.text(value) for name, value in server.headers.items()}
+    fields = server.oauth if isinstance(server.oauth, Mapping) else {}
+    client = {name: resolver.text(value) for name, value in fields.items()}
 
     from waygraph.registry.http.addresses import split_url
 
@@ -417,9 +424,25 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
             raise Faulty("its url is none that begins with https:// or http://")
         form: Literal["http", "sse"] = "sse" if server.form == "sse" else "http"
         confidential = resolver.confidential | path_keys(url)
-        return HttpLaunch(url=url, headers=headers, form=form, oauth=server.oauth, confidential=confidential)
+        return HttpLaunch(
+            url=url,
+            headers=headers,
+            form=form,
+            oauth=bool(server.oauth),
+            oauth_client=_oauth_client(client),
+            confidential=confidential | {value for name, value in client.items() if name == "clientSecret"},
+        )
 
     return launch
+
+
+def _oauth_client(fields: Mapping[str, str]) -> OAuthClient | None:
+    """Raises Faulty."""
+    port = read_digits(fields.get("callbackPort", "0"), 0, 65_535)
+    if port is None:
+        raise Faulty("oauth: callbackPort is no port, which is a number from 1 to 65535")
+    id_text = fields.get("clientId", "")
+    return OAuthClient(id_text, fields.get("clientSecret", ""), port) if id_text else None
 
 
 def _variables_in(file: Path) -> dict[str, str]:
