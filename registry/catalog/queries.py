@@ -167,8 +167,8 @@ def standing_sources(index: SearchIndex, principal: Principal | None) -> list[So
     suspects = [each for owner, name in names if (each := tool_id(owner, name)) in pending]
     rejections = Counter(tool.agent_id for tool in index.tools(suspects) if tool.rejection)
     waiting = Counter(map(owner_of, pending)) - rejections
-    marked = seen_tools(index, [each for each in index.tools_with_notices() if owner_of(each) in agents], principal)
-    notices = Counter(tool.agent_id for tool in marked if tool.flags)
+    suspects = [each for each in index.tools_with_notices() if owner_of(each) in agents]
+    notices = Counter(tool.agent_id for tool in seen_tools(index, suspects, principal) if tool.flags)
     return [
         replace(source, standing=_standing([agents[each] for each in source.agent_ids], waiting, rejections, notices))
         for source in seen_sources(index, principal)

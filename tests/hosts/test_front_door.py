@@ -481,6 +481,19 @@ def test_a_server_that_a_host_gets_later_is_taken_in_by_the_next_start(house: Ho
         assert answer.structured_content == {"result": 42.0}
 
 
+def test_each_source_has_one_name_and_what_never_worked_is_none(house: House) -> None:
+    """The server `gone` of the file cannot start: it stays with its host, and fails in no list."""
+    house.put_calculator()
+    house.put(house.folder / ".config/Claude/claude_desktop_config.json", {"absent": {"command": "such-program"}})
+    assert house.run("start", "--yes").returncode == 0
+    sources = json.loads(house.run("sources", "--json").stdout)["sources"]
+    assert [(each["title"], each["agents"], each["failures"]) for each in sources] == [("Cursor", ["calculator"], [])]
+    assert json.loads(house.run("status", "--json").stdout)["failures"] == []
+    assert house.run("doctor").returncode == 0
+    gone = json.loads(house.run("sources", "remove", "cursor", "--json").stdout)
+    assert gone["agents"] == ["calculator"]
+
+
 def test_what_start_took_in_can_be_called_after_a_restore(house: House) -> None:
     house.put_calculator()
     assert house.run("start", "--yes").returncode == 0
