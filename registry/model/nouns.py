@@ -401,7 +401,7 @@ class Route:
     is_doubtful: bool = False
     """Whether the confidence is below the recipe's least: probably no agent is right."""
     exclusions: tuple[str, ...] = ()
-    """Ids of agents that the request's words exclude, such as "without Slack"."""
+    """Ids of agents and tools that the request's words exclude, such as "without Slack"."""
     notices: tuple[Notice, ...] = ()
     """All that is to be known beside the answer, the gravest first."""
     notice: str = ""
@@ -437,7 +437,7 @@ class ToolRoute:
     """Whether the confidence is below the recipe's least, or requests that have nothing to do with these tools fit them
     as well: probably no tool is right."""
     exclusions: tuple[str, ...] = ()
-    """Ids of agents that the request's words exclude, such as "without Slack"."""
+    """Ids of agents and tools that the request's words exclude, such as "without Slack"."""
     notices: tuple[Notice, ...] = ()
     """All that is to be known beside the answer, the gravest first."""
     notice: str = ""

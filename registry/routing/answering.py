@@ -330,7 +330,7 @@ class Answering:
         """What the words exclude: the walk was not offered it, so that the search among its selection met none."""
         from waygraph.registry.routing.exclusions import read_exclusions
 
-        return replace(result, exclusions=read_exclusions(query, self.router().index, ask.principal).agents)
+        return replace(result, exclusions=read_exclusions(query, self.router().index, ask.principal).ids)
 
     def _rank[T](
         self,

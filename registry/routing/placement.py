@@ -171,6 +171,7 @@ def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRout
         f"{its if waiting is agent else ''}{wait}": waiting.pending,
         **{f"{its}{clause}": True for clause in _find_misfits(agent, filters)},
         "is not among the tools of the category or toolset": tool and within and tool.id not in within,
+        "is what the request's words exclude": tool and tool.id in answer.exclusions,
         f"{its}is what the request's words exclude": agent.id in answer.exclusions,
         "was not selected by the walk of the taxonomy": walk
         and not answer.not_walked
