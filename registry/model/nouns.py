@@ -307,6 +307,10 @@ class ToolMatch:
     votes: Votes = ()
 
 
+def match_id(match: AgentMatch | ToolMatch) -> str:
+    return match.tool.id if isinstance(match, ToolMatch) else match.agent.id
+
+
 class Mode(StrEnum):
     """What a walk looks for: all that could serve, one of each function, or the single best."""
 

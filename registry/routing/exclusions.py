@@ -6,15 +6,16 @@ or tools, those are left out.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from waygraph.registry.access.visibility import narrow, routable
 from waygraph.registry.index.analyser import LOOKS_CODED, fold, query_terms
 from waygraph.registry.index.search_index import Scope, SearchIndex
-from waygraph.registry.model.nouns import Agent, Principal, Query, Turn
+from waygraph.registry.model.nouns import Agent, Principal, Query
 
 _CLAUSE = r"(?:^|(?<=[,;:.!?(\n–—])|(?<=\bbut)|(?<=\band))[^\S\n]*"
 """Elsewhere `not` denies a verb ("files that are not staged"), and `no` is what a thing has not."""
@@ -128,49 +129,37 @@ def _end_of_phrase(text: str, start: int, ends: frozenset[str]) -> int:
     return place
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusions:
-    """What a query's words leave out: the `query` to search for, without them, and the `ids` of agents and tools."""
+def read_exclusions(query: Query, index: SearchIndex, principal: Principal | None) -> tuple[Query, tuple[str, ...]]:
+    """The query to search for, without what its words leave out, and the ids of the agents and tools that they name.
 
-    query: Query
-    ids: tuple[str, ...] = ()
-
-
-def read_exclusions(query: Query, index: SearchIndex, principal: Principal | None) -> Exclusions:
-    """By the query's text and that which it is a step of, of agents and tools that it could find otherwise.
-
-    In turns before it nothing is left out by name.
+    By the query's text and that which it is a step of, of what it could find otherwise. In turns before it nothing is
+    left out by name.
     """
     phrases, of_whole = read_phrases(query.text), read_phrases(query.step_of)
     ids_of = _find_named((*phrases, *of_whole), index, query, principal) if phrases or of_whole else {}
     ids = set[str]().union(*ids_of.values())
     text = _cut(query.text, (phrase for phrase in phrases if phrase.is_sure or ids_of[phrase]))
     # Hosts keep the request itself among their turns: there it stays the same text.
-    turns = tuple(
-        turn if turn.role == "call" or turn.text == query.step_of else _cut_turn(turn, query.text, text)
+    texts = {query.text: text, query.step_of: query.step_of}
+    turns = (
+        (turn, texts.get(turn.text) or _cut(turn.text, filter(attrgetter("is_sure"), read_phrases(turn.text))))
         for turn in query.history
     )
+    history = tuple(turn if turn.role == "call" else replace(turn, text=rest) for turn, rest in turns)
     filters = query.filters
     tools = {each for each in ids if "/" in each}
     if agents := ids - tools:
         filters = replace(filters, without_agent_ids=(*filters.without_agent_ids, *sorted(agents)))
     if tools:
         filters = narrow(filters, _without_tools(index, tools))
-    return Exclusions(replace(query, text=text, filters=filters, history=turns), tuple(sorted(ids)))
+    return replace(query, text=text, filters=filters, history=history), tuple(sorted(ids))
 
 
 def _without_tools(index: SearchIndex, tools: set[str]) -> frozenset[str]:
     """The ids of all other tools, and of the agents that have one of them, or none at all."""
-    members = set[str]()
-    for agent_id, ids in index.tool_ids_of(list(index.agents())).items():
-        if not ids or not tools.issuperset(ids):
-            members |= {agent_id, *ids}
+    owners = index.tool_ids_of(list(index.agents())).items()
+    members = {each for owner, ids in owners if not ids or not tools.issuperset(ids) for each in (owner, *ids)}
     return frozenset(members - tools)
-
-
-def _cut_turn(turn: Turn, request: str, text: str) -> Turn:
-    cut = text if turn.text == request else _cut(turn.text, (each for each in read_phrases(turn.text) if each.is_sure))
-    return turn if cut == turn.text else replace(turn, text=cut)
 
 
 def _cut(text: str, phrases: Iterable[Phrase]) -> str:
@@ -189,14 +178,13 @@ def _find_named(
     """Ids of agents that the query may find, by the phrase that names them; else of tools, else of agents of a kind."""
     agents = [each for each in index.agents().values() if routable(each, principal, query.filters)]
     namespaces = [(fold(each.namespace), each.agent_ids) for each in index.sources()]
-    scope = Scope(query.filters, principal)
     ids_of = {}
     for phrase in phrases:
         bare = _bare_name(phrase.words)
         keys = frozenset({fold(phrase.words), fold(bare)} - {""})
         members = {each for namespace, ids in namespaces if namespace in keys and not phrase.is_exact for each in ids}
         ids = {each.id for each in agents if each.id in members or _is_named(each, phrase, keys)}
-        ids = ids or _find_tools(phrase, index, scope)
+        ids = ids or _find_tools(phrase, index, Scope(query.filters, principal))
         if not ids and (phrase.is_means or bare != phrase.words) and not phrase.is_exact:
             kinds = ((each.id, {fold(word) for word in (*each.tags, each.kind, f"{each.kind}s")}) for each in agents)
             ids = {agent_id for agent_id, words in kinds if not keys.isdisjoint(words)}
@@ -218,8 +206,7 @@ def _is_named(agent: Agent, phrase: Phrase, keys: frozenset[str]) -> bool:
     """By the whole phrase, or by the first words of its name (`Yahoo`, of Yahoo Finance) as a proper name."""
     names = {agent.id, agent.name}
     if phrase.is_exact:
-        is_identifier = bool(LOOKS_CODED.search(phrase.words)) or not phrase.words.islower()
-        return is_identifier and phrase.words in names
+        return phrase.words in names and bool(LOOKS_CODED.search(phrase.words) or not phrase.words.islower())
     if not all(keys.isdisjoint(_whole_names(name)) for name in names):
         return True
     return phrase.words[0].isupper() and not all(keys.isdisjoint(_name_openings(name)) for name in names)
