@@ -158,6 +158,8 @@ def test_who_may_not_see_an_agent_names_nothing_by_its_name(registry: LocalRegis
     ]
     staff = registry.route("tell the team that I am late, not with Parley Team Chat", principal=STAFF)
     assert staff.exclusions == ("parley-chat",)
+    for principal, ids in ((Principal(), ()), (STAFF, ("parley-chat/direct_message",))):
+        assert registry.find_tools("tell Ann, without direct_message", principal=principal).exclusions == ids
 
 
 def test_a_request_of_nothing_but_an_exclusion_still_finds(registry: LocalRegistry) -> None:
