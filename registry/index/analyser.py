@@ -23,7 +23,7 @@ _ASCII_PIECE = re.compile(r"[^\W_]+")
 _SEPARATORS = re.compile(r"[\s_\-./:]+")
 _QUOTATION = re.compile(r"[\"'`“”‘’«»「」]([^\"'`“”‘’«»「」]{1,160})[\"'`“”‘’«»「」]")
 _IDENTIFIER = re.compile(r"[^\s\"'`,;!?()\[\]{}“”‘’«»]+")
-_LOOKS_CODED = re.compile(r"\w[_\-/]\w|[a-z0-9][A-Z]")
+LOOKS_CODED = re.compile(r"\w[_\-/]\w|[a-z0-9][A-Z]")
 _MAX_TERM_CHARS = 64
 AROUND_NAMES = " \t\r\n\"'`.,;!?"
 """What may stand around a name that is a whole query."""
@@ -112,8 +112,8 @@ def names_in(text: str) -> tuple[str, ...]:
     bare_text = text.strip(AROUND_NAMES)
     candidates = [bare_text] if len(bare_text) <= MAX_NAMED_CHARS else []
     candidates += _QUOTATION.findall(text)
-    if _LOOKS_CODED.search(text):
-        candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
+    if LOOKS_CODED.search(text):
+        candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if LOOKS_CODED.search(word)]
     forms = [form for name in candidates if len(name) <= MAX_NAMED_CHARS for form in _forms(name)]
     return tuple(dict.fromkeys(form for form in forms if form))[:MOST_WORDS]
 

@@ -307,6 +307,10 @@ class ToolMatch:
     votes: Votes = ()
 
 
+def match_id(match: AgentMatch | ToolMatch) -> str:
+    return match.tool.id if isinstance(match, ToolMatch) else match.agent.id
+
+
 class Mode(StrEnum):
     """What a walk looks for: all that could serve, one of each function, or the single best."""
 
@@ -396,7 +400,7 @@ class Answer:
     """Whether the confidence is below the recipe's least, or requests that have nothing to do with these tools fit them
     as well: probably nothing here is right."""
     exclusions: tuple[str, ...] = ()
-    """Ids of agents that the request's words exclude, such as "without Slack"."""
+    """Ids of agents and tools that the request's words exclude, such as "without Slack"."""
     notices: tuple[Notice, ...] = ()
     """All that is to be known beside the answer, the gravest first."""
     walked: Walked | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from waygraph.registry.access.visibility import narrow, tools_within
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.index.search_index import AnswerCache, SearchIndex
 from waygraph.registry.language_model.turns import turn_rows
 from waygraph.registry.model.errors import (
     EmbedderMismatch,
@@ -26,7 +26,7 @@ from waygraph.registry.model.nouns import Agent, Filters, Query, Route, ToolRout
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.background import Background
+from waygraph.registry.routing.background import SCOPES_KEPT
 from waygraph.registry.routing.history import name_calls_by_ids
 from waygraph.registry.routing.notices import with_failure, with_notices
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank, Walk, with_rerank
@@ -106,7 +106,7 @@ class Walks:
             chat = self._open(spec)
             results: list[Walked] = []
             for part in parts:
-                filters = read_exclusions(part, index, ask.principal).query.filters
+                filters = read_exclusions(part, index, ask.principal)[0].filters
                 tree: Taxonomy | None = taxonomy
                 if filters != query.filters:  # what its words exclude is no choice
                     tree = findable_taxonomy(index, stage.taxonomy or None, filters, ask.principal)
@@ -255,7 +255,7 @@ class Answering:
         self._store, self._embedders, self._rerankers, self._walks = store, embedders, rerankers, walks
         self._lock = threading.Lock()
         self._router: Router | None = None
-        self._background = Background()
+        self._background = AnswerCache[float](SCOPES_KEPT)
 
     def close(self) -> None:
         """Lets go of the index it read."""
@@ -320,17 +320,15 @@ class Answering:
             always: Sequence[Agent] = self.router().index.pinned_agents() if search is Router.route else ()
             result = self._rank(narrow_query(query, walk_result, always), ask, search, rerank)
             if result.matches:
-                return add_walk(self._add_exclusions(result, query, ask), query, walk_result)
+                from waygraph.registry.routing.exclusions import read_exclusions
+
+                # The walk was not offered what the words exclude, so that the search among its selection met none.
+                _, exclusions = read_exclusions(query, self.router().index, ask.principal)
+                return add_walk(replace(result, exclusions=exclusions), query, walk_result)
             reason = NOTHING_RANKED
         hybrid = replace(HYBRID, history=HYBRID.history if ask.recipe.history else None)
         result = self._rank(query, ask.by(with_rerank(hybrid, ask.recipe.rerank)), search, rerank)
         return add_walk(result, query, walk_result, reason)
-
-    def _add_exclusions[T: (Route, ToolRoute)](self, result: T, query: Query, ask: Ask) -> T:
-        """What the words exclude: the walk was not offered it, so that the search among its selection met none."""
-        from waygraph.registry.routing.exclusions import read_exclusions
-
-        return replace(result, exclusions=read_exclusions(query, self.router().index, ask.principal).agents)
 
     def _rank[T](
         self,

@@ -2,12 +2,6 @@
 does not fit. In a large catalogue something is near to everything.
 """
 
-from collections.abc import Callable, Hashable, Iterable
-from statistics import median
-from threading import Lock
-
-from cachetools import LRUCache
-
 PROBES = (
     "what should I give my grandfather for his birthday",
     "how do I get red wine out of a carpet",
@@ -52,21 +46,4 @@ PROBES = (
 )
 """Everyday requests of many domains: those that a catalogue does serve do not move the median."""
 SCOPES_KEPT = 64
-
-
-class Background:
-    """The median fit of the probes, for each scope. Threads may share it."""
-
-    def __init__(self) -> None:
-        self._fits = LRUCache[Hashable, float](SCOPES_KEPT)
-        self._lock = Lock()
-
-    def fit(self, scope: Hashable, measure: Callable[[], Iterable[float]]) -> float:
-        """`measure`: the fit of each probe in the scope, which is asked once."""
-        with self._lock:
-            fit = self._fits.get(scope)
-        if fit is None:
-            fit = median(measure())
-            with self._lock:
-                self._fits[scope] = fit
-        return fit
+"""Of each the median fit of the probes is kept."""

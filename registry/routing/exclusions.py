@@ -1,27 +1,29 @@
 """What a request says that it does not want: "without Slack", "not by e-mail", "other than arXiv". English only.
 
-Embedders and BM25 read such words as wanted. So they are kept out of what is searched for, and where they name agents,
-those are left out.
+Embedders and BM25 read such words as wanted. So they are kept out of what is searched for, and where they name agents
+or tools, those are left out.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
-from waygraph.registry.access.visibility import routable
-from waygraph.registry.index.analyser import fold, query_terms
-from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.model.nouns import Agent, Principal, Query, Turn
+from waygraph.registry.access.visibility import narrow, routable
+from waygraph.registry.index.analyser import LOOKS_CODED, fold, query_terms
+from waygraph.registry.index.search_index import Scope, SearchIndex
+from waygraph.registry.model.nouns import Agent, Principal, Query
 
 _CLAUSE = r"(?:^|(?<=[,;:.!?(\n–—])|(?<=\bbut)|(?<=\band))[^\S\n]*"
 """Elsewhere `not` denies a verb ("files that are not staged"), and `no` is what a thing has not."""
 _MEANS = r"us(?:e|ing)|with|via|through|by"
 _NEGATION = r"(?:do\s+not|don[’']t|never|not)"
 _REFUSAL = (
-    r"exclude|ignor(?:e|ing)|avoid(?:ing)?|skip(?:ping)?|omit(?:ting)?|(?:anything|everything|all)\s+but"
+    r"(?P<task>drop(?:ping)?)|(?:stay|keep|steer)(?:ing)?\s+(?:away\s+from|clear\s+of)"
+    r"|exclude|ignor(?:e|ing)|avoid(?:ing)?|skip(?:ping)?|omit(?:ting)?|(?:anything|everything|all)\s+but"
     r"|leav(?:e|ing)(?:\s+out|(?=(?:\s+\S+){1,4}\s+out\b))"
 )
 _MARKER = re.compile(
@@ -35,7 +37,8 @@ _MARKER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 """`lack`: what a thing lacks, nobody wants or is to be left alone may tell the tool ("a portrait without its
-background", "skip this track"). Such words are unwanted only where they name an agent."""
+background", "skip this track"). Such words are unwanted only where they name an agent or a tool. `task`: a verb of
+everyday tasks too ("drop the table"), so that only a name as it is written is one."""
 _LEAD = re.compile(
     rf"\s+(?:(?P<means>{_MEANS})\s+)?(?:(?:from|on|to|in|for)\s+)?"
     r"(?P<article>(?:(?:an?|the|any|my|your|our|its|their|all|some|such)\s+)*)",
@@ -59,20 +62,25 @@ _MOST_WORDS = 5
 """A longer noun phrase without any function word is none of English."""
 _KIND_NOUNS = frozenset("agent api app mcp plugin server service skill tool".split())
 """What an agent is called beside its own name."""
-
+_TOOL_NOUN = re.compile(r"\btools?\b", re.IGNORECASE)
 
 MOST_PHRASES = 30
 """Each is compared with the names of all agents."""
+_MOST_TOOLS = 1_000
+"""Of one name."""
 
 
 class Phrase(NamedTuple):
-    """A part of a text that is not wanted. `start`: of the marker before it. `is_sure`: it is one whatever it names."""
+    """A part of a text that is not wanted. `start`: of the marker before it. `is_sure`: it is one whatever it names.
+    `is_exact`: it names only what is written the same.
+    """
 
     start: int
     end: int
     words: str
     is_means: bool
     is_sure: bool
+    is_exact: bool
 
 
 @lru_cache(maxsize=128)
@@ -100,7 +108,7 @@ def _phrases_from(text: str, marker: re.Match[str]) -> Iterator[Phrase]:
             return
         is_means = is_means or bool(lead["means"])
         is_sure = is_sure and (not marker["lack"] or is_means or is_verb)
-        yield Phrase(start, end, text[lead.end() : end], is_means, is_sure)
+        yield Phrase(start, end, text[lead.end() : end], is_means, is_sure, bool(marker["task"]))
         if not (joint := _JOINT.match(text, end)):
             return
         start, place, is_sure = end, joint.end() - 1, is_sure and bool(joint["sure"])
@@ -121,37 +129,37 @@ def _end_of_phrase(text: str, start: int, ends: frozenset[str]) -> int:
     return place
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusions:
-    """What a query's words leave out: the `query` to search for, without them, and the ids of `agents` named so."""
+def read_exclusions(query: Query, index: SearchIndex, principal: Principal | None) -> tuple[Query, tuple[str, ...]]:
+    """The query to search for, without what its words leave out, and the ids of the agents and tools that they name.
 
-    query: Query
-    agents: tuple[str, ...] = ()
-
-
-def read_exclusions(query: Query, index: SearchIndex, principal: Principal | None) -> Exclusions:
-    """By the query's text and that which it is a step of, of agents that it could find otherwise.
-
-    In turns before it nothing is left out by name.
+    By the query's text and that which it is a step of, of what it could find otherwise. In turns before it nothing is
+    left out by name.
     """
     phrases, of_whole = read_phrases(query.text), read_phrases(query.step_of)
-    agents_of = _agents_named((*phrases, *of_whole), index, query, principal) if phrases or of_whole else {}
-    agents = tuple(sorted(set[str]().union(*agents_of.values())))
-    text = _cut(query.text, (phrase for phrase in phrases if phrase.is_sure or agents_of[phrase]))
+    ids_of = _find_named((*phrases, *of_whole), index, query, principal) if phrases or of_whole else {}
+    ids = set[str]().union(*ids_of.values())
+    text = _cut(query.text, (phrase for phrase in phrases if phrase.is_sure or ids_of[phrase]))
     # Hosts keep the request itself among their turns: there it stays the same text.
-    turns = tuple(
-        turn if turn.role == "call" or turn.text == query.step_of else _cut_turn(turn, query.text, text)
+    texts = {query.text: text, query.step_of: query.step_of}
+    turns = (
+        (turn, texts.get(turn.text) or _cut(turn.text, filter(attrgetter("is_sure"), read_phrases(turn.text))))
         for turn in query.history
     )
+    history = tuple(turn if turn.role == "call" else replace(turn, text=rest) for turn, rest in turns)
     filters = query.filters
-    if agents:
-        filters = replace(filters, without_agent_ids=(*filters.without_agent_ids, *agents))
-    return Exclusions(replace(query, text=text, filters=filters, history=turns), agents)
+    tools = {each for each in ids if "/" in each}
+    if agents := ids - tools:
+        filters = replace(filters, without_agent_ids=(*filters.without_agent_ids, *sorted(agents)))
+    if tools:
+        filters = narrow(filters, _without_tools(index, tools))
+    return replace(query, text=text, filters=filters, history=history), tuple(sorted(ids))
 
 
-def _cut_turn(turn: Turn, request: str, text: str) -> Turn:
-    cut = text if turn.text == request else _cut(turn.text, (each for each in read_phrases(turn.text) if each.is_sure))
-    return turn if cut == turn.text else replace(turn, text=cut)
+def _without_tools(index: SearchIndex, tools: set[str]) -> frozenset[str]:
+    """The ids of all other tools, and of the agents that have one of them, or none at all."""
+    owners = index.tool_ids_of(list(index.agents())).items()
+    members = {each for owner, ids in owners if not ids or not tools.issuperset(ids) for each in (owner, *ids)}
+    return frozenset(members - tools)
 
 
 def _cut(text: str, phrases: Iterable[Phrase]) -> str:
@@ -164,33 +172,44 @@ def _cut(text: str, phrases: Iterable[Phrase]) -> str:
     return rest if query_terms(rest) else text
 
 
-def _agents_named(
+def _find_named(
     phrases: Iterable[Phrase], index: SearchIndex, query: Query, principal: Principal | None
 ) -> dict[Phrase, set[str]]:
-    """Ids of agents that the query may find, by the phrase that names them."""
-    agents, namespaces = index.agents(), [(fold(each.namespace), each.agent_ids) for each in index.sources()]
+    """Ids of agents that the query may find, by the phrase that names them; else of tools, else of agents of a kind."""
+    agents = [each for each in index.agents().values() if routable(each, principal, query.filters)]
+    namespaces = [(fold(each.namespace), each.agent_ids) for each in index.sources()]
     ids_of = {}
     for phrase in phrases:
-        keys = frozenset({fold(phrase.words), fold(_bare_name(phrase.words))} - {""})
-        ids = {agent.id for agent in agents.values() if _is_named(agent, phrase, keys)}
-        ids.update(*(members for namespace, members in namespaces if namespace in keys))
-        ids_of[phrase] = {each for each in ids if each in agents and routable(agents[each], principal, query.filters)}
+        bare = _bare_name(phrase.words)
+        keys = frozenset({fold(phrase.words), fold(bare)} - {""})
+        members = {each for namespace, ids in namespaces if namespace in keys and not phrase.is_exact for each in ids}
+        ids = {each.id for each in agents if each.id in members or _is_named(each, phrase, keys)}
+        ids = ids or _find_tools(phrase, index, Scope(query.filters, principal))
+        if not ids and (phrase.is_means or bare != phrase.words) and not phrase.is_exact:
+            kinds = ((each.id, {fold(word) for word in (*each.tags, each.kind, f"{each.kind}s")}) for each in agents)
+            ids = {agent_id for agent_id, words in kinds if not keys.isdisjoint(words)}
+        ids_of[phrase] = ids
     return ids_of
 
 
-def _is_named(agent: Agent, phrase: Phrase, keys: frozenset[str]) -> bool:
-    """By the whole phrase. What may mean another thing too is an agent's only where the words say so.
+def _find_tools(phrase: Phrase, index: SearchIndex, scope: Scope) -> set[str]:
+    """Ids of tools by their whole name, which is often a plain word: as a means, beside `tool`, or as an identifier."""
+    name = _TOOL_NOUN.sub("", phrase.words).strip()
+    says_tool = not phrase.is_exact and (phrase.is_means or name != phrase.words)
+    if not says_tool and (" " in name or not LOOKS_CODED.search(name)):
+        return set()
+    hits = index.search(("name",), None, name, _MOST_TOOLS, scope).legs.get("name")
+    return {each for each in hits.entity_ids if "/" in each} if hits else set()
 
-    The first words of a name (`Yahoo`, of Yahoo Finance) as a proper name; a tag or kind as a means, or beside `server`
-    and the like.
-    """
+
+def _is_named(agent: Agent, phrase: Phrase, keys: frozenset[str]) -> bool:
+    """By the whole phrase, or by the first words of its name (`Yahoo`, of Yahoo Finance) as a proper name."""
     names = {agent.id, agent.name}
+    if phrase.is_exact:
+        return phrase.words in names and bool(LOOKS_CODED.search(phrase.words) or not phrase.words.islower())
     if not all(keys.isdisjoint(_whole_names(name)) for name in names):
         return True
-    if phrase.words[0].isupper() and not all(keys.isdisjoint(_name_openings(name)) for name in names):
-        return True
-    says_agent = phrase.is_means or _bare_name(phrase.words) != phrase.words
-    return says_agent and not keys.isdisjoint(map(fold, (*agent.tags, agent.kind, f"{agent.kind}s")))
+    return phrase.words[0].isupper() and not all(keys.isdisjoint(_name_openings(name)) for name in names)
 
 
 @lru_cache(maxsize=16_384)

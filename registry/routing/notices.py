@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, get_args
 
-from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute
+from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute, match_id
 
 NEAR = 0.02
 """Two candidates whose scores differ by less of the first's are near: either may be right."""
@@ -49,9 +49,7 @@ def _near(answer: Route | ToolRoute) -> tuple[str, ...]:
     first, second = answer.matches[:2]
     if not 0 <= first.score - second.score < NEAR * first.score:  # a reranker may put the lower score first
         return ()
-    if isinstance(answer, ToolRoute):
-        return tuple(match.tool.id for match in answer.matches[:2])
-    return tuple(match.agent.id for match in answer.matches[:2])
+    return match_id(first), match_id(second)
 
 
 def _exclusions(answer: Route | ToolRoute) -> Iterator[Notice]:

@@ -22,6 +22,7 @@ from waygraph.registry.model.nouns import (
     ToolRoute,
     Vote,
     Votes,
+    match_id,
     suspicions,
     word_of,
 )
@@ -95,7 +96,7 @@ def read_subject(index: SearchIndex, name: str, query: Query, ask: Ask) -> Subje
     tools = seen_tools(index, index.tool_ids(agent.id), ask.principal)
     texts = [tool_document(agent, each) for each in ([tool] if tool else tools) if tool or not each.pending]
     own_terms = set(chain(*texts, agent_document(agent, tools)))
-    request = read_exclusions(query, index, ask.principal).query
+    request = read_exclusions(query, index, ask.principal)[0]
     words = dict(telling_words(" ".join([read_words(request, ask.recipe.history).text, *request.steps, request.text])))
     held_words = tuple(word for term, word in words.items() if term in own_terms)
     return Subject(agent, tool, held_words, tuple(word for word in words.values() if word not in held_words))
@@ -108,13 +109,13 @@ def place(
     wide = replace(query, steps=answer.query.steps, limit=ALL, strict=False)
     best: Sequence[AgentMatch | ToolMatch] = answer.matches
     visible = (*best, *(answer.pinned if isinstance(answer, Route) else ()))
-    is_shown = subject.id in map(_id, visible)
+    is_shown = subject.id in map(match_id, visible)
     obstacles = () if is_shown else _find_obstacles(subject, query.filters, answer)
-    candidates = list(map(_id, own := search(wide).matches))
+    candidates = list(map(match_id, own := search(wide).matches))
     if obstacles and subject.id not in candidates:
-        candidates = list(map(_id, own := search(replace(wide, filters=Filters())).matches))
+        candidates = list(map(match_id, own := search(replace(wide, filters=Filters())).matches))
     rank = candidates.index(subject.id) + 1 if subject.id in candidates else 0
-    match = next((each for each in visible if _id(each) == subject.id), own[rank - 1] if rank else None)
+    match = next((each for each in visible if match_id(each) == subject.id), own[rank - 1] if rank else None)
     if is_shown:
         rank = next((at for at, each in enumerate(best, 1) if each is match), 0)
     last = best[-1] if best else None
@@ -130,7 +131,7 @@ def place(
         held_words=subject.held_words,
         missing_words=subject.missing_words,
         shown_count=len(best),
-        last_id=_id(last) if last else "",
+        last_id=match_id(last) if last else "",
         last_score=last.score if last else 0.0,
         last_votes=last.votes if last else (),
         recipe=answer.recipe,
@@ -154,10 +155,6 @@ def without_unread(placement: Placement) -> Placement:
     return replace(placement, sentence=_sentence(placement))
 
 
-def _id(match: AgentMatch | ToolMatch) -> str:
-    return match.agent.id if isinstance(match, AgentMatch) else match.tool.id
-
-
 def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRoute) -> tuple[str, ...]:
     """Each as what follows `it` in a sentence."""
     agent, tool, *_ = subject
@@ -171,6 +168,7 @@ def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRout
         f"{its if waiting is agent else ''}{wait}": waiting.pending,
         **{f"{its}{clause}": True for clause in _find_misfits(agent, filters)},
         "is not among the tools of the category or toolset": tool and within and tool.id not in within,
+        "is what the request's words exclude": tool and tool.id in answer.exclusions,
         f"{its}is what the request's words exclude": agent.id in answer.exclusions,
         "was not selected by the walk of the taxonomy": walk
         and not answer.notice("not_walked")

@@ -1,17 +1,18 @@
 """One query through the index: embed, search the legs, fuse, show the best. Holds no state."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile, zip_longest
 from operator import attrgetter
+from statistics import median
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Records, Scope, SearchIndex
+from waygraph.registry.index.search_index import TEXT_LEGS, AnswerCache, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -26,10 +27,11 @@ from waygraph.registry.model.nouns import (
     ToolMatch,
     ToolRoute,
     Walked,
+    match_id,
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.background import PROBES, Background
+from waygraph.registry.routing.background import PROBES, SCOPES_KEPT
 from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
 from waygraph.registry.routing.fusion import (
     Candidate,
@@ -114,7 +116,7 @@ class Router:
     index: SearchIndex
     queries: "QueryCache | None"
     notice: str = ""
-    background: Background = field(default_factory=Background)
+    background: AnswerCache[float] = field(default_factory=lambda: AnswerCache(SCOPES_KEPT))
 
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
@@ -132,8 +134,7 @@ class Router:
         start = time.perf_counter()
         from waygraph.registry.routing.exclusions import read_exclusions
 
-        exclusions, original = read_exclusions(query, self.index, ask.principal), query
-        query = exclusions.query
+        original, (query, exclusions) = query, read_exclusions(query, self.index, ask.principal)
         past, hits, votes = self._search(query, ask)
         with span("fusion"):
             candidates = _tool_matches(hits, votes, query.limit, shows(self.index, ask.principal), past)
@@ -155,7 +156,7 @@ class Router:
             confidence=confidence,
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
-            exclusions=exclusions.agents,
+            exclusions=exclusions,
             notices=(*self._own_notices(), *past.notices),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
@@ -171,7 +172,7 @@ class Router:
             return 0.0
         size = f"{self.index.state.tools:.1e}"  # one tool more or less changes little
         scope = (ask.recipe.name, ask.principal, query.filters, size)
-        return self.background.fit(scope, lambda: [self._probe(text, query, ask) for text in PROBES])
+        return self.background.get(scope, lambda: median(self._probe(text, query, ask) for text in PROBES))
 
     def _probe(self, text: str, query: Query, ask: Ask) -> float:
         past, hits, _ = self._search(Query(text=text, filters=query.filters), ask)
@@ -202,8 +203,7 @@ class Router:
         start = time.perf_counter()
         from waygraph.registry.routing.exclusions import read_exclusions
 
-        exclusions, original = read_exclusions(query, self.index, ask.principal), query
-        query = exclusions.query
+        original, (query, exclusions) = query, read_exclusions(query, self.index, ask.principal)
         past, hits, votes = self._search(query, ask)
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
@@ -228,7 +228,7 @@ class Router:
             revision=hits.records.state.revision,
             confidence=confidence,
             is_doubtful=is_doubtful and bool(matches),
-            exclusions=exclusions.agents,
+            exclusions=exclusions,
             notices=(*self._own_notices(), *past.notices),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
@@ -498,7 +498,7 @@ def _join_agents(joint: Route, limit: int) -> Route:
         by_id[match.agent.id] = max(by_id.get(match.agent.id, match), match, key=attrgetter("score"))
     return replace(
         joint,
-        matches=unite_matches([part.matches for part in joint.steps], limit, lambda match: match.agent.id),
+        matches=unite_matches([part.matches for part in joint.steps], limit),
         pinned=tuple(by_id.values()),
     )
 
@@ -506,14 +506,12 @@ def _join_agents(joint: Route, limit: int) -> Route:
 def _join_tools(joint: ToolRoute, limit: int) -> ToolRoute:
     return replace(
         joint,
-        matches=unite_matches([part.matches for part in joint.steps], limit, lambda match: match.tool.id),
+        matches=unite_matches([part.matches for part in joint.steps], limit),
         agents=tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps))),
     )
 
 
-def unite_matches[M: (AgentMatch, ToolMatch)](
-    lists: Sequence[Sequence[M]], limit: int, id_of: Callable[[M], str]
-) -> tuple[M, ...]:
+def unite_matches[M: (AgentMatch, ToolMatch)](lists: Sequence[Sequence[M]], limit: int) -> tuple[M, ...]:
     """In order of need: each step's best first, in the steps' order, then each step's second, and so on.
 
     Cut to `limit`, but never below one a step.
@@ -521,5 +519,5 @@ def unite_matches[M: (AgentMatch, ToolMatch)](
     union: dict[str, M] = {}
     for match in chain.from_iterable(zip_longest(*lists)):
         if match is not None:
-            union.setdefault(id_of(match), match)
-    return tuple(union.values())[: max(limit, len({id_of(matches[0]) for matches in lists if matches}))]
+            union.setdefault(match_id(match), match)
+    return tuple(union.values())[: max(limit, len({match_id(matches[0]) for matches in lists if matches}))]

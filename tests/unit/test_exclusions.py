@@ -14,6 +14,7 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 STAFF = Principal(groups=("staff",))
+SEARCHERS = ("bazaar-lane", "burr-tracker", "lodestar-web", "pigeon-mail")
 
 
 @pytest.mark.parametrize(
@@ -108,9 +109,30 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry
         ("skip this song and avoid the tolls", []),
         ("leave the room out of the booking", []),
         ("exclude weekends and ignore the errors", []),
+        ("search for shoes, excluding Lodestar", ["lodestar-web"]),
+        ("search for shoes and stay away from the Lodestar server", ["lodestar-web"]),
+        ("search for shoes and keep clear of Pigeon Mail", ["pigeon-mail"]),
+        ("search for shoes but drop pigeon-mail", ["pigeon-mail"]),
+        ("search for shoes and drop Pigeon Mail", ["pigeon-mail"]),
+        ("drop Chat, tell the team", ["chat"]),
+        ("drop the chat of the team", []),
+        ("drop pigeon mail", []),
+        ("drop the table users", []),
+        ("drop the table", []),
+        ("drop a message in the search tool", []),
+        ("stay away from the stadium", []),
+        ("a hotel, without search_hotels", ["skylark-travel/search_hotels"]),
+        ("a hotel, avoid skylark-travel/search_hotels", ["skylark-travel/search_hotels"]),
+        ("convert 40 dollars, skip the `bureau-fx/convert` tool", ["bureau-fx/convert"]),
+        ("convert 40 dollars, drop bureau-fx/convert", ["bureau-fx/convert"]),
+        ("a chart of sales but exclude barChart and pieChart", ["plotwright/barChart", "plotwright/pieChart"]),
+        ("find shoes, don't use the search tool", [f"{each}/search" for each in SEARCHERS]),
+        ("shoes without search", []),
+        ("skip the search and convert 40 dollars", []),
+        ("a dinner, avoid search_moons", []),
     ],
 )
-def test_agents_that_a_request_excludes_are_left_out(
+def test_agents_and_tools_that_a_request_excludes_are_left_out(
     registry: LocalRegistry, recipe: str, text: str, left_out: list[str]
 ) -> None:
     route = registry.route(Query(text=text, limit=50), recipe=recipe)
@@ -122,7 +144,7 @@ def test_agents_that_a_request_excludes_are_left_out(
     if recipe != "agents":
         tools = registry.find_tools(Query(text=text, limit=50), recipe=recipe)
         assert list(tools.exclusions) == left_out
-        assert {match.agent.id for match in tools.matches}.isdisjoint(left_out)
+        assert {each for match in tools.matches for each in (match.agent.id, match.tool.id)}.isdisjoint(left_out)
 
 
 def test_who_may_not_see_an_agent_names_nothing_by_its_name(registry: LocalRegistry) -> None:
@@ -136,6 +158,8 @@ def test_who_may_not_see_an_agent_names_nothing_by_its_name(registry: LocalRegis
     ]
     staff = registry.route("tell the team that I am late, not with Parley Team Chat", principal=STAFF)
     assert staff.exclusions == ("parley-chat",)
+    for principal, ids in ((Principal(), ()), (STAFF, ("parley-chat/direct_message",))):
+        assert registry.find_tools("tell Ann, without direct_message", principal=principal).exclusions == ids
 
 
 def test_a_request_of_nothing_but_an_exclusion_still_finds(registry: LocalRegistry) -> None:

@@ -6,7 +6,7 @@ read the text.
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
@@ -20,13 +20,13 @@ from benchmarks.suspicion_scores import measure_scores
 from benchmarks.world import World
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.suspicion.findings import examine
-from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import NEAR_COPY
 from waygraph.registry.graph.read import GraphView, NamedTools, StoredAgent, StoredTool
 from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, suspicions
+from waygraph_lab.datasets.conversations import read_catalogue
 
 NAME = "suspicion"
 IN_DATA = (
@@ -38,7 +38,9 @@ PARAPHRASES = PROJECT / "evals" / "suspicion" / "paraphrases.jsonl"
 """Orders in other words and harmless look-alikes of our own; while the rules were chosen only misses of
 one part were listed."""
 OWN = "examples/catalog"
-SERVERS = "training/toucan/agents.jsonl"
+DOCUMENTS = ("docs/openapi.json", "examples/sources", "examples/natural_requests")
+"""Documents and lists of servers that the tests read."""
+SERVERS = "training/toucan"
 """Real MCP servers with tools, forks and the like among them."""
 FOUND, FALSE = Target(bound="at_least", value=70.0), Target(bound="at_most", value=3.0)
 ROUNDS = 5
@@ -68,37 +70,47 @@ class Corpus:
 
 def run(world: World) -> Result:
     """Skips the catalogues that are not there, and says so."""
-    places = {OWN: PROJECT / OWN, **{name: world.data / name for name in IN_DATA}}
-    more = {name: world.data / name for name in (CORPUS, SERVERS)}
-    missing = [name for name, place in {**places, **more}.items() if not place.exists()]
-    corpora = [_read(name, place, world) for name, place in places.items() if place.exists()]
-    flags = _flags(corpora)
-    agents, tools = sum(len(each.entries) for each in corpora), sum(each.tools for each in corpora)
-    measures = [
-        measure
-        for each in corpora
-        for measure in (
-            Measure(
-                name=f"flagged of {len(each.entries)} agents and {each.tools} tools of {each.name}",
-                value=len(flags[each.name]),
-            ),
-        )
-    ]
+    in_data = {name: world.data / name for name in (*IN_DATA, SERVERS)}
+    places = {**{name: PROJECT / name for name in (OWN, *DOCUMENTS)}, **in_data}
+    missing = [name for name, place in {**places, CORPUS: world.data / CORPUS}.items() if not place.exists()]
+    corpora = {name: _read(name, place, world) for name, place in places.items() if place.exists()}
+    marks = _flags(corpora.values())
+    real = [each for name, each in corpora.items() if name in in_data]
+    documents = [each for name, each in corpora.items() if name in DOCUMENTS]
+    timed = [each for name, each in corpora.items() if name in (OWN, *IN_DATA)]
+    agents, tools = sum(len(each.entries) for each in timed), sum(each.tools for each in timed)
     return Result(
         name=NAME,
         measures=[
             *_of_corpus(world.data / CORPUS),
             *_of_paraphrases(),
             *measure_scores(world, world.data / CORPUS),
-            *measures,
-            *_of_copies(world.data / SERVERS),
+            *_denials("real tools", real, marks),
+            *_denials("tools of documents in the tests", documents, marks),
+            *_of_copies(world.data / SERVERS / "agents.jsonl"),
             Measure(
-                name=f"reading {agents} agents and {tools} tools", value=_seconds(corpora), unit="s of processor time"
+                name=f"reading {agents} agents and {tools} tools", value=_seconds(timed), unit="s of processor time"
             ),
         ],
         notes=(*NOTES, *NOTES_ON_SCORES, *(f"Not there, and left out: {name}." for name in missing)),
-        details={"flagged": flags},
+        details={
+            "denied": {
+                name: {each: reasons for each, flags in of.items() if (reasons := suspicions(flags))}
+                for name, of in marks.items()
+            }
+        },
     )
+
+
+def _denials(
+    name: str, corpora: Collection[Corpus], marks: Mapping[str, Mapping[str, Sequence[str]]]
+) -> Iterator[Measure]:
+    """By the rules, as an ingest applies them."""
+    flags = [flags for corpus in corpora for each, flags in marks[corpus.name].items() if "/" in each]
+    denied = sum(map(bool, map(suspicions, flags)))
+    of = f"of {sum(corpus.tools for corpus in corpora):,} {name}"
+    yield Measure(name=f"denied {of}", value=denied)
+    yield Measure(name=f"noticed {of}", value=len(flags) - denied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +135,9 @@ def _of_corpus(place: Path) -> list[Measure]:
 
     return [
         share("attacks flagged", "attack", target=FOUND),
+        share("attacks with a notice", "attack"),
         share("harmless tools flagged", "benign", target=FALSE),
+        share("harmless tools with a notice", "benign"),
         share("one half: attacks flagged", "attack", (0,), FOUND),
         share("one half: harmless tools flagged", "benign", (0,), FALSE),
         share("other half: attacks flagged", "attack", (1,), FOUND),
@@ -229,12 +243,11 @@ def _server(row: Mapping[str, Any]) -> AgentEntry:
 
 
 def _read(name: str, place: Path, world: World) -> Corpus:
-    manifests = read_path(str(place), world.settings)
-    return Corpus(name, tuple(entry for manifest in manifests for entry in manifest.entries))
+    return Corpus(name, tuple(read_catalogue(str(place), world.settings).entries))
 
 
-def _flags(corpora: Iterable[Corpus]) -> Mapping[str, Mapping[str, list[str]]]:
-    """Corpus → id of an agent or tool → why it is flagged, all of them in one registry."""
+def _flags(corpora: Iterable[Corpus]) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Corpus → id of an agent or tool that is flagged or has a notice → why, all of them in one registry."""
     named = [
         (corpus.name, replace(entry, key=f"{corpus.name} {entry.key}"))
         for corpus in corpora
@@ -242,12 +255,10 @@ def _flags(corpora: Iterable[Corpus]) -> Mapping[str, Mapping[str, list[str]]]:
     ]
     changes = plan(GraphView(), Manifest(source=NAME, entries=tuple(entry for _, entry in named)))
     of_key = {entry.key: name for name, entry in named}
-    found: dict[str, dict[str, list[str]]] = {name: {} for name in of_key.values()}
+    marks: dict[str, dict[str, Sequence[str]]] = {name: {} for name in of_key.values()}
     for entry in changes.written:
-        for each in entry.entities:
-            if flags := suspicions(each.flags):
-                found[of_key[entry.key]][each.id] = list(flags)
-    return found
+        marks[of_key[entry.key]].update({each.id: each.flags for each in entry.entities if each.flags})
+    return marks
 
 
 def _seconds(corpora: Iterable[Corpus]) -> float:

@@ -48,6 +48,7 @@ class Marks(NamedTuple):
     """What is said of one text."""
 
     rule: bool
+    rule_told: bool
     flagged: bool
     told: bool
 
@@ -84,9 +85,10 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _mark(tools: Sequence[Tool], layer: Layer, shipped: Layer, embedder: Embedder) -> list[Marks]:
+    flags = [examine(tool).flags(lambda _: {}) for tool in tools]
     return [
-        Marks(bool(suspicions(examine(tool).flags(lambda _: {}))), score >= shipped.high, score >= shipped.notice)
-        for tool, score in zip(tools, score_tools(tools, layer, embedder), strict=True)
+        Marks(bool(suspicions(of_tool)), bool(of_tool), score >= shipped.high, score >= shipped.notice)
+        for of_tool, score in zip(flags, score_tools(tools, layer, embedder), strict=True)
     ]
 
 
@@ -95,10 +97,11 @@ def _compare(name: str, marks: Sequence[Marks]) -> list[Measure]:
     name = f"{name} ({len(marks)})"
     return [
         _share(f"{name}: rules", [each.rule for each in marks]),
+        _share(f"{name}: rules, told", [each.rule_told for each in marks]),
         _share(f"{name}: score, flagged", [each.flagged for each in marks]),
         _share(f"{name}: score, told", [each.told for each in marks]),
         _share(f"{name}: both, flagged", [each.rule or each.flagged for each in marks]),
-        _share(f"{name}: both, told", [each.rule or each.told for each in marks]),
+        _share(f"{name}: both, told", [each.rule_told or each.told for each in marks]),
     ]
 
 
