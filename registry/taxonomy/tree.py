@@ -219,6 +219,28 @@ class CategoryView:
     revision: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """`nearest`: entities placed since the build, or that no model placed. `unplaced`: those that may stand in it and
+    do not. `far`: those much nearer to another leaf. `private`: agents whose words it may have and that not everyone
+    sees. `rebuild`: why to build it anew; empty: no need.
+    """
+
+    name: str
+    current: bool
+    of: str
+    built_by: str
+    built_at: str
+    categories: int
+    entities: int
+    nearest: int
+    over_size: int
+    unplaced: int
+    far: int
+    private: int
+    rebuild: str
+
+
 INDEX_CHANGED = "the registry was written meanwhile"
 """Why a walk ended."""
 

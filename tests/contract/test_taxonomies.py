@@ -74,7 +74,7 @@ def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
 
 
 def current(registry: LocalRegistry, principal: Principal | None = None) -> Taxonomy:
-    found = registry.taxonomy(principal=principal)
+    found = registry.operator.taxonomy(principal=principal)
     assert found is not None
     return found
 
@@ -89,7 +89,7 @@ def leaf_of(taxonomy: Taxonomy, entity: str) -> list[tuple[str, By]]:
 
 def test_like_stands_with_like(registry: LocalRegistry) -> None:
     """In leaves of the size asked for, with names of their own words; the same tree again, by graph and index."""
-    assert registry.taxonomy() is None
+    assert registry.operator.taxonomy() is None
     built = registry.build_taxonomy(small)
     assert built == current(registry)
     taxonomy = current(registry)
@@ -230,10 +230,10 @@ def test_nothing_is_seen_of_what_is_not_visible(registry: LocalRegistry) -> None
 def test_a_tree_of_private_words_is_for_those_who_see_them(registry: LocalRegistry) -> None:
     registry.operator.set("tax-1", visible_to=["crew"])
     registry.build_taxonomy(small)
-    assert registry.taxonomy(principal=PUBLIC) is not None
+    assert registry.operator.taxonomy(principal=PUBLIC) is not None
     assert leaf_of(current(registry), "tax-1")[0][1] is By.NEAREST
     registry.build_taxonomy(small, private=True)
-    assert registry.taxonomy(principal=PUBLIC) is None
+    assert registry.operator.taxonomy(principal=PUBLIC) is None
     crew = current(registry, Principal(groups=("crew",)))
     assert "tax-1" in set(crew.below(crew.root))
     registry.build_taxonomy(small, private=True, shown_to_all=True)
@@ -241,9 +241,9 @@ def test_a_tree_of_private_words_is_for_those_who_see_them(registry: LocalRegist
     assert "tax-1" not in set(seen.below(seen.root))
     registry.build_taxonomy(small)
     registry.operator.set("dogs-1", visible_to=["crew"])
-    assert registry.taxonomy(principal=PUBLIC) is None, "its words may be of an agent that is private now"
+    assert registry.operator.taxonomy(principal=PUBLIC) is None, "its words may be of an agent that is private now"
     registry.build_taxonomy(small)
-    assert registry.taxonomy(principal=PUBLIC) is not None
+    assert registry.operator.taxonomy(principal=PUBLIC) is not None
 
 
 def test_ids_stay_where_little_changes(registry: LocalRegistry) -> None:
@@ -291,8 +291,8 @@ def test_a_copy_holds_it_and_is_sound(registry: LocalRegistry, tmp_path: Path) -
     assert [finding for finding in examine(local, deep=True) if not finding.ok] == []
     with LocalRegistry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
         migrate(local.store, copy.store)
-        assert copy.taxonomy() == registry.taxonomy()
-        assert copy.taxonomy("main") == registry.taxonomy("main")
+        assert copy.operator.taxonomy() == registry.operator.taxonomy()
+        assert copy.operator.taxonomy("main") == registry.operator.taxonomy("main")
         assert [finding for finding in examine(copy, deep=True) if not finding.ok] == []
         feed(copy, [*entries(), entry("dogs", 90)])
         assert leaf_of(current(copy), "dogs-90/go")
@@ -307,11 +307,11 @@ def test_an_export_brings_it_back(registry: LocalRegistry, tmp_path: Path) -> No
     with LocalRegistry.open(":memory:", settings=Settings(), environ={}) as other:
         for manifest in read_path(str(file), Settings()):
             sync(other, manifest)
-        assert other.taxonomy() is None
+        assert other.operator.taxonomy() is None
         for manifest in read_path(str(file), Settings(), kind="export"):
             sync(other, manifest)
-        assert other.taxonomy() == registry.taxonomy()
-        assert other.taxonomy("main") == registry.taxonomy("main")
+        assert other.operator.taxonomy() == registry.operator.taxonomy()
+        assert other.operator.taxonomy("main") == registry.operator.taxonomy("main")
         assert (
             other.operator.export("json").partition('"taxonomies"')[2]
             == registry.operator.export("json").partition('"taxonomies"')[2]

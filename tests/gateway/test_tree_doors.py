@@ -52,7 +52,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def build(registry: LocalRegistry, kind: str) -> None:
-    while tree := registry.taxonomy():
+    while tree := registry.operator.taxonomy():
         registry.forget_taxonomy(tree.name)
     for name, (of, leaf_size) in KINDS[kind].items():
         settings = TaxonomySettings(leaf_size=leaf_size)
@@ -62,7 +62,7 @@ def build(registry: LocalRegistry, kind: str) -> None:
 def tools_below(registry: LocalRegistry, groups: tuple[str, ...]) -> set[str]:
     """Call names of what the current taxonomy has for this caller."""
     principal = Principal(groups=groups)
-    tree = registry.taxonomy(principal=principal)
+    tree = registry.operator.taxonomy(principal=principal)
     held = set(tree.below(tree.root)) if tree else set()
     skills = [each for each in registry.agents(principal=principal) if each.kind == "skill"]
     tools = [*registry.tools(principal=principal), *map(reading_tool, skills)]
@@ -98,7 +98,7 @@ def test_each_door_reaches_all_that_a_caller_may_find(service: Served, kind: str
         assert reach_tools(lambda **arguments: find(remote, FindAsked(browses=True, **arguments))) == expected
     anyio.run(walk_as_host, f"{service.url}/mcp", key, expected)
     if expected:
-        tree = service.registry.taxonomy(principal=principal)
+        tree = service.registry.operator.taxonomy(principal=principal)
         assert tree is not None
         assert reach_by_rest(service.client(key)) == set(tree.below(tree.root))
 
@@ -152,7 +152,7 @@ def test_the_command_line_goes_down_to_tools(service: Served, kind: str, capsys:
         assert main([*place, "taxonomy", "show"]) != 0
         assert "taxonomy" in capsys.readouterr().err
         return
-    tree = service.registry.taxonomy()
+    tree = service.registry.operator.taxonomy()
     assert tree is not None
     held = reach()
     assert held == set(tree.below(tree.root))

@@ -232,7 +232,7 @@ def held(registry: LocalRegistry) -> Mapping[str, object]:
     asked: Mapping[str, Callable[[Principal | None], object]] = {
         "seen": lambda caller: (registry.agents(principal=caller), registry.tools(principal=caller)),
         "toolsets": lambda caller: registry.toolsets(principal=caller),
-        "taxonomy": lambda caller: registry.taxonomy(principal=caller),
+        "taxonomy": lambda caller: registry.operator.taxonomy(principal=caller),
     }
     seen = {(what, caller): ask(caller) for what, ask in asked.items() for caller in CALLERS}
     return {**registry.store.look(read), "seen": seen}

@@ -351,11 +351,14 @@ def test_the_command_line_builds(
     assert placed == json.loads(capsys.readouterr().out)
     assert len(fake.requests) == calls
     with LocalRegistry.open(place) as opened:
-        built = opened.taxonomy()
+        built = opened.operator.taxonomy()
         assert built is not None
         assert (built.built_by, built.calls) == ("openai:guide", calls)
         assert [built.categories[each].name for each in built.root.children] == ["a-m", "n-z"]
         assert all(built.categories[each].examples for each in built.root.children)
+
+
+READS = (("show",), ("show", "food"), ("status",), ("check",), ("export",), ("diff", "main", "tools"))
 
 
 def test_only_use_and_a_new_name_change_what_is_current(
@@ -394,6 +397,12 @@ def test_only_use_and_a_new_name_change_what_is_current(
         service.registry.build_taxonomy(by_hand({"food": ("trencher-tables",)}))
         assert main(["--registry", service.url, "taxonomy", "use", "tools"]) == 0
         assert service.registry.browse().taxonomy == "tools"
+        capsys.readouterr()
+        here = {words: answer(*words) for words in READS}
+        place = service.url
+        assert {words: answer(*words) for words in READS} == here
+        assert main(["--registry", place, "taxonomy", "show", "--name", "none"]) != 0
+        assert "taxonomy 'none' is not known" in capsys.readouterr().err
 
 
 def test_the_command_line_walks(

@@ -21,11 +21,12 @@ from waygraph.registry.model.errors import InvalidSetting, UnknownName
 if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
-    from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
-    from waygraph.registry.taxonomy.tree import Category, Of, Taxonomy, TaxonomySettings
+    from waygraph.registry.taxonomy.structure import Difference, Structure
+    from waygraph.registry.taxonomy.tree import Category, Drift, Of, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
@@ -176,7 +177,7 @@ def show_category(
     as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
-    with invocation(context).open_own() as registry:
+    with invocation(context).open() as registry:
         tree = _find_taxonomy(registry, name, group)
     if (category := tree.at(path)) is None:
         raise UnknownName("category", path, filter(None, tree.paths().values()))
@@ -187,10 +188,8 @@ def show_category(
 @taxonomy.command()
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """List the taxonomies: how far each has drifted from its build, and whether to build it anew."""
-    from waygraph.registry.taxonomy.structure import read_drift
-
-    with invocation(context).open_own() as registry:
-        drifts = registry.read(read_drift)
+    with invocation(context).open() as registry:
+        drifts = registry.operator.taxonomies()
     show(drifts, lambda each: [shapes.shape(one) for one in each], _view_drift, as_json)
 
 
@@ -199,7 +198,7 @@ def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -
     """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
     from waygraph.registry.taxonomy.structure import Structure
 
-    with invocation(context).open_own() as registry:
+    with invocation(context).open() as registry:
         tree = _find_taxonomy(registry, name)
     show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
@@ -215,7 +214,7 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
     """
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
-    with invocation(context).open_own() as registry:
+    with invocation(context).open() as registry:
         was, now = (find_or_read(registry, each) for each in (first, second))
     show(compare_taxonomies(was, now), shapes.shape, _view_difference, as_json)
 
@@ -223,7 +222,7 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
 @taxonomy.command()
 def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
     """Write a taxonomy as JSON: its categories, with what each holds."""
-    with invocation(context).open_own() as registry:
+    with invocation(context).open() as registry:
         content = _find_taxonomy(registry, name).as_json()
     if as_json:
         show(content, dict, lambda _: (), as_json)
@@ -246,22 +245,22 @@ def remove(
     show(result, shapes.shape, views.write, as_json)
 
 
-def _find_taxonomy(registry: "LocalRegistry", name: str, groups: Sequence[str] | None = None) -> "Taxonomy":
+def _find_taxonomy(registry: "Registry", name: str, groups: Sequence[str] | None = None) -> "Taxonomy":
     """Raises UnknownName, also for one of which nothing may be seen."""
-    from waygraph.registry.taxonomy.browse import BUILD_FIRST
+    from waygraph.registry.taxonomy.browse import no_taxonomy
 
-    if (tree := registry.taxonomy(name or None, principal=principal(groups))) is None:
-        raise UnknownName("taxonomy", name or "current", (), hint="" if name else BUILD_FIRST)
+    if (tree := registry.operator.taxonomy(name or None, principal=principal(groups))) is None:
+        raise no_taxonomy(name)
     return tree
 
 
 def _note_current(registry: "LocalRegistry") -> None:
     """Which taxonomy is current, where there is one."""
-    if tree := registry.taxonomy():
+    if tree := registry.operator.taxonomy():
         note(f"the current taxonomy: {tree.name}")
 
 
-def find_or_read(registry: "LocalRegistry", side: str) -> "Taxonomy":
+def find_or_read(registry: "Registry", side: str) -> "Taxonomy":
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
     from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
 

@@ -38,6 +38,7 @@ from waygraph.registry.model.validation import (
 )
 from waygraph.registry.remote import operations
 from waygraph.registry.storage.export.formats import ExportFormat
+from waygraph.registry.taxonomy.browse import no_taxonomy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +118,10 @@ class CategoryQuery(AgentFilters):
     path: str = Field(
         default="", max_length=MAX_NAME_CHARS, description="A category, such as travel/flights; empty: the root."
     )
+
+
+class TaxonomyQuery(Parameters):
+    name: str = Field(default="", max_length=40, description="Of a taxonomy; empty: the current one.")
 
 
 class ChangesPart(Part):
@@ -318,6 +323,22 @@ def recorded_calls(exchange: Exchange, query: Annotated[CallsQuery, Query()]) ->
 def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Shape:
     """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
     return shapes.shape(exchange.registry.browse(query.path, filters=query.filters(), principal=exchange.principal))
+
+
+@handles(operations.TAXONOMY_TREE)
+def taxonomy_tree(exchange: Exchange, query: Annotated[TaxonomyQuery, Query()]) -> Shape:
+    """A whole taxonomy, with all that it holds; what the caller may not see is left out."""
+    tree = exchange.registry.operator.taxonomy(query.name or None, principal=exchange.principal)
+    if tree is None:
+        raise no_taxonomy(query.name)
+    return tree.as_json()
+
+
+@handles(operations.TAXONOMIES)
+def taxonomies(exchange: Exchange) -> Shape:
+    """All taxonomies, and how far each has drifted from its build. It needs a caller who sees everything."""
+    exchange.caller.require_everything("the list of taxonomies")
+    return {"taxonomies": [shapes.shape(each) for each in exchange.registry.operator.taxonomies()]}
 
 
 @handles(operations.MAP, lane=Lanes.draw)
