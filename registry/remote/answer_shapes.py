@@ -131,7 +131,7 @@ class Category(CategoryView):
 class TaxonomyTree(Taxonomy):
     """A taxonomy, as far as the caller sees what its categories hold: the root first, parents before children."""
 
-    categories: tuple[tree.Category, ...]
+    categories: tuple[tree.Category, ...]  # type: ignore[assignment] # the JSON is no object
 
 
 class Taxonomies:

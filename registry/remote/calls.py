@@ -613,12 +613,9 @@ def use_taxonomy(name: str, *, principal: Principal | None = None) -> Call[Writt
     return _call(operations.USE_TAXONOMY, principal=principal, body={"name": name})
 
 
-def taxonomy(name: str | None = None, *, principal: Principal | None = None) -> Talk[Taxonomy | None]:
+def taxonomy(name: str | None = None, *, principal: Principal | None = None) -> Call[Taxonomy]:
     call = _call(operations.TAXONOMY_TREE, principal=principal, params=_set_params(name=name or ""))
-    try:
-        return (yield _read(call, Taxonomy.of_json))
-    except UnknownName:
-        return None
+    return _read(call, Taxonomy.of_json)
 
 
 def taxonomies() -> Call[list[Drift]]:

@@ -35,7 +35,7 @@ from waygraph.registry.operators.toolset import Toolset, remove_toolset, seen_to
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.storage.graph_access import GraphAccess
-from waygraph.registry.taxonomy.browse import seen_taxonomy
+from waygraph.registry.taxonomy.browse import no_taxonomy, seen_taxonomy
 from waygraph.registry.taxonomy.taxonomies import use_taxonomy
 
 if TYPE_CHECKING:
@@ -205,12 +205,15 @@ class LocalOperator:
         refuse_limited(principal, "the current taxonomy is chosen")
         return self._graph.change_existing(lambda session: use_taxonomy(session, name))
 
-    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> "Taxonomy | None":
+    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> "Taxonomy":
         """The tree of categories of this name, None: the current one, with what the principal may see of it.
 
-        A category is there if the principal sees something below it. None: there is none that it may see.
+        A category is there if the principal sees something below it. Raises UnknownName, also for a tree of which the
+        principal may see nothing.
         """
-        return self._graph.store.look(lambda index: seen_taxonomy(index, name, principal))
+        if (taxonomy := self._graph.store.look(lambda index: seen_taxonomy(index, name, principal))) is None:
+            raise no_taxonomy(name)
+        return taxonomy
 
     def taxonomies(self) -> "list[Drift]":
         """How far each has drifted from its build, by name."""

@@ -126,16 +126,6 @@ class Taxonomy:
             ids.update(at.holds)
             pending.extend(self.categories[child] for child in reversed(at.children))
 
-    def at(self, path: str) -> Category | None:
-        """The category of a path, such as `travel/flights`; None if there is none."""
-        category = self.root
-        for name in filter(None, path.split(SEPARATOR)):
-            children = {self.categories[child].name: self.categories[child] for child in category.children}
-            if name not in children:
-                return None
-            category = children[name]
-        return category
-
     def paths(self) -> dict[str, str]:
         """Id → path of each category, in the tree's order; of one with several parents the first."""
         paths = {self.root.id: ROOT}

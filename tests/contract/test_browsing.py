@@ -118,7 +118,6 @@ def test_each_tool_is_reached_by_what_answers_show(
     put(registry, "more", [agent(f"print-{at:02}", tool(f"print-{at:02}", "go", "Print.")) for at in range(30)])
     registry.build_taxonomy(by_hand(groups), of=of, private=True, shown_to_all=True)
     tree = registry.operator.taxonomy(principal=principal)
-    assert tree is not None
     held = set(tree.below(tree.root))
     wanted = {each.call_name for each in registry.tools(principal=principal) if held & {each.id, each.agent_id}}
     asked: list[dict[str, Any]] = []

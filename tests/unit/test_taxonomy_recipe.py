@@ -352,7 +352,6 @@ def test_the_command_line_builds(
     assert len(fake.requests) == calls
     with LocalRegistry.open(place) as opened:
         built = opened.operator.taxonomy()
-        assert built is not None
         assert (built.built_by, built.calls) == ("openai:guide", calls)
         assert [built.categories[each].name for each in built.root.children] == ["a-m", "n-z"]
         assert all(built.categories[each].examples for each in built.root.children)
@@ -385,10 +384,10 @@ def test_only_use_and_a_new_name_change_what_is_current(
     assert answer("use", "main")["revision"] == revision
     answer("place", "--name", "tools", "--model", "openai:guide")
     assert names_current() == ["main"]
-    assert (answer("show")["taxonomy"], answer("show")["current"]) == ("main", True)
-    assert answer("show", "--name", "tools")["current"] is False
-    assert main(["--registry", place, "taxonomy", "show"]) == 0
-    assert "main (current), of agents" in capsys.readouterr().out
+    assert answer("show")["taxonomy"] == "main"
+    assert answer("show", "--name", "tools")["taxonomy"] == "tools"
+    assert main(["--registry", place, "taxonomy", "status"]) == 0
+    assert "main (current)" in capsys.readouterr().out
     assert main(["--registry", place, "taxonomy", "use", "tool"]) != 0
     assert "tools" in capsys.readouterr().err
     assert main(["--registry", place, "taxonomy", "remove", "--name", "main"]) == 0

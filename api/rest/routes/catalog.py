@@ -38,7 +38,6 @@ from waygraph.registry.model.validation import (
 )
 from waygraph.registry.remote import operations
 from waygraph.registry.storage.export.formats import ExportFormat
-from waygraph.registry.taxonomy.browse import no_taxonomy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -328,10 +327,7 @@ def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Sh
 @handles(operations.TAXONOMY_TREE)
 def taxonomy_tree(exchange: Exchange, query: Annotated[TaxonomyQuery, Query()]) -> Shape:
     """A whole taxonomy, with all that it holds; what the caller may not see is left out."""
-    tree = exchange.registry.operator.taxonomy(query.name or None, principal=exchange.principal)
-    if tree is None:
-        raise no_taxonomy(query.name)
-    return tree.as_json()
+    return exchange.registry.operator.taxonomy(query.name or None, principal=exchange.principal).as_json()
 
 
 @handles(operations.TAXONOMIES)

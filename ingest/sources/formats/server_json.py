@@ -73,8 +73,7 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
 
 def launch_of_remote(remote: Fields, is_reachable: Callable[[str], bool], environ: Mapping[str, str]) -> HttpLaunch:
     """With what is asked for taken from `environ`. Raises Faulty, which names what is missing there."""
-    surroundings = Surroundings(environ={**dict(_secret_defaults(remote)), **environ})
-    launch = launch_of(read_server(_address(remote)), Scope(surroundings=surroundings))
+    launch = launch_of(read_server(_address(remote)), Scope(surroundings=Surroundings(environ=environ)))
     parts = split_url(launch.url) if isinstance(launch, HttpLaunch) else None
     if not isinstance(launch, HttpLaunch) or parts is None or not is_reachable(parts.hostname or ""):
         raise Faulty("its address is of the machine or network of whoever wrote it")
@@ -88,16 +87,6 @@ def _is_open(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
     except Faulty:
         return False
     return True
-
-
-def _secret_defaults(remote: Fields) -> Iterator[tuple[str, str]]:
-    """What stands for the references of secrets that have a value: name → value."""
-    for label, entry in [("url", remote), *((text(each, "name"), each) for each in objects(remote, "headers"))]:
-        variables = field(entry, "variables")
-        inputs = variables.items() if isinstance(variables, Mapping) else ()
-        for name, value in [(label, entry), *inputs]:
-            if isinstance(value, Mapping) and field(value, "isSecret") and text(value, "value", "default"):
-                yield _variable_name(name), text(value, "value", "default")
 
 
 def _is_elsewhere(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
@@ -203,9 +192,5 @@ def _with_references(entry: Fields, label: str, end: str = "") -> str:
 
 
 def _reference(label: str, end: str = "") -> str:
-    return f"${{{_variable_name(label)}{end}}}"
-
-
-def _variable_name(label: str) -> str:
-    """By which a person gives an input: `X_Api_Key` for the header `X-Api-Key`."""
-    return "_".join(re.findall(r"\w+", label)) or "value"
+    """`${X_Api_Key}` for the header `X-Api-Key`."""
+    return "${" + ("_".join(re.findall(r"\w+", label)) or "value") + end + "}"
