@@ -250,6 +250,8 @@ class AsyncOperator:
     set_toolset = in_thread(LocalOperator.set_toolset)
     remove_toolset = in_thread(LocalOperator.remove_toolset)
     use_taxonomy = in_thread(LocalOperator.use_taxonomy)
+    taxonomy = in_thread(LocalOperator.taxonomy)
+    taxonomies = in_thread(LocalOperator.taxonomies)
     changes = in_thread(LocalOperator.changes)
     usage = in_thread(LocalOperator.usage)
     why = in_thread(LocalOperator.why)

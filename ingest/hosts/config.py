@@ -199,8 +199,10 @@ def _place_of(exc: ValueError) -> str:
 
 _STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
 _NUMBER = re.compile(r"(?<![\w.\"])-?\d[\d.eE+-]*")
+_MOST_DIGITS = 6
+"""Of a number that is shown, such as a timeout in milliseconds."""
 _TOML_NAME = re.compile(r"""(\s*(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*\s*=)""")
-_TOML_STRINGS = re.compile(r"""\s*(?:"[^"\\]*"|\[\s*"[^"\\]*"(?:\s*,\s*"[^"\\]*")*\s*,?\s*\])\s*""")
+_TOML_STRINGS = re.compile(r"""\s*(?:"[^"\\]*"|\[\s*"[^"\\]*"(?:\s*,\s*"[^"\\]*")*\s*,?\s*\]|-?\d[\d.]*)\s*""")
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 type _Texts = Mapping[str, str]
 """The strings of a config that may be shown, each as it is shown."""
@@ -210,8 +212,8 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
     """The lines of a unified difference; empty if there is none. `name`: of our own entry, which is shown whole
     as it will be.
 
-    A config holds keys of servers and of programs. So of all else only names are shown, and the strings of servers
-    that the graph would keep of them; other values and comments are `***`.
+    A config holds keys of servers and of programs. So of all else only names are shown, and the strings and numbers
+    of servers that the graph would keep of them; other values and comments are `***`.
     """
     if before.text == after.text:
         return []
@@ -232,9 +234,11 @@ def _add_texts(entry: object, texts: dict[str, str]) -> None:
 
 
 def _string_pairs(value: object, clean: object) -> Iterator[tuple[str, str]]:
-    """Each string with what stands in its place; nothing of lists that differ in length."""
+    """Each string or number with what stands in its place; nothing of lists that differ in length."""
     if isinstance(value, str) and isinstance(clean, str):
         yield value, clean
+    elif isinstance(value, int | float):  # a long one may be an account's, whatever its name
+        yield str(value), str(clean) if len(str(value)) <= _MOST_DIGITS else STRUCK_TEXT
     elif isinstance(value, Mapping) and isinstance(clean, Mapping) and value.keys() == clean.keys():
         for name, item in value.items():
             yield from _string_pairs(item, clean[name])
@@ -261,12 +265,16 @@ def _json(config: HostConfig, text: str, name: str, texts: _Texts) -> Iterator[s
 
 
 def _hide_values(text: str, texts: _Texts) -> str:
-    """Names stay, and strings that may be shown; other strings, comments and numbers do not."""
+    """Names stay, and strings and numbers that may be shown; others, and comments, do not."""
+
+    def strike_numbers(part: str) -> str:
+        return _NUMBER.sub(lambda match: texts.get(match[0], STRUCK_TEXT), part)
+
     result, at = "", 0
     for match in _STRING_OR_COMMENT.finditer(text):
-        result += _NUMBER.sub(STRUCK_TEXT, text[at : match.start()]) + _strike_value(match, texts)
+        result += strike_numbers(text[at : match.start()]) + _strike_value(match, texts)
         at = match.end()
-    return result + _NUMBER.sub(STRUCK_TEXT, text[at:])
+    return result + strike_numbers(text[at:])
 
 
 def _strike_value(match: re.Match[str], texts: _Texts) -> str:

@@ -404,9 +404,10 @@ def reaches_gateway(host: Host, entry: object) -> bool:
 
 
 def start_entry(
-    program: Sequence[str], location: str | Path, environ: Mapping[str, str], *, embedder: str = "", namespace: str = ""
+    program: Sequence[str], location: str | Path, environ: Mapping[str, str], *, embedder: str = "", **options: str
 ) -> Gateway:
-    """`waygraph mcp` on this registry. `program`: what starts Waygraph; `location`: absolute, or a URL.
+    """`waygraph mcp` on this registry. `program`: what starts Waygraph; `location`: absolute, or a URL. `options`: of
+    `mcp`; an empty one is left out.
 
     Settings that the environment gives go with it: a host starts it with an environment of its own.
     """
@@ -414,7 +415,7 @@ def start_entry(
     plain, secret = _told_settings(environ)
     return Gateway(
         command=program[0],
-        args=(*args, *(["--namespace", namespace] if namespace else [])),
+        args=(*args, *(word for name, value in options.items() if value for word in (f"--{name}", value))),
         env=plain,
         secret_names=tuple(secret),
     )

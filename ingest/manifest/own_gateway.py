@@ -67,9 +67,14 @@ def is_gateway(transport: object, service: str = "") -> bool:
 
 def registry_of(transport: object) -> str:
     """The registry that a gateway's command names, as it is written there; empty: none."""
+    return option_of(transport, _REGISTRY)
+
+
+def option_of(transport: object, name: str) -> str:
+    """What a gateway's command gives for an option; empty: nothing."""
     args = transport.get("args") if isinstance(transport, Mapping) else None
     words = args if isinstance(args, (list, tuple)) else ()
-    return next((str(value) for option, value in pairwise(words) if option == _REGISTRY), "")
+    return next((str(value) for option, value in pairwise(words) if option == name), "")
 
 
 def launches_gateway(launch: Launch, service: str = "") -> bool:

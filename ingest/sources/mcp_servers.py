@@ -31,13 +31,19 @@ LIVE_RANK = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProgress:
-    """How it stands with one server. `reason` is of one that failed, and one line; `seconds` since its turn came."""
+    """How it stands with one server. `reason` is of one that failed, and one line; `seconds` since its turn came.
+
+    `awaits`: what it is asked for and did not give yet, for whole `seconds` of at most `limit_s`, or longer while it is
+    fetched or a person logs in.
+    """
 
     key: str
     state: Literal["waiting", "asking", "online", "failed"]
     tools: int = 0
     seconds: float = 0.0
     reason: str = ""
+    awaits: str = ""
+    limit_s: float = 0.0
 
 
 OnAsked = Callable[[ServerProgress], None]
@@ -104,20 +110,36 @@ class McpServers:
         return lambda launch: connect(launch, self.settings, follow=False, open_page=self.open_page)
 
     async def _ask(self, server: ServerEntry, connect: Connect) -> "Answer":
-        from anyio import current_time
+        from anyio import create_task_group, current_time
 
         began = current_time()
-        self.on_asked(ServerProgress(key=server.key, state="asking"))
-        try:
-            async with connect(server.launch) as connection:
-                listing = await connection.listing()
-            answer = entry_of(server, listing, self.name)
-        except UpstreamError as error:
-            answer = self._no_answer(server, error)
-        except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
-            answer = self._no_answer(server, UpstreamRefused(f"unexpected {type(error).__name__}"))
+        asking = ServerProgress(key=server.key, state="asking")
+        self.on_asked(asking)
+        waits = [replace(asking, awaits="first answer", limit_s=self.settings.upstream_connect_timeout_s)]
+        async with create_task_group() as tasks:
+            tasks.start_soon(self._tell_waits, waits)
+            try:
+                async with connect(server.launch) as connection:
+                    waits.append(replace(asking, awaits="list", limit_s=self.settings.upstream_list_timeout_s))
+                    listing = await connection.listing()
+                answer = entry_of(server, listing, self.name)
+            except UpstreamError as error:
+                answer = self._no_answer(server, error)
+            except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
+                answer = self._no_answer(server, UpstreamRefused(f"unexpected {type(error).__name__}"))
+            tasks.cancel_scope.cancel()
         self.on_asked(_server_result(server, answer, current_time() - began))
         return answer
+
+    async def _tell_waits(self, waits: Sequence[ServerProgress]) -> None:
+        """Tells of the last wait, each second that it goes on."""
+        from anyio import sleep
+
+        last = waits[-1]
+        while True:
+            await sleep(1)
+            last = replace(last, seconds=last.seconds + 1) if last.awaits == waits[-1].awaits else waits[-1]
+            self.on_asked(last)
 
     def _no_answer(self, server: ServerEntry, error: UpstreamError) -> "Answer":
         return Answer(rejected=(_fault(server, self.name, error.reason),), status=_status(error))

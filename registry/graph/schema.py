@@ -1,4 +1,4 @@
-"""Schema migrations: numbered, safe to repeat, recorded in the graph.
+"""Schema migrations: numbered, idempotent, recorded in the graph.
 
 DDL is not transactional on every engine, so a migration never relies on rollback: it is recorded after
 its statements ran, and one that was cut short runs again from its start.

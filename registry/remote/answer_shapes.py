@@ -14,7 +14,8 @@ from waygraph.registry.model.usage import RecordedCall
 from waygraph.registry.model.usage import ToolUsage as UsageNoun
 from waygraph.registry.model.usage import UsagePart as UsagePartNoun
 from waygraph.registry.operators.toolset import Toolset as ToolsetNoun
-from waygraph.registry.taxonomy.tree import CategoryView
+from waygraph.registry.taxonomy import tree
+from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
 
 Definitions = tuple[dict[str, Any], ...]
 
@@ -125,6 +126,16 @@ class Tools(Part):
 
 class Category(CategoryView):
     """A category of a taxonomy, as far as the caller sees what is under it."""
+
+
+class TaxonomyTree(Taxonomy):
+    """A taxonomy, as far as the caller sees what its categories hold: the root first, parents before children."""
+
+    categories: tuple[tree.Category, ...]  # type: ignore[assignment] # the JSON is no object
+
+
+class Taxonomies:
+    taxonomies: tuple[Drift, ...]
 
 
 class Toolset(ToolsetNoun):

@@ -64,7 +64,7 @@ from waygraph.registry.remote.operations import Operation
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
 from waygraph.registry.routing.router import Ask, without_history
-from waygraph.registry.taxonomy.tree import CategoryView
+from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.export.formats import ExportFormat
@@ -611,6 +611,15 @@ def remove_toolset(name: str, *, principal: Principal | None = None) -> Call[Wri
 
 def use_taxonomy(name: str, *, principal: Principal | None = None) -> Call[Written]:
     return _call(operations.USE_TAXONOMY, principal=principal, body={"name": name})
+
+
+def taxonomy(name: str | None = None, *, principal: Principal | None = None) -> Call[Taxonomy]:
+    call = _call(operations.TAXONOMY_TREE, principal=principal, params=_set_params(name=name or ""))
+    return _read(call, Taxonomy.of_json)
+
+
+def taxonomies() -> Call[list[Drift]]:
+    return _read_list(Drift, "taxonomies", _call(operations.TAXONOMIES))
 
 
 def sync_source(name: str) -> Call[list[SyncReport]]:

@@ -82,6 +82,8 @@ CALL_TOOL = Operation(
 )
 RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", answers.RecordedCalls)
 TAXONOMY = _read("taxonomy", "/v1/taxonomy", CategoryView)
+TAXONOMY_TREE = _read("taxonomy_tree", "/v1/taxonomy/tree", answers.TaxonomyTree)
+TAXONOMIES = _read("taxonomies", "/v1/taxonomies", answers.Taxonomies)
 MAP = _read("map", "/v1/map", pictures.Map)
 GRAPH = _read("graph", "/v1/graph", pictures.Neighbourhood)
 LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", answers.OwnLogins)

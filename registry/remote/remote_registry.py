@@ -91,6 +91,8 @@ class RemoteOperator(ServiceClient):
     set_toolset = ask(calls.set_toolset)
     remove_toolset = ask(calls.remove_toolset)
     use_taxonomy = ask(calls.use_taxonomy)
+    taxonomy = ask(calls.taxonomy)
+    taxonomies = ask(calls.taxonomies)
     changes = ask(calls.changes)
     usage = ask(calls.usage)
     why = ask(calls.why)

@@ -35,6 +35,7 @@ from waygraph.registry.operators.toolset import Toolset, remove_toolset, seen_to
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.storage.graph_access import GraphAccess
+from waygraph.registry.taxonomy.browse import no_taxonomy, seen_taxonomy
 from waygraph.registry.taxonomy.taxonomies import use_taxonomy
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.usage import SearchGaps, Sort, ToolUsage, UsageBy, UsageOf, UsagePart
     from waygraph.registry.routing.placement import Placement
     from waygraph.registry.storage.export.formats import ExportFormat
+    from waygraph.registry.taxonomy.tree import Drift, Taxonomy
     from waygraph.registry.writer import WriteSession
 
 
@@ -202,6 +204,22 @@ class LocalOperator:
         """
         refuse_limited(principal, "the current taxonomy is chosen")
         return self._graph.change_existing(lambda session: use_taxonomy(session, name))
+
+    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> "Taxonomy":
+        """The tree of categories of this name, None: the current one, with what the principal may see of it.
+
+        A category is there if the principal sees something below it. Raises UnknownName, also for a tree of which the
+        principal may see nothing.
+        """
+        if (taxonomy := self._graph.store.look(lambda index: seen_taxonomy(index, name, principal))) is None:
+            raise no_taxonomy(name)
+        return taxonomy
+
+    def taxonomies(self) -> "list[Drift]":
+        """How far each has drifted from its build, by name."""
+        from waygraph.registry.taxonomy.structure import read_drift
+
+        return self._graph.read(read_drift)
 
     def changes(
         self,

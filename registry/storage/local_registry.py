@@ -45,7 +45,7 @@ from waygraph.registry.storage.graph_access import GraphAccess
 from waygraph.registry.storage.local_operator import LocalOperator
 from waygraph.registry.storage.location import named_place, open_store
 from waygraph.registry.storage.store import Store
-from waygraph.registry.taxonomy.browse import browse_index, seen_taxonomy
+from waygraph.registry.taxonomy.browse import browse_index
 from waygraph.registry.taxonomy.taxonomies import forget_taxonomy, set_taxonomy
 from waygraph.registry.taxonomy.tree import DEFAULT_NAME, CategoryView, Of, Taxonomy, check_taxonomy_name
 
@@ -183,13 +183,6 @@ class LocalRegistry(GraphAccess):
         principal: Principal | None = None,
     ) -> Page[Tool]:
         return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
-
-    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> Taxonomy | None:
-        """The tree of categories of this name, None: the current one, with what the principal may see of it.
-
-        A category is there if the principal sees something below it. None: there is none that it may see.
-        """
-        return self._store.look(lambda index: seen_taxonomy(index, name, principal))
 
     def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:
         return self._store.look(lambda index: seen_toolsets(index, principal))

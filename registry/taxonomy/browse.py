@@ -1,6 +1,6 @@
 """A taxonomy as somebody sees it: a category only if it holds what that caller may find, and counts of that alone."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -21,17 +21,12 @@ BUILD_FIRST = "`waygraph taxonomy build` makes one."
 
 def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Principal | None) -> CategoryView:
     """Of the current taxonomy. Raises UnknownName, of noun `taxonomy` where none is there, or none for this caller."""
-    taxonomy = _current_taxonomy(index, principal)
-    view = browse(taxonomy, path, _findable(index, taxonomy.of, filters, principal))
-    if not view.count:
-        raise _no_taxonomy()
-    return replace(view, revision=index.state.revision)
+    return replace(browse(_current_taxonomy(index, filters, principal), path), revision=index.state.revision)
 
 
 def current_members(index: SearchIndex, path: str, principal: Principal | None) -> frozenset[str]:
     """Ids of what somebody may find in a category of the current taxonomy. Raises UnknownName as `browse_index`."""
-    taxonomy = _current_taxonomy(index, principal)
-    return members_within(taxonomy, path, _findable(index, taxonomy.of, Filters(), principal))
+    return members_within(_current_taxonomy(index, Filters(), principal), path)
 
 
 def findable_taxonomy(
@@ -44,15 +39,15 @@ def findable_taxonomy(
     return prune_taxonomy(taxonomy, lambda entity: entity in visible_ids)
 
 
-def _no_taxonomy() -> UnknownName:
-    return UnknownName("taxonomy", "current", (), hint=BUILD_FIRST)
-
-
-def _current_taxonomy(index: SearchIndex, principal: Principal | None) -> Taxonomy:
-    """The whole of it: what is asked of it counts only what the principal may find."""
-    if (taxonomy := permitted_taxonomy(index, None, principal)) is None:
-        raise _no_taxonomy()
+def _current_taxonomy(index: SearchIndex, filters: Filters, principal: Principal | None) -> Taxonomy:
+    if (taxonomy := findable_taxonomy(index, None, filters, principal)) is None:
+        raise no_taxonomy()
     return taxonomy
+
+
+def no_taxonomy(name: str | None = None) -> UnknownName:
+    """Of a name, None: the current one."""
+    return UnknownName("taxonomy", name or "current", (), hint="" if name else BUILD_FIRST)
 
 
 def _findable(index: SearchIndex, of: Of, filters: Filters, principal: Principal | None) -> Collection[str]:
@@ -65,60 +60,42 @@ def _findable(index: SearchIndex, of: Of, filters: Filters, principal: Principal
     return tools if within is None else tools.intersection(within)
 
 
-def browse(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> CategoryView:
-    """The category of a path (`travel/flights`; empty: the root). Raises UnknownName, which says what there is.
+def browse(taxonomy: Taxonomy, path: str) -> CategoryView:
+    """The category of a path (`travel/flights`; empty: the root), of a taxonomy that holds only what may be found.
 
-    `travel/.` is what stands in `travel` itself; in a tree of agents, `travel/flights/ID` is one agent of it.
+    `travel/.` is what stands in `travel` itself; in a tree of agents, `travel/flights/ID` is one agent of it. Raises
+    UnknownName, which says what there is.
     """
-    below, category = _find(taxonomy, path, visible_ids)
-    branches = [(child, _seen_below(taxonomy, child, visible_ids)) for child in _children(taxonomy, category)]
+    below, category = _find(taxonomy, path)
+    branches = [(child, list(taxonomy.below(child))) for child in _children(taxonomy, category)]
     return CategoryView(
         taxonomy=taxonomy.name,
         of=taxonomy.of,
         built_by=taxonomy.built_by,
         path=below,
-        description=_seen_description(taxonomy, category, visible_ids),
+        description=category.description,
         boundary=category.boundary,
-        count=len(_seen_below(taxonomy, category, visible_ids)),
+        count=sum(1 for _ in taxonomy.below(category)),
         children=tuple(
             Branch(
                 path=_join(below, child.name),
-                description=_seen_description(taxonomy, child, visible_ids),
+                description=child.description,
                 count=len(member_ids),
-                examples=tuple(dict.fromkeys([*(each for each in child.examples if each in visible_ids), *member_ids]))[
-                    :EXAMPLES
-                ],
+                examples=tuple(dict.fromkeys([*child.examples, *member_ids]))[:EXAMPLES],
             )
             for child, member_ids in branches
-            if member_ids
         ),
-        members=tuple(each for each in category.holds if each in visible_ids),
+        members=tuple(category.holds),
         revision=taxonomy.revision,
     )
 
 
-def _seen_description(taxonomy: Taxonomy, category: Category, visible_ids: Collection[str]) -> str:
-    """Without a model it names the examples: whoever may not find one of them reads none of it."""
-    is_of_names = taxonomy.built_by in (By.VECTORS, By.WORDS)
-    return "" if is_of_names and not all(each in visible_ids for each in category.examples) else category.description
+def members_within(taxonomy: Taxonomy, path: str) -> frozenset[str]:
+    """What a category and those under it hold. Raises UnknownName as `browse`."""
+    return frozenset(taxonomy.below(_find(taxonomy, path)[1]))
 
 
-def members_within(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> frozenset[str]:
-    """What somebody may find in a category and under it. Raises UnknownName as `browse`."""
-    return frozenset(_seen_below(taxonomy, _find(taxonomy, path, visible_ids)[1], visible_ids))
-
-
-def paths(taxonomy: Taxonomy, visible_ids: Collection[str]) -> Iterator[tuple[str, Category]]:
-    """Each category that somebody sees with its path, parents before children; one of two parents twice."""
-    pending = [(ROOT, taxonomy.root)]
-    while pending:
-        path, category = pending.pop()
-        if _seen_below(taxonomy, category, visible_ids):
-            yield path, category
-            pending += [(_join(path, child.name), child) for child in reversed(_children(taxonomy, category))]
-
-
-def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[str, Category]:
+def _find(taxonomy: Taxonomy, path: str) -> tuple[str, Category]:
     """The path as the tree writes it, and its category.
 
     A path may end in `.`, which stands for what no child holds, or in the id of an agent.
@@ -126,14 +103,12 @@ def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[
     at, category = ROOT, taxonomy.root
     for name in filter(None, map(str.strip, path.split(SEPARATOR))):
         children = {child.name: child for child in _children(taxonomy, category)}
-        children = {name: child for name, child in children.items() if _seen_below(taxonomy, child, visible_ids)}
-        members = [each for each in category.holds if each in visible_ids]
-        agents = members if taxonomy.of is Of.AGENTS else []
-        part = _find_name(name, [*children, *([HERE] if members else []), *agents])
+        agents = category.holds if taxonomy.of is Of.AGENTS else ()
+        part = _find_name(name, [*children, *([HERE] if category.holds else []), *agents])
         if part is None:
-            raise _unknown_path(taxonomy, path, at, [*children, *agents], visible_ids)
+            raise _unknown_path(taxonomy, path, at, [*children, *agents])
         at = _join(at, part)
-        category = children.get(part) or _holding(category, members if part == HERE else [part])
+        category = children.get(part) or _holding(category, category.holds if part == HERE else [part])
     return at, category
 
 
@@ -148,22 +123,14 @@ def _holding(category: Category, entities: Iterable[str]) -> Category:
     return replace(category, children=(), holds=holds, description="", boundary="")
 
 
-def _unknown_path(
-    taxonomy: Taxonomy, path: str, at: str, names: Sequence[str], visible_ids: Collection[str]
-) -> UnknownName:
+def _unknown_path(taxonomy: Taxonomy, path: str, at: str, names: Sequence[str]) -> UnknownName:
     where = f"{at!r}" if at else "The root"
     hint = f"{where} holds: {', '.join(names[:NAMES_TOLD])}." if names else f"{where} holds no category."
-    return UnknownName(
-        "category", path, (path for path, _ in paths(taxonomy, visible_ids) if path), some=True, hint=hint
-    )
+    return UnknownName("category", path, filter(None, taxonomy.paths().values()), some=True, hint=hint)
 
 
 def _children(taxonomy: Taxonomy, category: Category) -> list[Category]:
     return [taxonomy.categories[child] for child in category.children]
-
-
-def _seen_below(taxonomy: Taxonomy, category: Category, visible_ids: Collection[str]) -> list[str]:
-    return [entity for entity in taxonomy.below(category) if entity in visible_ids]
 
 
 def _join(path: str, name: str) -> str:
@@ -196,15 +163,23 @@ def permitted_taxonomy(index: SearchIndex, name: str | None, principal: Principa
 
 
 def prune_taxonomy(whole: Taxonomy, may_see: Shows) -> Taxonomy | None:
-    """Without what the build took, which tells how many there are in all."""
+    """Without what the build took, which tells how many there are in all, and without words of what is left out.
+
+    A description without a model names the examples, a boundary names a sibling.
+    """
+    is_of_names = whole.built_by in (By.VECTORS, By.WORDS)
     remaining: dict[str, Category] = {}
     for category in reversed(list(whole.categories.values())):
         holds = {entity: by for entity, by in category.holds.items() if may_see(entity)}
         children = tuple(child for child in category.children if child in remaining)
         if holds or children:
             examples = tuple(entity for entity in category.examples if may_see(entity))
-            part = replace(category, holds=holds, children=children, examples=examples)
-            remaining[category.id] = replace(part, description=_seen_description(whole, category, frozenset(examples)))
+            description = "" if is_of_names and len(examples) < len(category.examples) else category.description
+            remaining[category.id] = replace(
+                category, holds=holds, children=children, examples=examples, description=description
+            )
+            if len(children) < len(category.children):
+                remaining |= {child: replace(remaining[child], boundary="") for child in children}
     if whole.root.id not in remaining:
         return None
     categories = dict(reversed(list(remaining.items())))

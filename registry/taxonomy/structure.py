@@ -9,7 +9,7 @@ import numpy as np
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.taxonomy.rows import read_directions, read_taxonomies
-from waygraph.registry.taxonomy.tree import By, Taxonomy
+from waygraph.registry.taxonomy.tree import By, Drift, Taxonomy
 from waygraph.registry.taxonomy.upkeep import Placeable, is_over_size, read_placeable, vectors_to_place
 
 REBUILD_SHARE = 0.2
@@ -55,28 +55,6 @@ class Structure:
             generic=len({entity for each in every if each.children and each is not root for entity in each.holds}),
             several_parents=sum(1 for number in parents.values() if number > 1),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """`nearest`: entities placed since the build, or that no model placed. `unplaced`: those that may stand in it and
-    do not. `far`: those much nearer to another leaf. `private`: agents whose words it may have and that not everyone
-    sees. `rebuild`: why to build it anew; empty: no need.
-    """
-
-    name: str
-    current: bool
-    of: str
-    built_by: str
-    built_at: str
-    categories: int
-    entities: int
-    nearest: int
-    over_size: int
-    unplaced: int
-    far: int
-    private: int
-    rebuild: str
 
 
 def read_drift(session: GraphSession) -> list[Drift]:

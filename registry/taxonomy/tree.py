@@ -126,16 +126,6 @@ class Taxonomy:
             ids.update(at.holds)
             pending.extend(self.categories[child] for child in reversed(at.children))
 
-    def at(self, path: str) -> Category | None:
-        """The category of a path, such as `travel/flights`; None if there is none."""
-        category = self.root
-        for name in filter(None, path.split(SEPARATOR)):
-            children = {self.categories[child].name: self.categories[child] for child in category.children}
-            if name not in children:
-                return None
-            category = children[name]
-        return category
-
     def paths(self) -> dict[str, str]:
         """Id → path of each category, in the tree's order; of one with several parents the first."""
         paths = {self.root.id: ROOT}
@@ -217,6 +207,28 @@ class CategoryView:
     members: tuple[str, ...]
     """Ids of what stands in it and in no child."""
     revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """`nearest`: entities placed since the build, or that no model placed. `unplaced`: those that may stand in it and
+    do not. `far`: those much nearer to another leaf. `private`: agents whose words it may have and that not everyone
+    sees. `rebuild`: why to build it anew; empty: no need.
+    """
+
+    name: str
+    current: bool
+    of: str
+    built_by: str
+    built_at: str
+    categories: int
+    entities: int
+    nearest: int
+    over_size: int
+    unplaced: int
+    far: int
+    private: int
+    rebuild: str
 
 
 INDEX_CHANGED = "the registry was written meanwhile"

@@ -73,3 +73,11 @@ def test_the_python_asked_for_is_used_or_refused(bare: dict[str, str]) -> None:
     assert found.returncode == 1
     assert f"PYTHON={old}" in found.stderr
     assert find({**bare, "PYTHON": sys.executable}).stdout.strip() == sys.executable
+
+
+def test_an_install_by_an_older_python_says_which_one_it_needs(bare: dict[str, str]) -> None:
+    """An older pip reads our dependencies before our `requires-python`, and only says that one of them is missing."""
+    old = add_python(bare, "python3.11", "3.11.2")
+    code = f"import runpy; runpy.run_path({str(ROOT / 'setup.py')!r})"
+    built = subprocess.run([old, "-c", code], env=bare, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (1, "Waygraph needs Python 3.12 or newer; this is 3.11.\n")

@@ -117,8 +117,7 @@ def test_each_tool_is_reached_by_what_answers_show(
     put(registry, "many", [agent("press", *(tool("press", f"print_{at}", "Print a page.") for at in range(30)))])
     put(registry, "more", [agent(f"print-{at:02}", tool(f"print-{at:02}", "go", "Print.")) for at in range(30)])
     registry.build_taxonomy(by_hand(groups), of=of, private=True, shown_to_all=True)
-    tree = registry.taxonomy(principal=principal)
-    assert tree is not None
+    tree = registry.operator.taxonomy(principal=principal)
     held = set(tree.below(tree.root))
     wanted = {each.call_name for each in registry.tools(principal=principal) if held & {each.id, each.agent_id}}
     asked: list[dict[str, Any]] = []

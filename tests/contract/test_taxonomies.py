@@ -23,6 +23,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate
+from waygraph.registry.taxonomy.browse import browse
 from waygraph.registry.taxonomy.category_names import domains
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.rows import put_taxonomy
@@ -74,9 +75,7 @@ def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
 
 
 def current(registry: LocalRegistry, principal: Principal | None = None) -> Taxonomy:
-    found = registry.taxonomy(principal=principal)
-    assert found is not None
-    return found
+    return registry.operator.taxonomy(principal=principal)
 
 
 def leaf_of(taxonomy: Taxonomy, entity: str) -> list[tuple[str, By]]:
@@ -89,7 +88,8 @@ def leaf_of(taxonomy: Taxonomy, entity: str) -> list[tuple[str, By]]:
 
 def test_like_stands_with_like(registry: LocalRegistry) -> None:
     """In leaves of the size asked for, with names of their own words; the same tree again, by graph and index."""
-    assert registry.taxonomy() is None
+    with pytest.raises(UnknownName):
+        registry.operator.taxonomy()
     built = registry.build_taxonomy(small)
     assert built == current(registry)
     taxonomy = current(registry)
@@ -194,9 +194,7 @@ def test_a_leaf_that_outgrows_its_size_is_split(registry: LocalRegistry) -> None
     more = [entry("dogs", 10 + each, text=f"groom a poodle with brush and shampoo, salon {each}") for each in range(8)]
     feed(registry, [*entries(), *more])
     taxonomy = current(registry)
-    split = taxonomy.at(leaf)
-    assert split is not None
-    assert len(split.children) > 1
+    assert len(browse(taxonomy, leaf).children) > 1
     assert {f"dogs-{each}" for each in range(10, 18)} <= set(taxonomy.below(taxonomy.root))
     assert leaf_of(taxonomy, "dogs-12")[0][0] != leaf_of(taxonomy, "dogs-1")[0][0]
     assert all(len(each.holds) <= 9 for each in taxonomy.categories.values())
@@ -215,9 +213,10 @@ def test_nothing_is_seen_of_what_is_not_visible(registry: LocalRegistry) -> None
         principal = Principal(groups=groups)
         visible = {agent.id for agent in registry.agents(principal=principal)}
         seen = current(registry, principal)
+        by_path = {path: seen.categories[each] for each, path in seen.paths().items()}
         for category, path in whole.paths().items():
             there = [entity for entity in whole.below(whole.categories[category]) if entity in visible]
-            found = seen.at(path)
+            found = by_path.get(path)
             assert (found is not None) == bool(there), (groups, path)
             if found:
                 assert list(seen.below(found)) == there
@@ -230,10 +229,11 @@ def test_nothing_is_seen_of_what_is_not_visible(registry: LocalRegistry) -> None
 def test_a_tree_of_private_words_is_for_those_who_see_them(registry: LocalRegistry) -> None:
     registry.operator.set("tax-1", visible_to=["crew"])
     registry.build_taxonomy(small)
-    assert registry.taxonomy(principal=PUBLIC) is not None
+    registry.operator.taxonomy(principal=PUBLIC)
     assert leaf_of(current(registry), "tax-1")[0][1] is By.NEAREST
     registry.build_taxonomy(small, private=True)
-    assert registry.taxonomy(principal=PUBLIC) is None
+    with pytest.raises(UnknownName):
+        registry.operator.taxonomy(principal=PUBLIC)
     crew = current(registry, Principal(groups=("crew",)))
     assert "tax-1" in set(crew.below(crew.root))
     registry.build_taxonomy(small, private=True, shown_to_all=True)
@@ -241,9 +241,10 @@ def test_a_tree_of_private_words_is_for_those_who_see_them(registry: LocalRegist
     assert "tax-1" not in set(seen.below(seen.root))
     registry.build_taxonomy(small)
     registry.operator.set("dogs-1", visible_to=["crew"])
-    assert registry.taxonomy(principal=PUBLIC) is None, "its words may be of an agent that is private now"
+    with pytest.raises(UnknownName):  # its words may be of an agent that is private now
+        registry.operator.taxonomy(principal=PUBLIC)
     registry.build_taxonomy(small)
-    assert registry.taxonomy(principal=PUBLIC) is not None
+    registry.operator.taxonomy(principal=PUBLIC)
 
 
 def test_ids_stay_where_little_changes(registry: LocalRegistry) -> None:
@@ -291,8 +292,8 @@ def test_a_copy_holds_it_and_is_sound(registry: LocalRegistry, tmp_path: Path) -
     assert [finding for finding in examine(local, deep=True) if not finding.ok] == []
     with LocalRegistry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
         migrate(local.store, copy.store)
-        assert copy.taxonomy() == registry.taxonomy()
-        assert copy.taxonomy("main") == registry.taxonomy("main")
+        assert copy.operator.taxonomy() == registry.operator.taxonomy()
+        assert copy.operator.taxonomy("main") == registry.operator.taxonomy("main")
         assert [finding for finding in examine(copy, deep=True) if not finding.ok] == []
         feed(copy, [*entries(), entry("dogs", 90)])
         assert leaf_of(current(copy), "dogs-90/go")
@@ -307,11 +308,12 @@ def test_an_export_brings_it_back(registry: LocalRegistry, tmp_path: Path) -> No
     with LocalRegistry.open(":memory:", settings=Settings(), environ={}) as other:
         for manifest in read_path(str(file), Settings()):
             sync(other, manifest)
-        assert other.taxonomy() is None
+        with pytest.raises(UnknownName):
+            other.operator.taxonomy()
         for manifest in read_path(str(file), Settings(), kind="export"):
             sync(other, manifest)
-        assert other.taxonomy() == registry.taxonomy()
-        assert other.taxonomy("main") == registry.taxonomy("main")
+        assert other.operator.taxonomy() == registry.operator.taxonomy()
+        assert other.operator.taxonomy("main") == registry.operator.taxonomy("main")
         assert (
             other.operator.export("json").partition('"taxonomies"')[2]
             == registry.operator.export("json").partition('"taxonomies"')[2]

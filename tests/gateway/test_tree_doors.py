@@ -23,6 +23,7 @@ from waygraph.registry.catalog.find_tools.resolve import reading_tool
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.taxonomy.browse import members_within, seen_taxonomy
 from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 
@@ -52,8 +53,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def build(registry: LocalRegistry, kind: str) -> None:
-    while tree := registry.taxonomy():
-        registry.forget_taxonomy(tree.name)
+    for former in registry.operator.taxonomies():
+        registry.forget_taxonomy(former.name)
     for name, (of, leaf_size) in KINDS[kind].items():
         settings = TaxonomySettings(leaf_size=leaf_size)
         registry.build_taxonomy(partial(build_by_vectors, settings=settings), name=name, of=of)
@@ -62,7 +63,7 @@ def build(registry: LocalRegistry, kind: str) -> None:
 def tools_below(registry: LocalRegistry, groups: tuple[str, ...]) -> set[str]:
     """Call names of what the current taxonomy has for this caller."""
     principal = Principal(groups=groups)
-    tree = registry.taxonomy(principal=principal)
+    tree = registry.store.look(lambda index: seen_taxonomy(index, None, principal))
     held = set(tree.below(tree.root)) if tree else set()
     skills = [each for each in registry.agents(principal=principal) if each.kind == "skill"]
     tools = [*registry.tools(principal=principal), *map(reading_tool, skills)]
@@ -98,8 +99,7 @@ def test_each_door_reaches_all_that_a_caller_may_find(service: Served, kind: str
         assert reach_tools(lambda **arguments: find(remote, FindAsked(browses=True, **arguments))) == expected
     anyio.run(walk_as_host, f"{service.url}/mcp", key, expected)
     if expected:
-        tree = service.registry.taxonomy(principal=principal)
-        assert tree is not None
+        tree = service.registry.operator.taxonomy(principal=principal)
         assert reach_by_rest(service.client(key)) == set(tree.below(tree.root))
 
 
@@ -145,19 +145,17 @@ def test_the_command_line_goes_down_to_tools(service: Served, kind: str, capsys:
 
     def reach(path: str = "") -> set[str]:
         shown = answer("taxonomy", "show", path)
-        below = [reach(f"{path}/{child['name']}".strip("/")) for child in shown["children"]]
-        return {each["id"] for each in shown["holds"]}.union(*below)
+        return set(shown["members"]).union(*(reach(child["path"]) for child in shown["children"]))
 
     if kind == "none":
         assert main([*place, "taxonomy", "show"]) != 0
         assert "taxonomy" in capsys.readouterr().err
         return
-    tree = service.registry.taxonomy()
-    assert tree is not None
+    tree = service.registry.operator.taxonomy()
     held = reach()
     assert held == set(tree.below(tree.root))
     within = next(filter(None, tree.paths().values()), ".")
     found = answer("find", "search for anything", "--within", within, "-k", "50")["matches"]
-    members = set(tree.below(tree.at(within) or tree.root))
+    members = members_within(tree, within)
     assert found
     assert all(members & {each["tool"]["id"], each["tool"]["agent_id"]} for each in found)

@@ -66,6 +66,32 @@ def test_an_entry_of_its_name_that_is_no_gateway_stays(home: Home, option: str) 
     assert [*json.loads(file.read_text())["mcpServers"]] == ["waygraph", "z", "registry"]
 
 
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_entry_keeps_the_surface_that_was_chosen(home: Home, host: str) -> None:
+    """Until another one is; a surface of a service is the service's to say."""
+
+    def written(*options: str) -> list[str]:
+        assert home.run("connect", host, "--write", *options).status == 0
+        args: list[str] = read_config(HOSTS[host], home.file(host)).servers["waygraph"]["args"]
+        return args[args.index("mcp") + 1 :]
+
+    steps: list[tuple[tuple[str, ...], list[str]]] = [
+        (("--surface", "router"), ["--surface", "router"]),
+        ((), ["--surface", "router"]),
+        (("--namespace", "sales"), ["--namespace", "sales", "--surface", "router"]),
+        (("--surface", "rfc"), ["--surface", "rfc"]),
+        (("--surface", "default"), []),
+        ((), []),
+    ]
+    assert [written(*options) for options, _ in steps] == [args for _, args in steps]
+    refusal = home.run(*SERVICE, "connect", host, "--surface", "rfc")
+    assert refusal.status != 0
+    assert "waygraph serve --surface" in refusal.err
+    written("--surface", "rfc")
+    assert home.run(*SERVICE, "connect", host, "--write").status == 0
+    assert "--surface" not in home.file(host).read_text()
+
+
 def test_a_backup_is_never_overwritten_and_its_owners_alone(home: Home) -> None:
     file = home.put("cursor")
     first = file.read_bytes()

@@ -106,13 +106,19 @@ def test_a_difference_shows_no_value_of_a_list_in_a_list() -> None:
     assert "sk-" not in shown + whole
 
 
-PLAIN = {"command": "npx", "args": ["-y", "@tides/server", "--port", "8080"], "url": "https://tides.example/mcp"}
+PLAIN = {
+    "command": "npx",
+    "args": ["-y", "@tides/server", "--port", "8080"],
+    "url": "https://tides.example/mcp",
+    "timeout": 30000,
+}
 SECRET = {
     "env": {"TIDE_KEY": "s3cr3t-one", "LOG": "s3cr3t-two"},
     "headers": {"Authorization": "Bearer s3cr3t-three"},
     "args": ["--token", "s3cr3t-four", "--tide-key=s3cr3t-five", "https://ann:s3cr3t-six@tides.example/a"],
     "url": "https://tides.example/mcp?key=s3cr3t-seven",
     "note": 8675309,
+    "pin": 4711,
 }
 
 
@@ -121,11 +127,11 @@ def test_a_difference_shows_how_servers_are_reached_and_no_secret(host: str) -> 
     """As far as the graph itself would keep an entry; a person sees which command goes and which stays."""
     before = config(host, "").with_servers({"tides": PLAIN, "harbour": SECRET})
     shown = "\n".join(difference(before, before.without_servers(["tides", "harbour"]), "waygraph"))
-    for text in ("npx", "@tides/server", "--port", "https://tides.example/mcp", "--token", "env", "harbour"):
+    for text in ("npx", "@tides/server", "--port", "https://tides.example/mcp", "--token", "env", "harbour", "30000"):
         assert text in shown
     assert "***@tides.example/a" in shown
     assert "s3cr3t" not in shown
-    assert "8675309" not in shown
+    assert not [number for number in ("8675309", "4711") if number in shown]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def write_request(tmp_path: Path, tool: str) -> str:
 def test_a_description_that_says_nothing_is_mended(run: Run, tmp_path: Path) -> None:
     """It is named, with who wins its requests. Another text is tried, shown and set, and then wins as shown."""
     tool = "larder/lookup"
-    assert f"wrong with the descriptions of {tool}; 1 in all" in run("lint")
+    assert f"1 of 1 faulty descriptions: {tool}" in run("lint")
     given = ("--requests", write_request(tmp_path, tool))
     assert "no description\tFor example: when does the moon" in run(
         "lint", tool, *given, "--fail-under", "99", status=1

@@ -148,7 +148,7 @@ def live(registry: LocalRegistry, folder: Path) -> None:
     registry.find_tools(Query(text="a SQL query", history=(Turn(role="call", tool=calls[0].next),)))
     for of in Of:
         registry.build_taxonomy(taxonomy_of, name=of.value, of=of)
-    assert registry.taxonomy()
+    assert registry.operator.taxonomy()
     registry.build_taxonomy(lambda *given: replace(taxonomy_of(*given), built_by="other"), name="agents")
     registry.operator.set_toolset("code", tags=["ours"], agents=["quarry-sql"])
     registry.operator.set_toolset("code", agents=["quarry-sql"])

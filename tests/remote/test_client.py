@@ -134,6 +134,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "set_toolset": lambda registry: registry.operator.set_toolset("a", agents=["a"], principal=SOMEBODY),
     "remove_toolset": lambda registry: registry.operator.remove_toolset("a", principal=SOMEBODY),
     "use_taxonomy": lambda registry: registry.operator.use_taxonomy("a", principal=SOMEBODY),
+    "taxonomy": lambda registry: registry.operator.taxonomy(principal=SOMEBODY),
     "approve": lambda registry: registry.operator.approve("a", principal=SOMEBODY),
     "reject": lambda registry: registry.operator.reject("a", reason="odd", principal=SOMEBODY),
     "waiting": lambda registry: registry.operator.waiting(principal=SOMEBODY),

@@ -48,6 +48,8 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "tool": ("read", lambda c: c.get("/v1/tools/a/look")),
     "tool_called": ("read", lambda c: c.get("/v1/tools/a__look")),
     "taxonomy": ("read", lambda c: c.get("/v1/taxonomy")),
+    "taxonomy_tree": ("read", lambda c: c.get("/v1/taxonomy/tree")),
+    "taxonomies": ("read", lambda c: c.get("/v1/taxonomies")),
     "map": ("read", lambda c: c.get("/v1/map")),
     "graph": ("read", lambda c: c.get("/v1/graph", params={"around": "agent:a"})),
     "toolsets": ("read", lambda c: c.get("/v1/toolsets")),
@@ -92,7 +94,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
 """Operation → the scopes that it needs; empty: anybody."""
 NEED_EVERYTHING = {
     *("export", "metrics", "cypher", "usage", "usage_days", "search_gaps", "service", "evaluations"),
-    *("keys", "create_key", "revoke_key", "set_toolset", "remove_toolset", "use_taxonomy"),
+    *("keys", "create_key", "revoke_key", "set_toolset", "remove_toolset", "use_taxonomy", "taxonomies"),
 }
 
 

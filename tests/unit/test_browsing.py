@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.taxonomy.browse import browse, members_within, paths, prune_taxonomy
+from waygraph.registry.taxonomy.browse import browse, members_within, prune_taxonomy
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 type Shape = tuple[Sequence[str], Sequence["Shape"]]
@@ -38,43 +38,41 @@ def tree_of(shape: Shape) -> Taxonomy:
     return Taxonomy(name="main", of=Of.AGENTS, built_by="vectors", categories=categories)
 
 
-def walked(taxonomy: Taxonomy, seen: frozenset[str], path: str = "") -> Iterator[tuple[str, frozenset[str]]]:
+def walked(taxonomy: Taxonomy, path: str = "") -> Iterator[tuple[str, frozenset[str]]]:
     """Each path that browsing comes to, with what stands there."""
-    found = browse(taxonomy, path, seen)
+    found = browse(taxonomy, path)
     yield path, frozenset(found.members)
     for child in found.children:
-        yield from walked(taxonomy, seen, child.path)
+        yield from walked(taxonomy, child.path)
 
 
 @given(shapes, st.frozensets(st.sampled_from(ENTITIES)))
 def test_of_any_tree_only_what_is_seen_is_told(shape: Shape, seen: frozenset[str]) -> None:
-    taxonomy = tree_of(shape)
-    every = frozenset(ENTITIES)
-    shown = dict(walked(taxonomy, seen))
-    assert frozenset().union(*shown.values()) == seen.intersection(taxonomy.below(taxonomy.root))
-    for path in dict(walked(taxonomy, every)):
-        if path and path not in shown:
+    whole = tree_of(shape)
+    part = prune_taxonomy(whole, seen.__contains__)
+    assert (part is None) == seen.isdisjoint(whole.below(whole.root))
+    if part is None:
+        return
+    shown = dict(walked(part))
+    assert frozenset().union(*shown.values()) == seen.intersection(whole.below(whole.root))
+    for path in dict(walked(whole)):
+        if path not in shown:
             with pytest.raises(UnknownName) as caught:
-                browse(taxonomy, path, seen)
+                browse(part, path)
             told = str(caught.value).replace(repr(path), "")
             names = {each.rpartition("/")[2] for each in shown}
-            assert not any(name in told.split("'")[1::2] for name in taxonomy.categories if name not in names)
+            assert not any(name in told.split("'")[1::2] for name in whole.categories if name not in names)
             continue
-        found = browse(taxonomy, path, seen)
-        assert (
-            found.count
-            == len(members_within(taxonomy, path, seen))
-            == len(members_within(taxonomy, path, every) & seen)
-        )
+        found = browse(part, path)
+        assert found.count == len(members_within(part, path)) == len(members_within(whole, path) & seen)
         for member in found.members:
-            assert browse(taxonomy, f"{path}/./{member}", seen).members == (member,)
+            assert browse(part, f"{path}/./{member}").members == (member,)
         if found.members:
-            here = browse(taxonomy, f"{path}/.", seen)
+            here = browse(part, f"{path}/.")
             assert (here.members, here.children, here.count) == (found.members, (), len(found.members))
         for child in found.children:
-            assert child.count == len(members_within(taxonomy, child.path, every) & seen) > 0
+            assert child.count == len(members_within(whole, child.path) & seen) > 0
             assert set(child.examples) <= seen
-    assert set(shown) - {""} == {path for path, _ in paths(taxonomy, seen) if path}
 
 
 TREE = tree_of(((), [(("a",), [(("b", "c"), ()), ((), ())]), (("d",), ())]))
@@ -82,35 +80,45 @@ TREE = tree_of(((), [(("a",), [(("b", "c"), ()), ((), ())]), (("d",), ())]))
 
 @pytest.mark.parametrize("path", ["n0/n00", "/n0/n00/", " N0 / N00 "])
 def test_a_path_is_taken_in_any_spelling(path: str) -> None:
-    found = browse(TREE, path, frozenset(ENTITIES))
+    found = browse(TREE, path)
     assert (found.path, found.members, found.count) == ("n0/n00", ("b", "c"), 2)
 
 
 def test_an_unknown_path_says_what_there_is() -> None:
     with pytest.raises(UnknownName, match="'n0' holds: n00") as caught:
-        browse(TREE, "n0/n0O", frozenset(ENTITIES))
+        browse(TREE, "n0/n0O")
     assert caught.value.nearest[0] == "n0/n00"
     with pytest.raises(UnknownName, match="The root holds: n0, n1"):
-        browse(TREE, "travel", frozenset(ENTITIES))
+        browse(TREE, "travel")
 
 
-def test_a_description_that_names_examples_is_read_by_who_may_find_them_all() -> None:
-    """One of a model is written by the model, and stays."""
-    categories = {
-        "root": Category(id="root", name="", children=("bread",), holds={}),
-        "bread": Category(
-            id="bread",
-            name="bread",
-            depth=1,
-            description="a, b",
-            examples=("a", "b"),
-            holds=dict.fromkeys("ab", By.VECTORS),
-        ),
-    }
-    for built_by, seen, description in (("vectors", "ab", "a, b"), ("words", "a", ""), ("openai:m", "a", "a, b")):
-        tree = Taxonomy(name="main", of=Of.AGENTS, built_by=built_by, categories=categories)
-        assert browse(tree, "", frozenset(seen)).children[0].description == description
-        assert browse(tree, "bread", frozenset(seen)).description == description
-        part = prune_taxonomy(tree, frozenset(seen).__contains__)
-        assert part
-        assert part.categories["bread"].description == description
+@pytest.mark.parametrize(
+    ("built_by", "seen", "description", "boundary"),
+    [
+        ("vectors", "abc", "a, b", "not here: c (see cake)"),
+        ("words", "ac", "", "not here: c (see cake)"),
+        ("vectors", "ab", "a, b", ""),
+        ("openai:m", "a", "a, b", ""),
+    ],
+)
+def test_words_of_what_is_not_seen_are_left_out(built_by: str, seen: str, description: str, boundary: str) -> None:
+    """A description that names examples, and what a boundary says of a sibling; one of a model tells of its members."""
+    bread = Category(
+        id="bread",
+        name="bread",
+        depth=1,
+        description="a, b",
+        boundary="not here: c (see cake)",
+        examples=("a", "b"),
+        holds=dict.fromkeys("ab", By.VECTORS),
+    )
+    cake = Category(id="cake", name="cake", depth=1, holds={"c": By.VECTORS})
+    root = Category(id="root", name="", children=("bread", "cake"), holds={})
+    whole = Taxonomy(
+        name="main", of=Of.AGENTS, built_by=built_by, categories={each.id: each for each in (root, bread, cake)}
+    )
+    part = prune_taxonomy(whole, frozenset(seen).__contains__)
+    assert part
+    shown = browse(part, "bread")
+    assert (browse(part, "").children[0].description, shown.description) == (description, description)
+    assert (shown.boundary, part.categories["bread"].boundary) == (boundary, boundary)

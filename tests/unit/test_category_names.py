@@ -184,7 +184,7 @@ def test_a_build_without_vectors(run: Run, tmp_path: Path, build: Build) -> None
     shown = json.loads(out)
     assert (code, shown["of"], shown["built_by"]) == (0, build.of, "words")
     assert bool(shown["children"]) == build.divides
-    assert not [each for each in shown["children"] if "zork" in each["name"]]
+    assert not [each for each in shown["children"] if "zork" in each["path"]]
 
 
 def test_a_build_by_vectors_needs_some(run: Run, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from waygraph.registry.index.search_index import Hits, Leg, LegHits, Scope, Sear
 from waygraph.registry.model.changes import IndexState, Policy
 from waygraph.registry.model.nouns import Filters, Principal, Query, Vote
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.taxonomy.browse import seen_taxonomy
 from waygraph.registry.taxonomy.tree import Of
 
 MODULE = Path(__file__).parents[1] / "contributed" / "acme_words.py"
@@ -232,7 +233,7 @@ def held(registry: LocalRegistry) -> Mapping[str, object]:
     asked: Mapping[str, Callable[[Principal | None], object]] = {
         "seen": lambda caller: (registry.agents(principal=caller), registry.tools(principal=caller)),
         "toolsets": lambda caller: registry.toolsets(principal=caller),
-        "taxonomy": lambda caller: registry.taxonomy(principal=caller),
+        "taxonomy": lambda caller: registry.store.look(lambda index: seen_taxonomy(index, None, caller)),
     }
     seen = {(what, caller): ask(caller) for what, ask in asked.items() for caller in CALLERS}
     return {**registry.store.look(read), "seen": seen}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_mcp_registry import entry
+from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Intake
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import kind_of
@@ -314,3 +315,49 @@ def test_whatever_a_list_holds_it_is_read_or_rejected(document: Any) -> None:
 
 
 # -- the seed of the official registry -------------------------------------------------------------
+
+
+ASKS: Mapping[str, object] = {
+    "url": "https://{tenant}.example/{area-code}/mcp",
+    "variables": {"tenant": {"isRequired": True}, "area-code": {"default": "eu"}},
+    "headers": [
+        {"name": "X-Api-Key", "isRequired": True, "isSecret": True},
+        {"name": "Authorization", "value": "Bearer {token}", "variables": {"token": {"isSecret": True}}},
+        {"name": "X-Trace"},
+    ],
+}
+GIVEN = {"tenant": "acme", "X_Api_Key": "key-4711", "token": "t-4711"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "missing"),
+    [
+        ({}, "tenant, X_Api_Key, token"),
+        ({"tenant": "acme", "token": "t-4711"}, "X_Api_Key"),
+        (GIVEN, ""),
+        ({**GIVEN, "X_Trace": "on"}, ""),
+    ],
+    ids=str,
+)
+def test_what_one_server_asks_for_is_taken_from_the_environment(environ: Mapping[str, str], missing: str) -> None:
+    """By the names that the reference of each has; what is missing is named, and no variable is read for a list."""
+    around = Surroundings(environ=environ)
+    one = {"name": "a/b", "remotes": [ASKS]}
+    intake = Intake(where="server.json", surroundings=around)
+    asked = list(mcp_registry.servers(one, "server.json", intake))
+    if missing:
+        assert (asked, [each.reason for each in intake.cut]) == (
+            [],
+            [f"not asked: not set in the environment: {missing}"],
+        )
+    else:
+        [server] = asked
+        assert isinstance(server.launch, HttpLaunch)
+        assert server.launch.url == "https://acme.example/eu/mcp"
+        trace = {"X-Trace": "on"} if "X_Trace" in environ else {}
+        assert server.launch.headers == {"X-Api-Key": "key-4711", "Authorization": "Bearer t-4711", **trace}
+        assert {"key-4711", "t-4711"} <= server.launch.confidential
+        assert "4711" not in repr(server)
+    listed = Intake(where="server.json", surroundings=around)
+    assert list(mcp_registry.servers([one], "server.json", listed)) == []
+    assert not listed.cut

@@ -351,11 +351,13 @@ def test_the_command_line_builds(
     assert placed == json.loads(capsys.readouterr().out)
     assert len(fake.requests) == calls
     with LocalRegistry.open(place) as opened:
-        built = opened.taxonomy()
-        assert built is not None
+        built = opened.operator.taxonomy()
         assert (built.built_by, built.calls) == ("openai:guide", calls)
         assert [built.categories[each].name for each in built.root.children] == ["a-m", "n-z"]
         assert all(built.categories[each].examples for each in built.root.children)
+
+
+READS = (("show",), ("show", "food"), ("status",), ("check",), ("export",), ("diff", "main", "tools"))
 
 
 def test_only_use_and_a_new_name_change_what_is_current(
@@ -382,10 +384,10 @@ def test_only_use_and_a_new_name_change_what_is_current(
     assert answer("use", "main")["revision"] == revision
     answer("place", "--name", "tools", "--model", "openai:guide")
     assert names_current() == ["main"]
-    assert (answer("show")["taxonomy"], answer("show")["current"]) == ("main", True)
-    assert answer("show", "--name", "tools")["current"] is False
-    assert main(["--registry", place, "taxonomy", "show"]) == 0
-    assert "main (current), of agents" in capsys.readouterr().out
+    assert answer("show")["taxonomy"] == "main"
+    assert answer("show", "--name", "tools")["taxonomy"] == "tools"
+    assert main(["--registry", place, "taxonomy", "status"]) == 0
+    assert "main (current)" in capsys.readouterr().out
     assert main(["--registry", place, "taxonomy", "use", "tool"]) != 0
     assert "tools" in capsys.readouterr().err
     assert main(["--registry", place, "taxonomy", "remove", "--name", "main"]) == 0
@@ -394,6 +396,12 @@ def test_only_use_and_a_new_name_change_what_is_current(
         service.registry.build_taxonomy(by_hand({"food": ("trencher-tables",)}))
         assert main(["--registry", service.url, "taxonomy", "use", "tools"]) == 0
         assert service.registry.browse().taxonomy == "tools"
+        capsys.readouterr()
+        here = {words: answer(*words) for words in READS}
+        place = service.url
+        assert {words: answer(*words) for words in READS} == here
+        assert main(["--registry", place, "taxonomy", "show", "--name", "none"]) != 0
+        assert "taxonomy 'none' is not known" in capsys.readouterr().err
 
 
 def test_the_command_line_walks(

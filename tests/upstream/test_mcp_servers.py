@@ -11,17 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.processes_left import PATIENCE_S, left_of, needs_proc, new_mark, none_left, until
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
+from waygraph.api.cli.render import progress
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import AgentRecord, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.mcp_servers import MAX_CHARS, McpServers, ServerProgress, entry_of
 from waygraph.ingest.upstream import clock
+from waygraph.ingest.upstream import open as upstream
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect as really
 from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.settings import Settings
 
 NOWHERE = StdioLaunch(command="no-such-program-4711")
 SILENT = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"))
@@ -105,7 +109,11 @@ def test_a_server_that_fails_is_rejected_by_its_key() -> None:
     ends = {asked.key: asked for asked in told if asked.state in {"online", "failed"}}
     assert (ends["away"].state, ends["away"].reason) == ("failed", fault.reason)
     assert (ends["shake"].state, ends["shake"].tools) == ("online", 2)
-    assert [asked.state for asked in told if asked.key == "shake"] == ["waiting", "asking", "online"]
+    assert [asked.state for asked in told if asked.key == "shake" and not asked.awaits] == [
+        "waiting",
+        "asking",
+        "online",
+    ]
 
 
 def test_a_fault_that_nobody_foresaw_costs_its_server_alone() -> None:
@@ -123,6 +131,39 @@ def test_a_fault_that_nobody_foresaw_costs_its_server_alone() -> None:
         ("odd", "unexpected LookupError")
     ]
     assert manifest.silent == (("odd", "failing: unexpected LookupError"),)
+
+
+def test_what_a_server_is_waited_for_is_told_while_it_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First for its first answer, then for its list; where no terminal is, every few seconds."""
+    monkeypatch.setattr(progress, "WAIT_TOLD_S", 1)
+    told = capsys.readouterr().err
+
+    async def until_told(text: str) -> None:
+        nonlocal told
+        while text not in told:
+            told += capsys.readouterr().err
+            await anyio.sleep(0.05)
+
+    class Slow:
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        async def listing(self) -> Any:
+            await until_told("shake: waiting for its list (1 s of 30)")
+            return await self._connection.listing()
+
+    @asynccontextmanager
+    async def slowly(launch: Launch, settings: Settings, **_: Any) -> AsyncIterator[Any]:
+        await until_told("shake: waiting for its first answer (2 s of 30)")
+        async with really(launch, settings, follow=False) as connection:
+            yield Slow(connection)
+
+    monkeypatch.setattr(upstream, "connect", slowly)
+    with progress.asking_servers(Settings()) as ask:
+        manifest = ask("here", [entry("shake", handshake())])
+    assert [found.key for found in manifest.entries] == ["shake"]
 
 
 def test_servers_that_never_answer_do_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from typer import Argument, Option
@@ -15,12 +15,13 @@ from typer import Argument, Option
 from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, opening, with_option_groups
 from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.api.mcp import Surface
 from waygraph.ingest.hosts import hosts
 from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, rewrite_file, shelf_of, turn
 from waygraph.ingest.hosts.config import HostConfig, check_is_ours, difference, read_config
 from waygraph.ingest.hosts.takeover import Target, gateway_for, offer_of, plan_takeover, put_back, take_over, write_back
 from waygraph.ingest.manifest.fields import fields_of
-from waygraph.ingest.manifest.own_gateway import registry_of
+from waygraph.ingest.manifest.own_gateway import option_of, registry_of
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.pipeline import Ingestion
 from waygraph.ingest.sources.opening import open_sources
@@ -47,6 +48,9 @@ class EntryOptions:
     file: Annotated[str, Option(metavar="PATH", help="This file, in the host's form.")] = ""
     entry_name: Annotated[str, Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph"
     namespace: ServedNamespace = ""
+    surface: Annotated[
+        Surface | None, Option(help="What the host sees, as `waygraph mcp` has it. Default: as its entry says.")
+    ] = None
 
 
 _HOSTS_HELP = "claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed."
@@ -158,9 +162,10 @@ def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
     project = places.cwd if is_of_project else None
     if project:
         hosts.refuse_outside(path, project)
+    config = read_config(host, path)
     return Target(
-        config=read_config(host, path),
-        gateway=_gateway(options, entry),
+        config=config,
+        gateway=_gateway(options, entry, option_of(config.servers.get(entry.entry_name), "--surface")),
         name=entry.entry_name,
         shelf=shelf_of(options.settings().data_path, host.id, path, usual),
         project=project,
@@ -168,15 +173,25 @@ def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
     )
 
 
-def _gateway(options: Invocation, entry: EntryOptions) -> hosts.Gateway:
-    """Raises InvalidSetting for --url without a service."""
+def _gateway(options: Invocation, entry: EntryOptions, former_surface: str) -> hosts.Gateway:
+    """Raises InvalidSetting for --url without a service, and --surface with one."""
     place = options.place(options.settings())
     if entry.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
+    if entry.surface and is_service(place):
+        raise InvalidSetting("--surface is the service's to say: `waygraph serve --surface`")
     if entry.url:
         return hosts.service_entry(str(place), os.environ, namespace=entry.namespace)
     program, location = hosts.program_of(sys.executable), absolute_place(place)
-    return hosts.start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry.namespace)
+    surface = "" if is_service(place) else entry.surface or former_surface
+    return hosts.start_entry(
+        program,
+        location,
+        os.environ,
+        embedder=options.embedder,
+        namespace=entry.namespace,
+        surface=surface if surface in get_args(Surface)[1:] else "",
+    )
 
 
 def _entry(target: Target) -> ConnectOutcome:

@@ -3,11 +3,11 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -21,11 +21,12 @@ from waygraph.registry.model.errors import InvalidSetting, UnknownName
 if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
-    from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
-    from waygraph.registry.taxonomy.tree import Category, Of, Taxonomy, TaxonomySettings
+    from waygraph.registry.taxonomy.structure import Difference, Structure
+    from waygraph.registry.taxonomy.tree import CategoryView, Drift, Of, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
@@ -154,7 +155,7 @@ def place(
     options = invocation(context)
     own = options.settings()
     with options.open_own(own) as registry, ExitStack() as stack:
-        former = _find_taxonomy(registry, name)
+        former = registry.operator.taxonomy(name or None)
         if not any(By.NEAREST in category.holds.values() for category in former.categories.values()):
             note("nothing to place: since the build nothing was put into the nearest category")
             show(Structure.of(former), shapes.shape, _view_numbers, as_json)
@@ -176,21 +177,18 @@ def show_category(
     as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
-    with invocation(context).open_own() as registry:
-        tree = _find_taxonomy(registry, name, group)
-    if (category := tree.at(path)) is None:
-        raise UnknownName("category", path, filter(None, tree.paths().values()))
-    view = _CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
-    show(view, _category_json, _view_category, as_json)
+    from waygraph.registry.taxonomy.browse import browse
+
+    with invocation(context).open() as registry:
+        tree = registry.operator.taxonomy(name or None, principal=principal(group))
+    show(browse(tree, path), shapes.shape, _view_category, as_json)
 
 
 @taxonomy.command()
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """List the taxonomies: how far each has drifted from its build, and whether to build it anew."""
-    from waygraph.registry.taxonomy.structure import read_drift
-
-    with invocation(context).open_own() as registry:
-        drifts = registry.read(read_drift)
+    with invocation(context).open() as registry:
+        drifts = registry.operator.taxonomies()
     show(drifts, lambda each: [shapes.shape(one) for one in each], _view_drift, as_json)
 
 
@@ -199,8 +197,8 @@ def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -
     """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
     from waygraph.registry.taxonomy.structure import Structure
 
-    with invocation(context).open_own() as registry:
-        tree = _find_taxonomy(registry, name)
+    with invocation(context).open() as registry:
+        tree = registry.operator.taxonomy(name or None)
     show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
@@ -215,7 +213,7 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
     """
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
-    with invocation(context).open_own() as registry:
+    with invocation(context).open() as registry:
         was, now = (find_or_read(registry, each) for each in (first, second))
     show(compare_taxonomies(was, now), shapes.shape, _view_difference, as_json)
 
@@ -223,8 +221,8 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
 @taxonomy.command()
 def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
     """Write a taxonomy as JSON: its categories, with what each holds."""
-    with invocation(context).open_own() as registry:
-        content = _find_taxonomy(registry, name).as_json()
+    with invocation(context).open() as registry:
+        content = registry.operator.taxonomy(name or None).as_json()
     if as_json:
         show(content, dict, lambda _: (), as_json)
     else:
@@ -246,27 +244,18 @@ def remove(
     show(result, shapes.shape, views.write, as_json)
 
 
-def _find_taxonomy(registry: "LocalRegistry", name: str, groups: Sequence[str] | None = None) -> "Taxonomy":
-    """Raises UnknownName, also for one of which nothing may be seen."""
-    from waygraph.registry.taxonomy.browse import BUILD_FIRST
-
-    if (tree := registry.taxonomy(name or None, principal=principal(groups))) is None:
-        raise UnknownName("taxonomy", name or "current", (), hint="" if name else BUILD_FIRST)
-    return tree
-
-
 def _note_current(registry: "LocalRegistry") -> None:
     """Which taxonomy is current, where there is one."""
-    if tree := registry.taxonomy():
-        note(f"the current taxonomy: {tree.name}")
+    with suppress(UnknownName):
+        note(f"the current taxonomy: {registry.operator.taxonomy().name}")
 
 
-def find_or_read(registry: "LocalRegistry", side: str) -> "Taxonomy":
+def find_or_read(registry: "Registry", side: str) -> "Taxonomy":
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
     from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
 
     if not side.endswith(".json"):
-        return _find_taxonomy(registry, side)
+        return registry.operator.taxonomy(side)
     try:
         tree = Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
         check_taxonomy(tree)
@@ -342,64 +331,20 @@ def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswer
     return answers
 
 
-class _CategoryView(NamedTuple):
-    """A category of a taxonomy, as it is shown. `path` empty: the root."""
-
-    taxonomy: "Taxonomy"
-    category: "Category"
-    path: str
-
-    @property
-    def children(self) -> "list[tuple[Category, int]]":
-        """With the number of entities below each."""
-        below = (self.taxonomy.categories[child] for child in self.category.children)
-        return [(each, sum(1 for _ in self.taxonomy.below(each))) for each in below]
-
-
-def _category_json(view: _CategoryView) -> dict[str, Any]:
-    category, taxonomy = view.category, view.taxonomy
-    return {
-        "taxonomy": taxonomy.name,
-        "current": taxonomy.current,
-        "built_by": taxonomy.built_by,
-        "of": taxonomy.of.value,
-        "path": view.path,
-        "description": category.description,
-        "boundary": category.boundary,
-        "entities": sum(1 for _ in taxonomy.below(category)),
-        "children": [
-            {"name": each.name, "description": each.description, "boundary": each.boundary, "entities": entities}
-            for each, entities in view.children
-        ],
-        "holds": [{"id": entity, "by": by.value} for entity, by in category.holds.items()],
-    }
-
-
-def _view_category(view: _CategoryView) -> Iterator[Block]:
-    category, taxonomy = view.category, view.taxonomy
-    yield Fields(
-        (
-            ("taxonomy", f"{_label(taxonomy)}, of {taxonomy.of}, built by {taxonomy.built_by}"),
-            ("path", view.path or "/"),
-            ("description", category.description),
-            ("boundary", category.boundary),
-            (str(taxonomy.of), sum(1 for _ in taxonomy.below(category))),
-        )
-    )
-    if category.children:
-        rows = [(each.name, entities, each.description, each.examples[:2]) for each, entities in view.children]
-        yield Table(columns=("category", str(taxonomy.of), "description", "such as"), rows=rows, brief=("description",))
-    if category.holds:
-        yield Table((str(taxonomy.of), "placed by"), [(each, by.value) for each, by in category.holds.items()])
-
-
-def _label(taxonomy: "Taxonomy | Drift") -> str:
-    return f"{taxonomy.name} (current)" if taxonomy.current else taxonomy.name
+def _view_category(view: "CategoryView") -> Iterator[Block]:
+    columns = "taxonomy, of, built by, path, description, boundary, holds=count"
+    yield Fields.of(view, columns, path=lambda each: each.path or "/")
+    if view.children:
+        yield Table.of(view.children, "category=path, holds=count, description, such as=examples")
+    if view.members:
+        yield Table((str(view.of),), [(each,) for each in view.members])
 
 
 def _view_drift(drifts: "Sequence[Drift]") -> Iterator[Block]:
     columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
-    yield Table.of(drifts, columns, spare=("built by", "of"), taxonomy=_label)
+    yield Table.of(
+        drifts, columns, spare=("built by", "of"), taxonomy=lambda each: f"{each.name}{' (current)' * each.current}"
+    )
     for each in drifts:
         if each.rebuild:
             yield Aside(f"build {each.name} anew: {each.rebuild}")

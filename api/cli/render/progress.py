@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 SHOWN_AFTER_S = 1.0
+WAIT_TOLD_S = 5
+"""So often a wait for a server is told where no row of it is drawn."""
 
 
 @contextmanager
@@ -79,7 +81,7 @@ def open_page(url: str) -> None:
 
 
 def _tell(server: ServerProgress) -> None:
-    if server.state in {"online", "failed"}:
+    if server.state in {"online", "failed"} or (server.awaits and server.seconds and not server.seconds % WAIT_TOLD_S):
         print(f"{one_line(server.key)}: {_outcome(server)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -89,6 +91,9 @@ def _outcome(server: ServerProgress) -> str:
             return f"{server.tools} {'tool' if server.tools == 1 else 'tools'} in {server.seconds:.1f} s"
         case "failed":
             return one_line(server.reason)
+        case _ if server.awaits:
+            limit = f" of {server.limit_s:g}" if server.seconds <= server.limit_s else ""
+            return f"waiting for its {server.awaits} ({server.seconds:g} s{limit})"
         case _:
             return server.state
 

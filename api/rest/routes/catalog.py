@@ -119,6 +119,10 @@ class CategoryQuery(AgentFilters):
     )
 
 
+class TaxonomyQuery(Parameters):
+    name: str = Field(default="", max_length=40, description="Of a taxonomy; empty: the current one.")
+
+
 class ChangesPart(Part):
     since: str = Field(
         default="",
@@ -318,6 +322,19 @@ def recorded_calls(exchange: Exchange, query: Annotated[CallsQuery, Query()]) ->
 def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Shape:
     """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
     return shapes.shape(exchange.registry.browse(query.path, filters=query.filters(), principal=exchange.principal))
+
+
+@handles(operations.TAXONOMY_TREE)
+def taxonomy_tree(exchange: Exchange, query: Annotated[TaxonomyQuery, Query()]) -> Shape:
+    """A whole taxonomy, with all that it holds; what the caller may not see is left out."""
+    return exchange.registry.operator.taxonomy(query.name or None, principal=exchange.principal).as_json()
+
+
+@handles(operations.TAXONOMIES)
+def taxonomies(exchange: Exchange) -> Shape:
+    """All taxonomies, and how far each has drifted from its build. It needs a caller who sees everything."""
+    exchange.caller.require_everything("the list of taxonomies")
+    return {"taxonomies": [shapes.shape(each) for each in exchange.registry.operator.taxonomies()]}
 
 
 @handles(operations.MAP, lane=Lanes.draw)

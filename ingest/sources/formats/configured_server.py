@@ -413,7 +413,8 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
 
 def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaunch]:
     url = resolver.text(server.url)
-    headers = {name: resolver.text(value) for name, value in server.headers.items()}
+    # An empty header is one that nobody gave.
+    headers = {name: text for name, value in server.headers.items() if (text := resolver.text(value))}
     fields = server.oauth if isinstance(server.oauth, Mapping) else {}
     client = {name: resolver.text(value) for name, value in fields.items()}
 

@@ -15,6 +15,7 @@ from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, s
 from waygraph.ingest.sources.formats import server_json
 from waygraph.ingest.sources.formats.old_forms import OFFICIAL, Fields, upgrade_entry
 from waygraph.ingest.sources.formats.server_json import objects, text
+from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.registry.http.addresses import is_loopback, is_public, split_url
 from waygraph.registry.model.identity import name_fault
 
@@ -50,16 +51,30 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
 
 
 def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
-    """Those with an open remote: nothing that it requires is missing."""
-    is_reachable = _reachable_from(where)
+    """Those with a remote that may be asked, and needs nothing that is missing.
+
+    One by itself takes what it asks for from the environment, and what is missing is told; a list may hold thousands,
+    which nobody chose.
+    """
+    is_reachable, is_one = _reachable_from(where), _is_one(document)
+    environ = intake.surroundings.environ if is_one else {}
     for version in _latest(_read_list(document, intake), intake):
         if version.status == "deleted" or name_fault(version.name):
             continue
-        launches = (server_json.open_launch(remote, is_reachable) for remote in objects(version.server, "remotes"))
-        if (launch := next(filter(None, launches), None)) is not None:
+        faults = list[str]()
+        for remote in objects(version.server, "remotes"):
+            try:
+                launch = server_json.launch_of_remote(remote, is_reachable, environ)
+            except Faulty as fault:
+                faults.append(str(fault))
+                continue
             # A name may lead anywhere, which is known only where it is looked up.
             launch = replace(launch, public=not _is_here(where))
             yield ServerEntry(key=version.name, launch=launch, record=_record(version, is_reachable))
+            break
+        else:
+            if is_one and faults:
+                intake.note_cut(version.pointer, f"not asked: {'; '.join(dict.fromkeys(faults))}")
 
 
 def is_superseded(entry: object) -> bool:
@@ -93,14 +108,18 @@ def _looks_like_an_entry(entry: object) -> bool:
     return "name" in entry and (has_parts or of_registry or "version_detail" in entry)
 
 
+def _is_one(document: Any) -> bool:
+    return isinstance(document, Mapping) and not isinstance(document.get("servers"), list)
+
+
 def _raw_entries(document: Any) -> Iterator[tuple[str, object]]:
     """Each with its pointer."""
-    if isinstance(document, Mapping) and isinstance(document.get("servers"), list):
-        yield from ((pointer("servers", number), entry) for number, entry in enumerate(document["servers"]))
-    elif isinstance(document, list):
-        yield from ((pointer(number), entry) for number, entry in enumerate(document))
-    else:
+    if _is_one(document):
         yield "", document
+    elif isinstance(document, Mapping):
+        yield from ((pointer("servers", number), entry) for number, entry in enumerate(document["servers"]))
+    else:
+        yield from ((pointer(number), entry) for number, entry in enumerate(document))
 
 
 def _read_list(document: Any, intake: Intake) -> Iterator[_Version]:

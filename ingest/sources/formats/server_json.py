@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch
+from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
 from waygraph.ingest.sources.formats.old_forms import Fields
+from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.registry.http.addresses import split_url
 
 _RUNNERS = {"npm": "npx", "pypi": "uvx", "oci": "docker", "nuget": "dnx"}
@@ -59,7 +62,7 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
     `is_reachable` tells of a remote's host whether it may be asked.
     """
     remotes, packages = objects(server, "remotes"), objects(server, "packages")
-    if (remote := next((remote for remote in remotes if open_launch(remote, is_reachable)), None)) is not None:
+    if (remote := next((remote for remote in remotes if _is_open(remote, is_reachable)), None)) is not None:
         return _address(remote)
     if (package := next(filter(_runner, packages), None)) is not None:
         return _command(package)
@@ -68,38 +71,22 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
     return _as_told(packages[0]) if packages else None
 
 
-def open_launch(remote: Fields, is_reachable: Callable[[str], bool]) -> HttpLaunch | None:
-    """None if something that it needs is neither given nor has a default, or its host may not be asked."""
-    url = _fill_value({"value": text(remote, "url"), "variables": field(remote, "variables")})
-    parts = split_url(url) if url else None
-    if not url or parts is None or parts.scheme not in {"http", "https"} or _PLACEHOLDER.search(url):
-        return None
-    if not parts.hostname or not is_reachable(parts.hostname):
-        return None
-    if (headers := _open_headers(objects(remote, "headers"))) is None:
-        return None
-    return HttpLaunch(url=url, headers=headers, form=_form(remote), confidential=_secrets_in(remote))
+def launch_of_remote(remote: Fields, is_reachable: Callable[[str], bool], environ: Mapping[str, str]) -> HttpLaunch:
+    """With what is asked for taken from `environ`. Raises Faulty, which names what is missing there."""
+    launch = launch_of(read_server(_address(remote)), Scope(surroundings=Surroundings(environ=environ)))
+    parts = split_url(launch.url) if isinstance(launch, HttpLaunch) else None
+    if not isinstance(launch, HttpLaunch) or parts is None or not is_reachable(parts.hostname or ""):
+        raise Faulty("its address is of the machine or network of whoever wrote it")
+    return launch
 
 
-def _secrets_in(remote: Fields) -> frozenset[str]:
-    """Of its address; those of its headers stand in the headers."""
-    variables = field(remote, "variables")
-    inputs = variables.values() if isinstance(variables, Mapping) else ()
-    values = {
-        text(entry, "value", "default") for entry in inputs if isinstance(entry, Mapping) and field(entry, "isSecret")
-    }
-    return frozenset(values - {""})
-
-
-def _open_headers(inputs: Sequence[Fields]) -> dict[str, str] | None:
-    headers = {}
-    for header in inputs:
-        name, value = text(header, "name"), _fill_value(header)
-        if name and value is not None:
-            headers[name] = value
-        elif field(header, "isRequired"):
-            return None
-    return headers
+def _is_open(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
+    """Whether nothing that it needs is missing, and its host may be asked."""
+    try:
+        launch_of_remote(remote, is_reachable, {})
+    except Faulty:
+        return False
+    return True
 
 
 def _is_elsewhere(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
@@ -114,7 +101,9 @@ def _is_elsewhere(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
 def _address(remote: Fields) -> dict[str, object]:
     url = _with_references({"value": text(remote, "url"), "variables": field(remote, "variables")}, "url")
     headers = {
-        name: _with_references(header, name) for header in objects(remote, "headers") if (name := text(header, "name"))
+        name: _with_references(header, name, "" if field(header, "isRequired") else ":-")
+        for header in objects(remote, "headers")
+        if (name := text(header, "name"))
     }
     return {"type": _form(remote), "url": url, **({"headers": headers} if headers else {})}
 
@@ -184,10 +173,12 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
 # -- inputs ----------------------------------------------------------------------------------------
 
 
-def _with_references(entry: Fields, label: str) -> str:
-    """The value or default, with references for what is asked for and for secrets."""
+def _with_references(entry: Fields, label: str, end: str = "") -> str:
+    """The value or default, with references for what is asked for and for secrets. `end`: of the reference to itself,
+    where it may be missing.
+    """
     if not isinstance(template := field(entry, "value", "default"), str) or field(entry, "isSecret"):
-        return _reference(label)
+        return _reference(label, end)
     variables = field(entry, "variables")
     known_variables = variables if isinstance(variables, Mapping) else {}
 
@@ -200,19 +191,6 @@ def _with_references(entry: Fields, label: str) -> str:
     return _PLACEHOLDER.sub(reference_of, template)
 
 
-def _fill_value(entry: Fields) -> str | None:
-    """The value or default, with the values and defaults of its variables; None if one is missing."""
-    if not isinstance(template := field(entry, "value", "default"), str):
-        return None
-    variables = field(entry, "variables")
-    known_variables = variables if isinstance(variables, Mapping) else {}
-    values = {
-        name: text(inner, "value", "default") for name, inner in known_variables.items() if isinstance(inner, Mapping)
-    }
-    if any(not values.get(name, "-") for name in _PLACEHOLDER.findall(template)):
-        return None
-    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
-
-
-def _reference(label: str) -> str:
-    return "${" + ("_".join(re.findall(r"\w+", label)) or "value") + "}"
+def _reference(label: str, end: str = "") -> str:
+    """`${X_Api_Key}` for the header `X-Api-Key`."""
+    return "${" + ("_".join(re.findall(r"\w+", label)) or "value") + end + "}"

@@ -399,7 +399,7 @@ def labels_not_unique(session: GraphSession) -> list[str]:
 
 
 def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
-    """Makes what is missing, and anew what is not as it should be. Safe to repeat."""
+    """Makes what is missing, and anew what is not as it should be. Idempotent."""
     faults_by_name = faults(engine, (*text_indexes(), *vector_indexes(dimension, by_owner=by_owner)))
     for name, fault in faults_by_name.items():
         if fault != BEING_MADE:

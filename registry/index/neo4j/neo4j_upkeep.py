@@ -55,13 +55,13 @@ Counts = tuple[Counter[str], Counter[str]]
 
 
 def make_text_indexes(engine: GraphEngine) -> None:
-    """Safe to repeat."""
+    """Idempotent."""
     for statement in SCHEMA:
         engine.define(statement)
 
 
 def make_vector_indexes(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
-    """Exact ones, not quantized. `by_owner`: the server can search within a list of owners. Safe to repeat."""
+    """Exact ones, not quantized. `by_owner`: the server can search within a list of owners. Idempotent."""
     exact = {"vector.quantization.type": "none"} if by_owner else {"vector.quantization.enabled": False}
     options = {"indexConfig": {"vector.dimensions": dimension, "vector.similarity_function": "cosine", **exact}}
     for label, statement in (VECTORS_BY_OWNER if by_owner else VECTORS).items():

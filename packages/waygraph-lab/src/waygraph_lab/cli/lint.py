@@ -69,7 +69,8 @@ def lint(
     show(document, shape, lambda _: _view(found[: limit or None], tried), as_json)
     share = 100 * first / count if count else 0.0
     if faulty := [each.tool_id for each in judged if each.faults]:
-        note(f"something is wrong with the descriptions of {', '.join(faulty[:limit])}; {len(faulty)} in all")
+        part = faulty[: limit or None]
+        note(f"{len(part)} of {len(faulty)} faulty descriptions: {', '.join(part)}")
     note(f"{len(judged)} tools win {share:.1f} % of {count} requests")
     if share < fail_under:
         note(f"that is under {fail_under:g} %")
