@@ -106,7 +106,7 @@ const CODE_CHARS = 20000;
 const UNSEEN = /(?:\r?\n[^\S\r\n]*){20,}| {100,}|[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}|([\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u0334-\u0338\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u20d2\u20d3\u20e5\u20e6\u20ea\u20eb\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\u{1bca0}-\u{1bca3}\u{1d159}\u{1d173}-\u{1d17a}\u{e0000}-\u{10ffff}])\1*/gu;
 
 /** The notices of an answer, the gravest first. @param {{of: {code: string, text: string}[]}} props */
-export function Notices({ of }) {
+export function AnswerNotices({ of }) {
   return html`${of.map(({ code, text }) => html`<p class="notice" data-code=${code}><${Words} text=${text} max=${1000} /></p>`)}`;
 }
 

@@ -397,8 +397,7 @@ class Answer:
     confidence: float | None = None
     """How likely the registry holds what is right, from 0 to 1."""
     is_doubtful: bool = False
-    """Whether the confidence is below the recipe's least, or requests that have nothing to do with these tools fit them
-    as well: probably nothing here is right."""
+    """Whether the confidence is below the recipe's least: probably nothing here is right."""
     exclusions: tuple[str, ...] = ()
     """Ids of agents and tools that the request's words exclude, such as "without Slack"."""
     notices: tuple[Notice, ...] = ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from waygraph.registry.access.visibility import narrow, tools_within
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.index.search_index import AnswerCache, SearchIndex
+from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.language_model.turns import turn_rows
 from waygraph.registry.model.errors import (
     EmbedderMismatch,
@@ -26,16 +26,13 @@ from waygraph.registry.model.nouns import Agent, Filters, Query, Route, ToolRout
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.background import SCOPES_KEPT
 from waygraph.registry.routing.history import name_calls_by_ids
 from waygraph.registry.routing.notices import with_failure, with_notices
-from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank, Walk, with_rerank
+from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Walk, with_rerank
 from waygraph.registry.routing.rerank import (
     OpenedRerankers,
-    Reranker,
     Resources,
-    reranked_route,
-    reranked_tools,
+    put_in_order,
     widen_query,
 )
 from waygraph.registry.routing.router import Ask, Router, join_steps, parts_of, without_history
@@ -242,6 +239,9 @@ class IndexSource(Protocol):
     def look[T](self, work: Callable[[SearchIndex], T]) -> T: ...
 
 
+type Search[T] = Callable[[Router, Query, Ask], T]
+
+
 class Answering:
     """Answers queries over the current generation. `spec`: the embedder asked for by name, or ``: the registry's own.
 
@@ -255,7 +255,6 @@ class Answering:
         self._store, self._embedders, self._rerankers, self._walks = store, embedders, rerankers, walks
         self._lock = threading.Lock()
         self._router: Router | None = None
-        self._background = AnswerCache[float](SCOPES_KEPT)
 
     def close(self) -> None:
         """Lets go of the index it read."""
@@ -263,11 +262,11 @@ class Answering:
 
     def route(self, query: Query, ask: Ask) -> Route:
         """Raises as Router.route, and as `open_reranker` of a stage that cannot be opened."""
-        return self._answer(query, ask, Router.route, reranked_route)
+        return self._answer(query, ask, Router.route)
 
     def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
         """Raises as `route`."""
-        return self._answer(query, ask, Router.find_tools, reranked_tools)
+        return self._answer(query, ask, Router.find_tools)
 
     def router(self, *, fresh: bool = False) -> Router:
         """The router over the current index: made once a generation, not once a query. Raises EmbedderMismatch."""
@@ -284,24 +283,18 @@ class Answering:
         if self.spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
 
-    def _answer[T: (Route, ToolRoute)](
-        self,
-        query: Query,
-        ask: Ask,
-        search: Callable[[Router, Query, Ask], T],
-        rerank: Callable[[T, Query, Rerank, Reranker], T],
-    ) -> T:
+    def _answer[T: (Route, ToolRoute)](self, query: Query, ask: Ask, search: Search[T]) -> T:
         """What a search finds, of what the stage before it selected where the recipe has one: for each step by itself.
 
         Raises IndexOutdated.
         """
         if not ask.recipe.walk:
-            return self._rank(query, ask, search, rerank)
+            return self._rank(query, ask, search)
         with span("walk", by=ask.recipe.walk.spec):
             walks = self._walks.walk(self.router().index, query, ask)
         parts = list(zip(parts_of(query), walks, strict=True))
         for _ in range(ATTEMPTS):
-            answers = tuple(self._rank_selection(part, ask, own, search, rerank) for part, own in parts)
+            answers = tuple(self._rank_selection(part, ask, own, search) for part, own in parts)
             with suppress(IndexOutdated):  # it was written between two steps
                 return join_steps(query, answers)
         raise IndexOutdated
@@ -311,14 +304,13 @@ class Answering:
         query: Query,
         ask: Ask,
         walk_result: Walked,
-        search: Callable[[Router, Query, Ask], T],
-        rerank: Callable[[T, Query, Rerank, Reranker], T],
+        search: Search[T],
     ) -> T:
         """What a search finds among what the walk selected; hybrid's answer if that is nothing."""
         reason = walk_result.failure or NOTHING_FITS
         if walk_result.selected:
             always: Sequence[Agent] = self.router().index.pinned_agents() if search is Router.route else ()
-            result = self._rank(narrow_query(query, walk_result, always), ask, search, rerank)
+            result = self._rank(narrow_query(query, walk_result, always), ask, search)
             if result.matches:
                 from waygraph.registry.routing.exclusions import read_exclusions
 
@@ -327,16 +319,10 @@ class Answering:
                 return add_walk(replace(result, exclusions=exclusions), query, walk_result)
             reason = NOTHING_RANKED
         hybrid = replace(HYBRID, history=HYBRID.history if ask.recipe.history else None)
-        result = self._rank(query, ask.by(with_rerank(hybrid, ask.recipe.rerank)), search, rerank)
+        result = self._rank(query, ask.by(with_rerank(hybrid, ask.recipe.rerank)), search)
         return add_walk(result, query, walk_result, reason)
 
-    def _rank[T](
-        self,
-        query: Query,
-        ask: Ask,
-        search: Callable[[Router, Query, Ask], T],
-        rerank: Callable[[T, Query, Rerank, Reranker], T],
-    ) -> T:
+    def _rank[T: (Route, ToolRoute)](self, query: Query, ask: Ask, search: Search[T]) -> T:
         """What a search finds, in the order of the stage after fusion where the recipe has one."""
         if not (stage := ask.recipe.rerank):
             return self._ask(lambda router: search(router, query, ask))
@@ -346,7 +332,7 @@ class Answering:
         turns = query.history if ask.recipe.history else ()
         history = self._ask(lambda router: name_calls_by_ids(router.index, turns, ask.principal))
         with span("rerank", by=stage.spec):
-            return rerank(result, replace(query, history=history), stage, reranker)
+            return put_in_order(result, replace(query, history=history), stage, reranker)
 
     def _ask[T](self, ask: Callable[[Router], T]) -> T:
         """Asked again if the registry was embedded anew since it was last asked."""
@@ -377,4 +363,4 @@ class Answering:
             return Router(index=index, queries=None, notice="Searched by words only, as the embedder `none` asks.")
         if choice.fingerprint != index.state.embedder:
             raise EmbedderMismatch(has=index.state.embedder, wants=choice.fingerprint)
-        return Router(index=index, queries=self._embedders.queries(choice.embedder), background=self._background)
+        return Router(index=index, queries=self._embedders.queries(choice.embedder))

@@ -55,8 +55,8 @@ class Calibration:
     """How likely anything is right, by the `fit` of the answer: 1 / (1 + exp(-(offset + slope × fit))).
 
     Source: Platt, "Probabilistic Outputs for Support Vector Machines" (1999). A strict query is not answered below
-    `least`: nothing fits. Offset, slope and least are measured by `python -m benchmarks abstention`, how often
-    withholding is right by `python -m benchmarks withholding`.
+    `least`: nothing fits. Offset, slope and least are measured by `python -m benchmarks abstention`, least
+    on catalogues of five real servers and more.
 
     `model`: whose vectors they were measured with, as a fingerprint names it: `org/name`, or `name@content` where only
     these weights are meant. Empty: any, since the recipe reads no vectors.

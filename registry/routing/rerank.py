@@ -273,68 +273,43 @@ def widen_query(query: Query, rerank: Rerank) -> Query:
     return replace(query, limit=max(query.limit, rerank.depth))
 
 
-def reranked_route(route: Route, query: Query, rerank: Rerank, reranker: Reranker) -> Route:
-    """A route of the widened query, in the reranker's order, cut to what was asked; each step by its own text."""
-    if route.steps:
-        parts = zip(route.steps, parts_of(query), strict=True)
-        return join_steps(query, tuple(reranked_route(step, part, rerank, reranker) for step, part in parts))
+def put_in_order[R: (Route, ToolRoute)](answer: R, query: Query, rerank: Rerank, reranker: Reranker) -> R:
+    """Put an answer to the widened query in the reranker's order, cut to what was asked; each step by its own text."""
+    if answer.steps:
+        parts = zip(answer.steps, parts_of(query), strict=True)
+        return join_steps(query, tuple(put_in_order(step, part, rerank, reranker) for step, part in parts))
     start = time.perf_counter()
-    matches, failure = _in_order(query, route.matches, _agent_of, rerank, reranker)
+    matches, failure = _in_order(query, answer.matches, rerank, reranker)
+    if isinstance(answer, ToolRoute):
+        # Tools whose last call failed come last, whatever a model says: who routes again is offered another.
+        outcomes = {turn.tool: turn.outcome for turn in query.history if turn.role == "call"}
+        matches = sorted(matches, key=lambda each: "failed" in map(outcomes.get, (each.tool.id, each.tool.call_name)))
     took_ms = (time.perf_counter() - start) * 1000
     order = replace(
-        route,
+        answer,
         query=without_history(query),
-        matches=matches[: query.limit],
-        elapsed_ms=route.elapsed_ms + took_ms,
+        matches=tuple(matches[: query.limit]),
+        elapsed_ms=answer.elapsed_ms + took_ms,
     )
     return with_failure(order, "reranked", failure)
 
 
-def reranked_tools(route: ToolRoute, query: Query, rerank: Rerank, reranker: Reranker) -> ToolRoute:
-    """The same of tools."""
-    if route.steps:
-        parts = zip(route.steps, parts_of(query), strict=True)
-        return join_steps(query, tuple(reranked_tools(step, part, rerank, reranker) for step, part in parts))
-    start = time.perf_counter()
-    matches, failure = _in_order(query, route.matches, _tool_of, rerank, reranker)
-    took_ms = (time.perf_counter() - start) * 1000
-    # Tools whose last call failed come last, whatever a model says: who routes again is offered another.
-    outcomes = {turn.tool: turn.outcome for turn in query.history if turn.role == "call"}
-    matches = tuple(
-        sorted(matches, key=lambda each: "failed" in map(outcomes.get, (each.tool.id, each.tool.call_name)))
-    )
-    order = replace(
-        route,
-        query=without_history(query),
-        matches=matches[: query.limit],
-        elapsed_ms=route.elapsed_ms + took_ms,
-    )
-    return with_failure(order, "reranked", failure)
-
-
-def _in_order[T: AgentMatch | ToolMatch](
-    query: Query, matches: tuple[T, ...], candidate_of: "Callable[[T], Candidate]", rerank: Rerank, reranker: Reranker
-) -> tuple[tuple[T, ...], str]:
+def _in_order(query: Query, matches: Sequence[Any], rerank: Rerank, reranker: Reranker) -> tuple[Sequence[Any], str]:
     """The first `depth` in the reranker's order, the rest behind them as they were; and why, if that failed."""
+    from waygraph.registry.routing.router_prompt import agent_candidate, tool_candidate
+
     best, rest = matches[: rerank.depth], matches[rerank.depth :]
     if len(best) < 2:
         return matches, ""
     try:
-        candidates = [*map(candidate_of, best)]
+        candidates = [
+            tool_candidate(match.agent, match.tool)
+            if isinstance(match, ToolMatch)
+            else agent_candidate(match.agent, match.tools)
+            for match in best
+        ]
         turns = without_request(query.history, query.step_of)
         order = reranker.order(Choice(query=query.text, candidates=candidates, history=turns, matches=best))
     except LanguageModelError as error:
         return matches, str(error)
-    return (*(best[at] for at in order), *rest), ""
-
-
-def _agent_of(match: AgentMatch) -> "Candidate":
-    from waygraph.registry.routing.router_prompt import agent_candidate
-
-    return agent_candidate(match.agent, match.tools)
-
-
-def _tool_of(match: ToolMatch) -> "Candidate":
-    from waygraph.registry.routing.router_prompt import tool_candidate
-
-    return tool_candidate(match.agent, match.tool)
+    return [*(best[at] for at in order), *rest], ""

@@ -2,17 +2,16 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, takewhile, zip_longest
 from operator import attrgetter
-from statistics import median
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import TEXT_LEGS, AnswerCache, Hits, Leg, Records, Scope, SearchIndex
+from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -31,7 +30,6 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.background import PROBES, SCOPES_KEPT
 from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
 from waygraph.registry.routing.fusion import (
     Candidate,
@@ -58,8 +56,6 @@ TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
-SURELY_FITS = 1.0
-"""A best tool of this score fits better than what is near to everything, in whatever catalogue."""
 CAPABILITY_LEGS: tuple[Leg, ...] = ("capability_vector", "capability_text")
 """They give tools, and agents without any."""
 BETTER_SHOWN = 2
@@ -116,7 +112,6 @@ class Router:
     index: SearchIndex
     queries: "QueryCache | None"
     notice: str = ""
-    background: AnswerCache[float] = field(default_factory=lambda: AnswerCache(SCOPES_KEPT))
 
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
@@ -145,8 +140,6 @@ class Router:
             best_fit = _tool_fit(hits, ask.recipe, past, candidates if as_calibrated else ())
             confidence, is_doubtful = _probability(hits, ask.recipe, past, best_fit)
         is_withheld = query.strict and is_doubtful
-        if not is_doubtful and confidence not in (None, 1.0):
-            is_doubtful = best_fit < self._background_fit(original, ask, best_fit)
         matches = () if is_withheld else candidates
         return ToolRoute(
             query=without_history(original),
@@ -165,18 +158,6 @@ class Router:
 
     def _own_notices(self) -> tuple[Notice, ...]:
         return (Notice(code="words_only", text=self.notice),) if self.notice else ()
-
-    def _background_fit(self, query: Query, ask: Ask, best_fit: float) -> float:
-        """What the best tool must reach in this scope to be more than near to everything; 0: it surely does."""
-        if ask.recipe.merge != "by_score" or self.queries is None or best_fit >= SURELY_FITS:
-            return 0.0
-        size = f"{self.index.state.tools:.1e}"  # one tool more or less changes little
-        scope = (ask.recipe.name, ask.principal, query.filters, size)
-        return self.background.get(scope, lambda: median(self._probe(text, query, ask) for text in PROBES))
-
-    def _probe(self, text: str, query: Query, ask: Ask) -> float:
-        past, hits, _ = self._search(Query(text=text, filters=query.filters), ask)
-        return _tool_fit(hits, ask.recipe, past)
 
     def _better_agents(self, votes: LegVotes, past: Past) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""

@@ -4,6 +4,7 @@ import json
 import os
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp, inf
 from pathlib import Path
 
@@ -11,14 +12,20 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, QUALITY, main
 from benchmarks.abstention import (
+    CHOSEN,
+    REPORTED,
     Probes,
     auroc,
     brier,
     calibrate,
+    doubts_of,
+    draw_servers,
     leave_out,
     platt,
     share_below,
+    share_right,
     threshold_losing,
+    with_least,
 )
 from benchmarks.catalogue import catalogue, requests
 from benchmarks.record import PROJECT, Measure, Result, Target, as_record, write_record
@@ -26,8 +33,11 @@ from benchmarks.route_speed import measure
 from benchmarks.tables import BEGIN, END, Pages, write_pages
 from benchmarks.world import World, write_catalogue
 from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.routing.recipes import HYBRID, RECIPES, Calibration
+from waygraph_lab.evaluation.dataset import Asked
 
 
 def test_auroc_counts_a_tie_as_half() -> None:
@@ -35,18 +45,48 @@ def test_auroc_counts_a_tie_as_half() -> None:
     assert auroc([1.0], [1.0]) == 0.5
 
 
-def probes(present: Sequence[float], absent: Sequence[float], family: str = "a") -> Probes:
-    """All that is present is right."""
+def probes(present: Sequence[float], absent: Sequence[float], family: str = "a", half: int = CHOSEN) -> Probes:
     return Probes(
-        family=family, data=family, by="questions", recipe=HYBRID, present=present, absent=absent, right=present
+        family=family,
+        data=family,
+        by="questions",
+        recipe=HYBRID,
+        half=half,
+        present=list(present),
+        absent=list(absent),
     )
 
 
-def test_the_threshold_loses_at_most_the_share_allowed_of_every_set() -> None:
-    many, few = probes([float(score) for score in range(200)], [0.0]), probes([3.3, 3.1, 3.2], [0.0])
+def test_the_threshold_loses_at_most_the_share_allowed_of_the_sets_together() -> None:
+    many, few = [float(score) for score in range(200)], [3.3, 3.1, 3.2]
     assert threshold_losing([many], 0.01) == 2.0
     assert threshold_losing([few], 0.01) == 3.1
-    assert threshold_losing([many, few], 0.01) == 2.0
+    assert threshold_losing([many, few], 0.01) == 3.1, "three of many weigh .75 %, and one of few 16.7 %"
+    assert threshold_losing([few], 1.0) == inf
+
+
+def test_the_least_is_chosen_on_one_half_and_reported_of_the_other() -> None:
+    chosen, other = probes(range(100), [0.5]), probes([4.0, 6.0], [3.0, 5.0, 9.0], half=REPORTED)
+    shipped = with_least(Calibration(offset=0.0, slope=0.1, least=0.0), [chosen, other])
+    assert shipped.least == pytest.approx(1 / (1 + exp(-0.5)), abs=1e-3)
+    of_set, mean = doubts_of([chosen, other], shipped)
+    assert (of_set["false doubt"], of_set["in doubt"]) == (0.5, 0.3333)
+    assert {**mean, "data": "a"} == of_set
+
+
+def test_how_often_the_first_of_two_near_tools_is_right() -> None:
+    pairs = [(0.05, False, True), (0.08, True, False), (0.3, True, True), (0.5, False, False)]
+    assert share_right(pairs, 0.0, 0.1) == (0.5, 0.5)
+    assert share_right(pairs, 0.1, inf) == (0.5, 0.5)
+    assert share_right(pairs, 0.6, inf) == (0.0, 0.0)
+
+
+def test_small_catalogues_hold_servers_that_are_asked_for() -> None:
+    entries = [AgentEntry(key=f"s{at}", agent=Agent(id=f"s{at}", name="S"), tools=()) for at in range(40)]
+    need = Asked(id="1", texts=("x",), gold=(frozenset({"s7"}), frozenset({"s9"})), gold_tools=())
+    ids = draw_servers(entries, [need], 5, random.Random(1))  # noqa: S311 - no secret
+    assert ids >= {"s7", "s9"}
+    assert len(ids) == 5
 
 
 def test_a_calibration_gives_the_probability_that_was_drawn_from() -> None:
@@ -70,7 +110,9 @@ def test_each_row_is_calibrated_on_the_other_families() -> None:
     unlikely = [calibration.probability(fit) for fit in (0.0, 1.5, 0.5)]
     assert row["auroc"] == pytest.approx(auroc(likely, unlikely), abs=1e-4)
     assert row["brier"] == pytest.approx(brier(likely, unlikely), abs=1e-4)
-    assert row["abstained"] == pytest.approx(share_below([0.0, 1.5, 0.5], calibration), abs=1e-4)
+    assert share_below([0.0, 1.5, inf], replace(calibration, least=calibration.probability(1.0))) == pytest.approx(
+        1 / 3
+    )
 
 
 def test_the_recipes_have_the_calibrations_that_were_measured() -> None:

@@ -1,6 +1,6 @@
 // One answer: who can do it, what each score is made of, and what limits the answer.
 import { html } from "../vendor/preact.js";
-import { AgentLink, Badge, Bars, kindOf, Notices, Standing, Table, ToolLink, walkPlace, Words } from "../parts.js";
+import { AgentLink, AnswerNotices, Badge, Bars, kindOf, Standing, Table, ToolLink, walkPlace, Words } from "../parts.js";
 
 /** @typedef {{entity_id: string, kind: string, leg: string, rank: number, score: number, weight: number, contribution: number}} Vote */
 /** @typedef {"leg" | "entity"} Grouping */
@@ -78,7 +78,7 @@ function Circumstances({ answer }) {
 
 /** The notices of an answer, and its walk. @param {{answer: any, text: string}} props */
 function Limits({ answer, text }) {
-  return html`<${Notices} of=${answer.notices} />
+  return html`<${AnswerNotices} of=${answer.notices} />
     ${answer.walked && html`<${Walk} walked=${answer.walked} text=${text} />`}`;
 }
 

@@ -1,7 +1,7 @@
 // The current taxonomy as a tree, and on it the walk of a route.
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { may, request, session } from "../http.js";
-import { Act, AgentLink, Badge, Fault, Loaded, Notices, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
+import { Act, AgentLink, AnswerNotices, Badge, Fault, Loaded, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
 import { go, HOME, useWanted } from "../place.js";
 
 /** @typedef {{visited?: boolean, opened?: boolean, pruned?: boolean, shown?: number, selected?: number}} Mark */
@@ -75,7 +75,7 @@ function readWalk(walked) {
 function WalkFacts({ route }) {
   const walked = route?.walked;
   return html`<section class="card" aria-label="The walk">
-    ${route && html`<${Notices} of=${route.notices} />`}
+    ${route && html`<${AnswerNotices} of=${route.notices} />`}
     ${!walked && html`<p>Nothing was walked.</p>`}
     ${walked && html`<p>${walked.calls} ${walked.calls === 1 ? "call" : "calls"} of the language model, ${walked.prompt_tokens.toLocaleString("en")} tokens asked and ${walked.completion_tokens.toLocaleString("en")} answered; ${walked.selected.length} selected${walked.failure ? html`; <b>it ended early:</b> <${Words} text=${walked.failure} max=${300} />` : "."}</p>
       <p>${walked.selected.slice(0, 20).map((/** @type {string} */ id) => html`<${Entity} id=${id} /> `)}</p>

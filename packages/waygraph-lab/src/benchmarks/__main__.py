@@ -30,7 +30,6 @@ from benchmarks import (
     scalemcp,
     suspicion,
     taxonomy,
-    withholding,
 )
 from benchmarks.endpoint import MODEL, SPEND, NeedsSpend, permitted_environ
 from benchmarks.engines import benchmark as engines
@@ -65,7 +64,6 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
     taxonomy.NAME: taxonomy.run,
-    withholding.NAME: withholding.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -89,7 +87,6 @@ QUALITY = (
     a2x.NAME,
     abstention.NAME,
     clear_requests.NAME,
-    withholding.NAME,
     default_recipe.NAME,
     scalemcp.NAME,
     right_tool.NAME,

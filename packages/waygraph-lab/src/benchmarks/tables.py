@@ -21,7 +21,6 @@ from benchmarks import (
     route_speed,
     scalemcp,
     taxonomy,
-    withholding,
 )
 from benchmarks.engines import benchmark as engines
 from benchmarks.gateway import benchmark as gateway
@@ -45,7 +44,6 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     abstention.NAME: abstention.tables_of,
     clear_requests.NAME: clear_requests.tables_of,
     loop.NAME: loop.tables_of,
-    withholding.NAME: withholding.tables_of,
     default_recipe.NAME: default_recipe.tables_of,
     scalemcp.NAME: scalemcp.tables_of,
     right_tool.NAME: right_tool.tables_of,
