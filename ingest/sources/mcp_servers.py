@@ -4,6 +4,7 @@ What a server says is taken as any file's content is: by the same checks, with t
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from waygraph.registry.access.policy import TASK_SUPPORT
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.identity import sealed_agent, sound_names
-from waygraph.registry.model.nouns import Tool, failing, suspicions, unreachable
+from waygraph.registry.model.nouns import MADE, Tool, failing, suspicions, unreachable
 from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
 
@@ -236,15 +237,22 @@ def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Serve
 BESIDE_TOOLS = "Beside its tools: "
 """Begins the last line of a description: how many prompts and resources the server has."""
 MAX_CHARS, MAX_SENTENCE_CHARS, MAX_EXAMINED_CHARS = 2_000, 160, 1_000_000
+MAX_SUBJECTS = 4
+_WORD = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])")
+_VERBS = frozenset(
+    "add call check convert create delete find from get list make put read remove run search set to "
+    "update use with write".split()
+)
 _HEADING = re.compile(r"\A(?:\s*+(?:#[^\n]*|\*\*[^\n]*\*\*:?|[^\n]+\n[=-]{3,})[ \t]*(?:\n|\Z))+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
 
 
 def describe_tools(tools: Sequence[Tool]) -> str:
-    """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out, and those for
-    which the texts of all would have more than MAX_EXAMINED_CHARS.
+    """One sentence for people, then what the ranking reads: `add_note: Add a note. find_notes: …`, by name, at most
+    MAX_CHARS. Suspicious tools are left out, and those for which the texts of all would have more than
+    MAX_EXAMINED_CHARS. Empty if nothing is left.
     """
-    text, room = "", MAX_EXAMINED_CHARS
+    text, names, room = "", list[str](), MAX_EXAMINED_CHARS
     for tool in sorted(tools, key=lambda tool: tool.name):
         if (chars := text_chars(tool)) > room:
             continue
@@ -255,7 +263,19 @@ def describe_tools(tools: Sequence[Tool]) -> str:
         if len(text) + len(part) + 1 > MAX_CHARS:
             break
         text = f"{text} {part}".lstrip()
-    return text
+        names.append(tool.name)
+    return f"{MADE}{_count_subjects(names, len(tools))}.\n\n{text}" if text else ""
+
+
+def _count_subjects(names: Sequence[str], count: int) -> str:
+    """`21 tools for dates, colours`: what most names speak of, but for a word of nearly all: it tells none apart."""
+    words_of = [{word.lower() for word in _WORD.findall(name)} - _VERBS for name in names]
+    known_words = set().union(*words_of)
+    words = Counter(f"{each}s" if f"{each}s" in known_words else each for words in words_of for each in words)
+    most = max(1, 0.7 * len(names)) if len(names) > 2 else len(names)
+    subjects = [word for word, number in sorted(words.items(), key=lambda each: (-each[1], each[0])) if number <= most]
+    tools = f"{count} tool{'s' * (count != 1)}"
+    return f"{tools} for {', '.join(subjects[:MAX_SUBJECTS])}" if subjects else tools
 
 
 def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:

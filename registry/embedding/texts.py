@@ -18,7 +18,7 @@ from waygraph.registry.graph.write import NewVectors
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surrogates
-from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
+from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool, stated_text
 from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.text_forms import weights_of
 
@@ -90,7 +90,7 @@ def first_sentence(description: str) -> str:
 
 def agent_texts(form: TextForm, agent: Agent, tool_names: Sequence[str], limit_chars: int) -> tuple[str, ...]:
     """The agent's one text; unless plain, with the names of its first tools."""
-    text = _title_text(agent.name, agent.description)
+    text = _title_text(agent.name, stated_text(agent.description))
     if form != "plain" and tool_names:
         text = f"{text.rstrip().removesuffix('.')}. Tools: {', '.join(tool_names[:TOOL_NAMES_SHOWN])}"
     return (text[:limit_chars],)

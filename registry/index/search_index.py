@@ -14,7 +14,7 @@ from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.index.analyser import fold, fold_path, terms
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.identity import call_prefix
-from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool
+from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool, stated_text
 from waygraph.registry.model.tool_settings import ToolSetting
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
@@ -230,7 +230,7 @@ def tool_document(agent: Agent, tool: Tool) -> list[str]:
 def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
     """Terms of an agent for BM25: its name twice, description, tags, the names of its tools that are in routing."""
     names = (tool.name for tool in tools if not tool.pending)
-    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *names]))
+    return terms(" ".join([agent.name, agent.name, stated_text(agent.description), *agent.tags, *names]))
 
 
 def agent_names(agent: Agent) -> set[str]:
