@@ -3,12 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from waygraph.ingest.hosts.hosts import HOSTS, Host
-from waygraph.registry.model.changes import SourceSummary
 
 _PROGRAM_FOLDERS = {"{codex}": ".codex", "{zed}": "zed"}
 """How the folders that these programs have to themselves are called; what stands before them differs by system."""
@@ -16,13 +14,11 @@ _SHARED_SERVERS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
 """Where an owner and a repository tell more than the server."""
 
 
-def with_titles(sources: Iterable[SourceSummary]) -> list[SourceSummary]:
-    """Return the sources with their titles, all different: where two would have the same the name follows."""
-    pairs = [(source, title_of(source.name)) for source in sources]
-    counts = Counter(title for _, title in pairs)
-    return [
-        replace(source, title=title if counts[title] == 1 else f"{title}, {source.name}") for source, title in pairs
-    ]
+def titles_of(sources: Iterable[str]) -> dict[str, str]:
+    """Return the titles of sources by their names, all different: where two would be the same the name follows."""
+    titles = {source: title_of(source) for source in sources}
+    counts = Counter(titles.values())
+    return {name: title if counts[title] == 1 else f"{title}, {name}" for name, title in titles.items()}
 
 
 def title_of(source: str) -> str:

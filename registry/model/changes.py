@@ -65,7 +65,7 @@ class SourceSummary:
     """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it. One that was
     never read is here for its failures alone.
 
-    `standing` and `title` are there where somebody looks at sources, not where they are kept.
+    `standing` is there where somebody looks at sources, not where they are kept.
     """
 
     name: str
@@ -79,8 +79,6 @@ class SourceSummary:
     pause_s: int = 0
     """A watch writes changes of it at most once in so many seconds; 0: at once."""
     standing: Standing | None = None
-    title: str = ""
-    """What people call it, such as Claude Desktop. As `standing`."""
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
     failures: tuple[Failure, ...] = ()

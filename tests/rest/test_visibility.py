@@ -404,6 +404,10 @@ class Waiting:
 
 
 def assert_standings(client: httpx2.Client, seen: Sequence[Secret], waiting: Waiting) -> None:
+    agents, tools = (
+        [each.get("agent_id", each["id"]) for each in assert_good(client.get(f"/v1/{noun}"))[noun] if each["flags"]]
+        for noun in ("agents", "tools")
+    )
     for source in assert_good(client.get("/v1/sources"))["sources"]:
         own = [secret for secret in seen if secret.source == source["name"]]
         words = {secret.word for secret in own}
@@ -416,6 +420,7 @@ def assert_standings(client: httpx2.Client, seen: Sequence[Secret], waiting: Wai
             "pending": len(words & waiting.agents),
             "pending_tools": sum(tool.partition("/")[0] in words for tool in waiting.tools),
             "rejections": 0,
+            "notices": sum(each in words for each in (*agents, *tools)),
         }
 
 

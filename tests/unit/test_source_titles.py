@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from waygraph.ingest.hosts.hosts import HOSTS, Places
-from waygraph.ingest.hosts.titles import title_of, with_titles
-from waygraph.registry.model.changes import SourceSummary
+from waygraph.ingest.hosts.titles import title_of, titles_of
 
 TITLES: Mapping[str, str] = {
     "/home/me/.cursor/mcp.json": "Cursor",
@@ -41,5 +40,8 @@ def test_each_host_s_own_file_has_its_name(platform: str) -> None:
 
 def test_two_of_one_title_are_told_apart() -> None:
     names = ["/home/me/.cursor/mcp.json", "/work/app/.cursor/mcp.json", "crm"]
-    titles = [each.title for each in with_titles(SourceSummary(name=name, namespace="n") for name in names)]
-    assert titles == ["Cursor, /home/me/.cursor/mcp.json", "Cursor, /work/app/.cursor/mcp.json", "crm"]
+    assert list(titles_of(names).values()) == [
+        "Cursor, /home/me/.cursor/mcp.json",
+        "Cursor, /work/app/.cursor/mcp.json",
+        "crm",
+    ]

@@ -28,9 +28,10 @@ def source_name(registry: "Registry", name: str) -> str:
 
     What is no source's name stays as it is written. Raises RegistryNotFound.
     """
-    from waygraph.ingest.hosts.titles import with_titles
+    from waygraph.ingest.hosts.titles import titles_of
 
-    names = {source.title.casefold(): source.name for source in with_titles(registry.sources())}
+    titles = titles_of(source.name for source in registry.sources())
+    names = {title.casefold(): name for name, title in titles.items()}
     path = str(Path(name).resolve())
     return path if name not in names.values() and path in names.values() else names.get(name.casefold(), name)
 
@@ -134,10 +135,17 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or remove one."""
     if context.invoked_subcommand:
         return
-    from waygraph.ingest.hosts.titles import with_titles
+    from waygraph.ingest.hosts.titles import titles_of
 
     with invocation(context).open() as registry:
-        show(with_titles(registry.sources()), shapes.sources, views.sources, as_json)
+        summaries = registry.sources()
+    titles = titles_of(each.name for each in summaries)
+    show(
+        summaries,
+        lambda some: {**shapes.sources(some), "titles": titles},
+        lambda some: views.sources(some, titles),
+        as_json,
+    )
 
 
 @sources.command("remove")

@@ -1,6 +1,6 @@
 """What a registry holds and answers, laid out for people: answers, agents, tools, sources, the status, a write."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table, Time
@@ -180,13 +180,14 @@ def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
     yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at", spare=spare)
 
 
-def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
+def sources(summaries: "Iterable[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
+    """`titles`: what people call each, by name."""
     summaries = list(summaries)
     yield Table.of(
         summaries,
         "source, kind, namespace, agents, policy, waiting, not answering, last seen, place=name",
         spare=("kind", "policy", "namespace", "waiting", "not answering"),
-        source=lambda each: each.title or each.name,
+        source=lambda each: titles[each.name],
         kind=lambda each: "live" if each.rank else "catalogue",
         agents=lambda each: len(each.claims),
         waiting=lambda each: each.standing.pending + each.standing.pending_tools if each.standing else 0,
@@ -198,7 +199,7 @@ def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
         if each.standing and each.standing.notices:
             number, agent_ids = each.standing.notices, each.agent_ids
             more = " …" if agent_ids[1:] else ""
-            yield Aside(f"{each.title or each.name}: {number} with notices: waygraph show {agent_ids[0]}{more}")
+            yield Aside(f"{titles[each.name]}: {number} with notices: waygraph show {agent_ids[0]}{more}")
         if each.pause_s:
             yield Aside(f"{each.name} changes often: a watch writes its changes at most once in {each.pause_s} s")
 
