@@ -150,9 +150,12 @@ def seen_sources(index: SearchIndex, principal: Principal | None) -> list[Source
 
     A failure is over where the agent answers by now, to whichever source.
     """
+    sources = list(index.sources())
+    if principal is None and not any(source.failures for source in sources):
+        return sources  # without a look at all agents
     agents = visible_agents(index, principal)
     online_ids = {agent.id for agent in agents if agent.status == ONLINE}
-    sources = [source.without_failures_of(online_ids) for source in index.sources()]
+    sources = [source.without_failures_of(online_ids) for source in sources]
     if principal is None:
         return sources
     parts = (source.limit_to({agent.id for agent in agents}) for source in sources)
