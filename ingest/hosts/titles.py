@@ -24,7 +24,10 @@ def titles_of(sources: Iterable[str]) -> dict[str, str]:
 def title_of(source: str) -> str:
     """Return what people call the source of this name; where nothing better is known, the name itself."""
     if "://" in source:
-        url = urlsplit(source)
+        try:
+            url = urlsplit(source)
+        except ValueError:  # a name may be anything
+            return source
         server = url.hostname or source
         return "/".join([server, *url.path.strip("/").split("/")[:2]]) if server in _SHARED_SERVERS else server
     path = PurePath(source.replace("\\", "/"))

@@ -21,6 +21,7 @@ TITLES: Mapping[str, str] = {
     "/srv/agents/catalog/tables.yaml": "catalog/tables.yaml",
     "/srv/config.toml": "srv/config.toml",
     "npx -y some-server": "npx -y some-server",
+    "https://[x": "https://[x",
     "crm": "crm",
 }
 

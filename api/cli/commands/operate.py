@@ -33,7 +33,9 @@ def source_name(registry: "Registry", name: str) -> str:
     titles = titles_of(source.name for source in registry.sources())
     names = {title.casefold(): name for name, title in titles.items()}
     path = str(Path(name).resolve())
-    return path if name not in names.values() and path in names.values() else names.get(name.casefold(), name)
+    if name in titles or path in titles:
+        return name if name in titles else path
+    return names.get(name.casefold(), name)
 
 
 AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
