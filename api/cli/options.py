@@ -266,9 +266,14 @@ class CommandAfterDashes(TyperCommand):
     """Keeps what stands after `--` apart: it is another program's, options included."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" not in args and (command := _command_of(args)):
+        # What stands behind an option may be its value.
+        places = [at for at in range(len(args)) if at == 0 or not args[at - 1].startswith("-")]
+        commands = (_command_of(args[at:]) for at in places if "--" not in args)
+        if command := next(filter(None, commands), []):
             right_form = f"{ctx.command_path} -- {shlex.join(command)}"
-            ctx.fail(f"{args[0]!r} is a program, not a source. A server's command stands behind `--`: `{right_form}`")
+            ctx.fail(
+                f"{command[0]!r} is a program, not a source. A server's command stands behind `--`: `{right_form}`"
+            )
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[_AFTER_DASHES] = args[at + 1 :]
         return super().parse_args(ctx, args[:at])

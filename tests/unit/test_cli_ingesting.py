@@ -82,7 +82,7 @@ def test_a_program_is_told_to_stand_after_dashes(
     for name in ("front-desk.py", "a desk.py", "desk.js", "catalog.txt"):
         Path(name).write_text("print('no JSON')")
     answer = run("ingest", *words)
-    assert answer.status == (2 if words[0] == "python" else 1)
+    assert answer.status == (2 if command else 1)
     assert answer.err.count("waygraph ingest -- ") == bool(command)
     assert f"`waygraph ingest -- {command}`" in answer.err or not command
 
