@@ -413,5 +413,4 @@ def test_what_an_issuer_publishes_is_read_though_compressed_and_the_refusal_stay
     with misbehaving_http(issuing) as endpoint, pytest.raises(UpstreamError) as caught:
         listing_of(HttpLaunch(url=endpoint.url, oauth=True), settings)
     assert "/join" in [request[":path"] for request in endpoint.requests]
-    assert "HTTP 401" in caught.value.reason
-    assert "the login failed: " in caught.value.reason
+    assert "the issuer 127.0.0.1 refuses to register one (HTTP 404)" in caught.value.reason
