@@ -177,7 +177,7 @@ def narrow_query(query: Query, walk_result: Walked, always: Iterable[Agent] = ()
 
 def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
     """With the walk's account. `reason`: why the answer is hybrid's."""
-    return with_failure(replace(route, query=without_history(query), walked=walk_result), "walked", reason)
+    return with_failure(replace(route, query=without_history(query), walked=walk_result), "not_walked", reason)
 
 
 _steps_log = logging.getLogger("waygraph.steps")
@@ -211,7 +211,7 @@ class StepStage:
             if not is_operators:
                 raise
             _steps_log.warning("the model of WAYGRAPH_STEPS split nothing: %s", error)
-            return with_notices(with_failure(search(query), "split", STEPS_FAILED))
+            return with_notices(with_failure(search(query), "not_split", STEPS_FAILED))
         return with_notices(search(replace(query, steps=steps) if len(steps) > 1 else query))
 
     def _split(self, text: str, spec: str) -> tuple[str, ...]:

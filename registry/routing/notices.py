@@ -1,8 +1,8 @@
 """The notices of an answer: one list, made here, that every view draws."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import get_args
 
 from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute, match_id
 
@@ -10,6 +10,11 @@ NEAR = 0.02
 """Two candidates whose scores differ by less of the first's are near: either may be right."""
 _CODES: tuple[NoticeCode, ...] = get_args(NoticeCode)
 """The gravest first."""
+_STAGES: Mapping[NoticeCode, str] = {
+    "not_split": "Not split into steps",
+    "not_walked": "Not walked",
+    "not_reranked": "Not reranked",
+}
 
 
 def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
@@ -22,11 +27,13 @@ def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
     )
 
 
-def with_failure[R: (Route, ToolRoute)](answer: R, stage: Literal["split", "walked", "reranked"], reason: str) -> R:
-    """Return the answer with a notice why this stage of its recipe did not happen; the same without a reason."""
-    codes: dict[str, NoticeCode] = {"split": "not_split", "walked": "not_walked", "reranked": "not_reranked"}
-    text = f"Not {'split into steps' if stage == 'split' else stage}: {reason}."
-    return replace(answer, notices=(*answer.notices, Notice(code=codes[stage], text=text))) if reason else answer
+def with_failure[R: (Route, ToolRoute)](answer: R, code: NoticeCode, reason: str) -> R:
+    """Return the answer with a notice why a stage of its recipe did not happen; the same without a reason."""
+    return (
+        replace(answer, notices=(*answer.notices, Notice(code=code, text=f"{_STAGES[code]}: {reason}.")))
+        if reason
+        else answer
+    )
 
 
 def _doubts(answer: Route | ToolRoute) -> Iterator[Notice]:

@@ -291,7 +291,7 @@ def put_in_order[R: (Route, ToolRoute)](answer: R, query: Query, rerank: Rerank,
         matches=tuple(matches[: query.limit]),
         elapsed_ms=answer.elapsed_ms + took_ms,
     )
-    return with_failure(order, "reranked", failure)
+    return with_failure(order, "not_reranked", failure)
 
 
 def _in_order(query: Query, matches: Sequence[Any], rerank: Rerank, reranker: Reranker) -> tuple[Sequence[Any], str]:
