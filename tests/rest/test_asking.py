@@ -75,7 +75,7 @@ def test_the_turns_before_a_request_count_and_are_not_repeated(client: httpx2.Cl
     best = told["matches"][0]
     assert best["agent"]["id"] == "nimbus-desk"
     assert "used" in {vote["leg"] for vote in best["votes"]}
-    assert "turns 3" in told["notice"]
+    assert any("turns 3" in notice["text"] for notice in told["notices"])
     assert "secret" not in json.dumps(told)
     assert told["query"] == plain["query"]
 
