@@ -20,8 +20,9 @@ from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import Detail, summary
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
-from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, NoticeCode, Query, Turn
+from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Notice, NoticeCode, Query, Turn
 from waygraph.registry.model.validation import read_history
+from waygraph.registry.routing.notices import failure
 
 IDENTITY = {"name": NAME, "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
@@ -208,13 +209,14 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         answer = find_best(Mode.ONE)
         if gateway.settings.walk and not _has_notice(answer, "not_walked") and not _is_usable(answer):
             other = find_best(None)
-            answer = _with_notice(other, "not_walked", f"Not walked: {UNUSABLE}.") if _is_usable(other) else answer
+            answer = _with_notice(other, failure("not_walked", UNUSABLE)) if _is_usable(other) else answer
         best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, has_failed_twice(tool)), default=None)
         if best and has_failed_twice(answer.tools[0]):
             instead = (
                 f": {best['name']} is the best other one" if best is not answer.tools[0] else ", and no other fits"
             )
-            answer = _with_notice(answer, "failed", f"{answer.tools[0]['name']} failed twice{instead}.")
+            text = f"{answer.tools[0]['name']} failed twice{instead}."
+            answer = _with_notice(answer, Notice(code="failed", text=text))
         if best:
             agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
             return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
@@ -230,8 +232,8 @@ def _has_notice(answer: find.ToolsAnswer, code: NoticeCode) -> bool:
     return any(each["code"] == code for each in answer.facts.get("notices", ()))
 
 
-def _with_notice(answer: find.ToolsAnswer, code: NoticeCode, text: str) -> find.ToolsAnswer:
-    notices = [*answer.facts.get("notices", ()), {"code": code, "text": text}]
+def _with_notice(answer: find.ToolsAnswer, notice: Notice) -> find.ToolsAnswer:
+    notices = [*answer.facts.get("notices", ()), {"code": notice.code, "text": notice.text}]
     return replace(answer, facts={**answer.facts, "notices": notices})
 
 

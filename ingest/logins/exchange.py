@@ -1,6 +1,5 @@
 """Tokens for a server in a caller's name, which the OIDC issuer gives in exchange for the caller's own (RFC 8693)."""
 
-import json
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,7 +11,7 @@ import anyio
 from cachetools import FIFOCache
 
 from waygraph.ingest.logins.login_rules import Call, LoginRule
-from waygraph.ingest.logins.store import digest_of, login_text, refusal_code
+from waygraph.ingest.logins.store import digest_of, login_text, read_token, refusal_code
 from waygraph.registry.model.errors import NotCallable, UpstreamRefused
 from waygraph.registry.model.numbers import read_number
 
@@ -64,7 +63,7 @@ class TokenExchange:
             if not entry.token or time.monotonic() >= entry.ends_s:
                 answer = await self._ask(rule, call.token)
                 token, ends = answer.get("access_token"), answer.get("expires_in")
-                is_bearer = str(answer.get("token_type", "")).lower() == "bearer"
+                is_bearer = str(answer.get("token_type", "bearer")).lower() == "bearer"
                 if not is_bearer or not isinstance(token, str) or not (token.isascii() and token.isprintable()):
                     raise UpstreamRefused("the token exchange gave no bearer token")
                 login_text(token)
@@ -95,11 +94,7 @@ class TokenExchange:
         content = urlencode({name: value for name, value in fields.items() if value}).encode()
         with anyio.move_on_after(self._timeout_s):
             status, body = await self._post(rule.token_endpoint, headers, content)
-            try:
-                document = json.loads(body)
-            except (ValueError, RecursionError):
-                document = None
-            answer: Mapping[str, Any] = document if isinstance(document, dict) else {}
+            status, answer = read_token(status, body)
             if status == 200:
                 return answer
             reason = refusal_code(answer.get("error")) or f"HTTP {status}"

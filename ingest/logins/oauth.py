@@ -35,12 +35,20 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
-from waygraph.ingest.logins.store import LoginEntry, LoginRefused, login_file, login_text, refusal_code, take_turn
+from waygraph.ingest.logins.store import (
+    LoginEntry,
+    LoginRefused,
+    login_file,
+    login_text,
+    read_token,
+    refusal_code,
+    take_turn,
+)
 from waygraph.ingest.manifest.records import HttpLaunch, OAuthClient
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import write_lock, write_private
-from waygraph.registry.model.numbers import FAR_S, read_digits, read_number
+from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 
 # OAuth tokens on disk, one file that its owner alone may read: never in the graph, never in a log.
@@ -121,7 +129,6 @@ _BASIC, _POST, _OFFLINE = "client_secret_basic", "client_secret_post", "offline_
 _OF_LOGIN = frozenset("response_type client_id redirect_uri state code_challenge code_challenge_method".split())
 """Parameters on which the login's safety rests: no address of an issuer says them in our place."""
 _ERROR = re.compile(r'"error"\s*:\s*"([\w.-]{1,60})"', re.ASCII)
-_OF_TOKENS = (*OAuthToken.model_fields, "error")
 _MOST_REQUEST_BYTES = 16 * 1024
 _RENEWAL_S = 10.0
 """How long a renewal goes on for a request that was cancelled."""
@@ -586,28 +593,9 @@ def ask_less(refusals: Mapping[str, Any], scope: str | None, code: str) -> dict[
 
 
 async def read_token_answer(response: httpx2.Response) -> httpx2.Response:
-    """An issuer's answer with a token, as RFC 6749, 5.1 has it: also one that is form-encoded, says an error with HTTP
-    200, or has an `expires_in` that is none. The SDK would calculate with that, and a token that ends at once would be
-    asked for again at each request: without a sound time a token is used until it is refused.
-    """
-    content = await response.aread()
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        document = dict(parse_qsl(content.decode("utf-8", "replace")))
-    if not isinstance(document, dict) or not {"access_token", "error"} & document.keys():
-        return response
-    fields = {name: document[name] for name in _OF_TOKENS if document.get(name) not in (None, "")}
-    lifetime = fields.pop("expires_in", None)
-    lasts_s = read_digits(lifetime) if isinstance(lifetime, str) else read_number(lifetime, 1, FAR_S)
-    if lasts_s:
-        fields["expires_in"] = int(lasts_s)
-    if isinstance(scopes := fields.get("scope"), list):
-        fields["scope"] = " ".join(map(str, scopes))
-    status = response.status_code
-    if response.is_success:
-        status = 200 if "access_token" in fields else 400
-    return httpx2.Response(status, json=fields, request=response.request)
+    """Return an issuer's answer as the SDK reads it (`read_token`); one without a token or an error as it came."""
+    status, fields = read_token(response.status_code, await response.aread())
+    return httpx2.Response(status, json=fields, request=response.request) if fields else response
 
 
 def error_in(text: str) -> str:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import anyio
 
@@ -31,6 +32,7 @@ from waygraph.registry.model.errors import (
     UpstreamUnreachable,
 )
 from waygraph.registry.model.files import file_stamp, write_lock, write_private
+from waygraph.registry.model.numbers import FAR_S, read_digits, read_number
 from waygraph.registry.model.settings import Settings
 
 VERSION = 1
@@ -55,6 +57,33 @@ _CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 def refusal_code(text: object) -> str:
     """An issuer's reason, as RFC 6749 has them; empty for another: any page in the person's browser can send one."""
     return text if isinstance(text, str) and _CODE.fullmatch(text) else ""
+
+
+_OF_TOKENS = ("access_token", "token_type", "expires_in", "scope", "refresh_token", "error")
+
+
+def read_token(status: int, content: bytes) -> tuple[int, dict[str, Any]]:
+    """Return the status and the fields of an issuer's answer with a token (RFC 6749, 5.1 and 5.2), whatever the form.
+
+    Issuers also answer form-encoded, say an error with HTTP 200, or send an `expires_in` that is no time. A token that
+    ends at once would be asked for again at each request: without a sound time none is said. Empty: no such answer.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        document = dict(parse_qsl(content.decode("utf-8", "replace")))
+    if not isinstance(document, dict) or not {"access_token", "error"} & document.keys():
+        return status, {}
+    fields = {name: document[name] for name in _OF_TOKENS if document.get(name) not in (None, "")}
+    lifetime = fields.pop("expires_in", None)
+    lasts_s = read_digits(lifetime) if isinstance(lifetime, str) else read_number(lifetime, 1, FAR_S)
+    if lasts_s:
+        fields["expires_in"] = int(lasts_s)
+    if isinstance(scopes := fields.get("scope"), list):
+        fields["scope"] = " ".join(map(str, scopes))
+    if status // 100 == 2:
+        status = 200 if "access_token" in fields else 400
+    return status, fields
 
 
 class LoginRefused(UpstreamRefused):

@@ -29,11 +29,12 @@ def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
 
 def with_failure[R: (Route, ToolRoute)](answer: R, code: NoticeCode, reason: str) -> R:
     """Return the answer with a notice why a stage of its recipe did not happen; the same without a reason."""
-    return (
-        replace(answer, notices=(*answer.notices, Notice(code=code, text=f"{_STAGES[code]}: {reason}.")))
-        if reason
-        else answer
-    )
+    return replace(answer, notices=(*answer.notices, failure(code, reason))) if reason else answer
+
+
+def failure(code: NoticeCode, reason: str) -> Notice:
+    """Return the notice why a stage of a recipe did not happen. `code`: that of a stage."""
+    return Notice(code=code, text=f"{_STAGES[code]}: {reason}.")
 
 
 def _doubts(answer: Route | ToolRoute) -> Iterator[Notice]:
