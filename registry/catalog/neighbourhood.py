@@ -110,8 +110,9 @@ class _View:
             leg: Leg = "agent_vector" if kind == "agent" else "tool_vector"
             vector = self._index.vectors_of([name]).get(name)
             scope = Scope(principal=self._principal)
-            hits = vector is not None and self._index.search([leg], vector, "", MOST_SIMILAR + 1, scope).legs.get(leg)
-            for other, cosine in zip(hits.entity_ids, hits.scores, strict=True) if hits else ():
+            # Without a vector there is no leg of vectors.
+            hits = self._index.search([leg], vector, "", MOST_SIMILAR + 1, scope)
+            for other, cosine in hits.scored(leg).items():
                 if other != name and cosine >= LEAST_COSINE:  # one edge a pair, whichever of the two is a centre
                     start, end = sorted((node, _node_of(other)))
                     yield GraphEdge("similar", start, end, round(cosine, 3))

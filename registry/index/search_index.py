@@ -3,15 +3,16 @@
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
 from typing import Any, Literal, NamedTuple, Protocol
 
-from cachetools import LRUCache
+import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.index.analyser import fold, fold_path, terms
+from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.identity import call_prefix
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool, stated_text
@@ -24,12 +25,18 @@ VECTOR_LEGS: frozenset[Leg] = frozenset({"agent_vector", "tool_vector", "capabil
 TEXT_LEGS: frozenset[Leg] = frozenset({"agent_text", "capability_text"})
 
 
-class LegHits(NamedTuple):
-    """Three lists of one length, best first: entity, its owner (an agent owns itself), score (cosine or BM25)."""
+type Rows = NDArray[np.int64]
+"""Numbers of agents and tools, as the records of one search number them."""
 
-    entity_ids: Sequence[str]
-    owner_ids: Sequence[str]
-    scores: Sequence[float]
+
+class LegHits(NamedTuple):
+    """What one leg found, best first: rows, and scores (cosine or BM25) as float64; both of shape (hits,)."""
+
+    rows: Rows
+    scores: NDArray[np.float64]
+
+
+NO_HITS = LegHits(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,20 @@ class Scope:
 
     filters: Filters = field(default_factory=Filters)
     principal: Principal | None = None
+
+
+class Entities(Protocol):
+    """Agents and tools by their rows."""
+
+    def ids(self, rows: Rows) -> list[str]: ...
+
+    def owners(self, rows: Rows) -> Rows:
+        """The row of the agent of each; an agent's own."""
+        ...
+
+    def rows(self, ids: Sequence[str]) -> Rows:
+        """Of agents and tools that are there, whether they were found or not. Raises KeyError."""
+        ...
 
 
 class Records(Protocol):
@@ -59,6 +80,20 @@ class Records(Protocol):
         ...
 
 
+class NumberedRecords(Records, Entities, Protocol):
+    """The records of one search, whose rows its hits have."""
+
+    def call_facts(self, rows: Rows) -> list[CallFacts]:
+        """What ranking reads of these tools."""
+        ...
+
+    def agents_at(self, rows: Rows) -> list[Agent]: ...
+
+    def tools_at(self, rows: Rows) -> list[Tool]:
+        """Raises IndexOutdated for what is gone since."""
+        ...
+
+
 class Hits(NamedTuple):
     """What a search found, and the records of it.
 
@@ -71,8 +106,13 @@ class Hits(NamedTuple):
     legs: Mapping[Leg, LegHits]
     similarity: float
     coverage: float
-    records: Records
+    records: NumberedRecords
     populations: Mapping[EntityKind, int]
+
+    def scored(self, leg: Leg) -> dict[str, float]:
+        """Return what a leg found, best first: ids with their scores; nothing of a leg that was not asked for."""
+        rows, scores = self.legs.get(leg, NO_HITS)
+        return dict(zip(self.records.ids(rows), scores.tolist(), strict=True))
 
 
 class Transitions(Protocol):
@@ -161,19 +201,21 @@ class SearchIndex(Records, Protocol):
 
 
 class AnswerCache[V]:
-    """The answers to what was asked last. Threads may share it; two may make the same one at once."""
+    """The answers to what was asked, begun anew where there are too many. Threads may share it; two may make the same
+    one at once. To keep the last asked for in order costs more at each question than it saves.
+    """
 
     def __init__(self, most: int) -> None:
-        self._answers: LRUCache[Hashable, V] = LRUCache(most)
-        self._lock = Lock()
+        self._answers: dict[Hashable, V] = {}
+        self._most = most
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        with self._lock:
-            answer = self._answers.get(key)
+        answers = self._answers
+        answer = answers.get(key)
         if answer is None:
-            answer = make()
-            with self._lock:
-                self._answers[key] = answer
+            if len(answers) >= self._most:
+                self._answers = answers = {}
+            answer = answers[key] = make()
         return answer
 
 

@@ -6,20 +6,15 @@ the same in every recipe.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from heapq import nlargest
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from waygraph.registry.index.analyser import CAMEL, STOP_WORDS, query_terms, terms
-from waygraph.registry.index.search_index import LegHits
-from waygraph.registry.model.nouns import JsonText, Tool, parse_field
-from waygraph.registry.model.parameters import parameters_of_text
-from waygraph.registry.model.process import remember
-from waygraph.registry.routing.fusion import Standing
+import numpy as np
 
-LEG = "call"
+from waygraph.registry.index.analyser import query_terms
+from waygraph.registry.index.call_facts import CallFacts, Terms
+from waygraph.registry.routing.votes import Column, Numbers, Places, column_of
+
+SOURCE = "call"
 READ = 30
 """The best so many tools are judged."""
 ARGUMENT_SHARE, MOST_ARGUMENTS = 0.05, 3
@@ -41,14 +36,6 @@ OTHERS = (
     *("Send it.", "Find some.", "Which ones are there?", "Start it.", "Change it to another.", "Save it."),
     *("Put it there.", "List them.", "Let me have it."),
 )
-_REMOVING = frozenset(
-    """block cancel clear close deactivate delete destroy detach disable disconnect discard dismiss drop end erase kill
-    purge reject remove revoke rollback stop terminate truncate uninstall unlink unpublish unsubscribe wipe
-    withdraw""".split()
-)
-"""How tools that end or remove something are named: the verbs of public servers whose tools lean so, and their kin."""
-_WORD = re.compile(r"[^\W_]+")
-
 _DAY = r"(to|yester)day|to(night|morrow)|(mon|tues|wednes|thurs|fri|satur|sun)day|week(end)?|month|year"
 _MONTH = r"january|february|march|april|may|june|july|august|september|october|november|december"
 _NUMBER = "one|two|three|four|five|six|seven|eight|nine|ten|dozen|half|couple"
@@ -62,120 +49,40 @@ _VALUES: Mapping[str, re.Pattern[str]] = {
     "number": re.compile(rf"\d|\b({_NUMBER})\b", re.IGNORECASE),
 }
 """How a value of each kind looks in a request."""
-_IDENTIFIER = re.compile(r"(^|[_-])(?i:id|uuid|guid)s?$|[a-z](Id|ID|Uuid|UUID|Guid)s?$")
-_OF_FORMAT = {"uuid": "id", "uri": "url", "email": "email", **dict.fromkeys(("date", "date-time", "time"), "date")}
-_OF_WORD = {
-    **dict.fromkeys(("date", "time", "day", "since", "until"), "date"),
-    **dict.fromkeys(("url", "uri", "link"), "url"),
-    "email": "email",
-}
-_OF_TYPE = {"integer": "number", "number": "number"}
-
-MOST_CHOICES = 50
-"""Of a longer list of values nothing is read."""
-
 Lean = Callable[[], float]
 """How far the request leans from `OTHERS` to `REMOVALS`, as a cosine."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallNeeds:
-    """What the required arguments of a tool want: kinds of value, and where values are enums, the terms of each."""
+def judge_calls(text: str, at: Places, facts: Sequence[CallFacts], best: float, lean: Lean) -> Column | None:
+    """Return a share of the `best` score for each tool, or against it; None where nothing speaks for or against any.
 
-    kinds: tuple[str, ...] = ()
-    choices: tuple[tuple[frozenset[str], ...], ...] = ()
-
-
-def judge_calls(text: str, tools: Mapping[str, Tool], scores: Mapping[str, float], lean: Lean) -> Standing | None:
-    """A share of the best score for each tool, or against it; None where nothing speaks for or against any.
-
-    `scores`: of all candidates. `tools`: those that are judged, by id.
+    `at`: positions of the tools that are judged, int64 of shape (tools,). `facts`: of each.
     """
     request = frozenset(query_terms(text))
     values = frozenset(kind for kind, pattern in _VALUES.items() if pattern.search(text))
-    shares = {
-        each.id: share
-        for each in tools.values()
-        if (
-            share := _count_name(each, request)
-            - _count_missing(each, request, values)
-            - _count_removal(each, request, lean)
-        )
-    }
-    if not shares:
-        return None
-    ids = sorted(shares, key=lambda each: (-shares[each], each))
-    best = max(scores.values())
-    hits = LegHits(ids, [tools[each].agent_id for each in ids], [shares[each] for each in ids])
-    return Standing(LEG, hits, ids, best, {each: best * shares[each] for each in ids}, may_bring=False)
+    shares: Numbers = np.asarray(
+        [
+            _count_name(each, request) - _count_missing(each, request, values) - _count_removal(each, request, lean)
+            for each in facts
+        ]
+    )
+    judged = np.flatnonzero(shares)
+    return column_of(SOURCE, at[judged], shares[judged], best, may_bring=False) if len(judged) else None
 
 
-def best_tools(scores: Mapping[str, float]) -> list[str]:
-    """The ids of those that are judged."""
-    return nlargest(READ, scores, key=scores.__getitem__)
-
-
-def _count_name(tool: Tool, request: frozenset[str]) -> float:
+def _count_name(facts: CallFacts, request: Terms) -> float:
     """A name of one word is said by chance too."""
-    name = _name_terms(tool.name)
+    name = facts.name
     return NAME_SHARE if len(name) > 1 and name <= request and 2 * len(name) >= len(request) else 0.0
 
 
-@lru_cache(maxsize=4096)
-def _name_terms(name: str) -> frozenset[str]:
-    return frozenset(terms(name)) - STOP_WORDS
-
-
-def _count_missing(tool: Tool, request: frozenset[str], values: frozenset[str]) -> float:
-    needs = read_needs(tool.input_schema)
-    missing = sum(kind not in values for kind in needs.kinds)
-    missing += sum(not any(each <= request for each in choices) for choices in needs.choices)
+def _count_missing(facts: CallFacts, request: Terms, values: Terms) -> float:
+    missing = sum(kind not in values for kind in facts.kinds)
+    missing += sum(not any(each <= request for each in choices) for choices in facts.choices)
     return ARGUMENT_SHARE * min(missing, MOST_ARGUMENTS)
 
 
-@remember
-def read_needs(schema: JsonText) -> CallNeeds:
-    """Of what is no schema none."""
-    parameters = parameters_of_text(schema)
-    arguments = [(name, parameters.properties.get(name)) for name in sorted(parameters.required)]
-    kinds = [_kind_of(name, each if isinstance(each, dict) else {}) for name, each in arguments]
-    enums = [each["enum"] for _, each in arguments if isinstance(each, dict) and isinstance(each.get("enum"), list)]
-    choices = [tuple(frozenset(terms(str(value))) for value in some) for some in enums if len(some) <= MOST_CHOICES]
-    return CallNeeds(tuple(filter(None, kinds)), tuple(filter(None, choices)))
-
-
-def _kind_of(name: str, schema: Mapping[str, Any]) -> str:
-    """Of the value that an argument takes; empty: a text, or anything else that every request may give."""
-    if _IDENTIFIER.search(name):
-        return "id"
-    kinds = (_OF_FORMAT.get(str(schema.get("format"))), *map(_OF_WORD.get, _words(name)))
-    return next(filter(None, kinds), None) or _OF_TYPE.get(str(schema.get("type")), "")
-
-
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(CAMEL.sub(" ", text))]
-
-
-def _count_removal(tool: Tool, request: frozenset[str], lean: Lean) -> float:
-    verbs = _removing_verbs(tool.name, tool.description, tool.annotations)
-    if not verbs or not verbs.isdisjoint(request):
+def _count_removal(facts: CallFacts, request: Terms, lean: Lean) -> float:
+    if not facts.removing or not facts.removing.isdisjoint(request):
         return 0.0
     return REMOVAL_SHARE if lean() < LEAN else 0.0
-
-
-@lru_cache(maxsize=4096)
-def _removing_verbs(name: str, description: str, annotations: JsonText) -> frozenset[str]:
-    """Terms of the verbs by which a tool says that it ends or removes something: at either end of its name, or first in
-    its description. None for one that only reads, or says that it destroys nothing.
-    """
-    hints = parse_field(annotations)
-    if isinstance(hints, dict) and (hints.get("readOnlyHint") is True or hints.get("destructiveHint") is False):
-        return frozenset()
-    of_name, of_text = _words(name), _words(description[:80])[:1]
-    stems = {terms(word)[0] for word in (*of_name[:1], *of_name[-1:], *of_text)}
-    return frozenset(stems & _removing_stems())
-
-
-@lru_cache(maxsize=1)
-def _removing_stems() -> frozenset[str]:
-    return frozenset(terms(" ".join(_REMOVING)))

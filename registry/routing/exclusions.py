@@ -198,8 +198,7 @@ def _find_tools(phrase: Phrase, index: SearchIndex, scope: Scope) -> set[str]:
     says_tool = not phrase.is_exact and (phrase.is_means or name != phrase.words)
     if not says_tool and (" " in name or not LOOKS_CODED.search(name)):
         return set()
-    hits = index.search(("name",), None, name, _MOST_TOOLS, scope).legs.get("name")
-    return {each for each in hits.entity_ids if "/" in each} if hits else set()
+    return {each for each in index.search(("name",), None, name, _MOST_TOOLS, scope).scored("name") if "/" in each}
 
 
 def _is_named(agent: Agent, phrase: Phrase, keys: frozenset[str]) -> bool:

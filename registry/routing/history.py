@@ -5,18 +5,21 @@ what is not there, and what may not be found now gets no vote.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.index.names import find_all_named
-from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
+from waygraph.registry.index.search_index import Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.nouns import Notice, Principal, Query, Turn
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.fusion import NO_PAST, PastVotes, Standing, Weights
 from waygraph.registry.routing.recipes import HistoryShares
+from waygraph.registry.routing.votes import Weights
 
 TURN_CHARS = 400
 """So much of the end of an earlier turn is read: there the question stands that a request answers."""
@@ -36,24 +39,30 @@ class Words(NamedTuple):
 NO_WORDS = Words()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """What a history gives to `agents`, and to `tools` and their agents.
+class Worths(NamedTuple):
+    """What each agent or tool gets by its id, best first; in a recipe's scale times the weight."""
 
-    `silent`: tools that were called for the request under way; they do not speak for their agents again. `fit`: of what
-    agents and tools get, that which the request gives by itself.
+    source: str
+    by_id: Mapping[str, float]
+    weight: float
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        return np.asarray(list(self.by_id.values()))
+
+
+class Past[T](NamedTuple):
+    """What a history gives: `used` to agents, `done` to tools that were called for the request under way (1) or before
+    (0). What follows the calls, as shares of the sum of all scores (`votes.share_of_sum`), and what failed at last
+    (`votes.lift_rivals`), of agents and of tools.
     """
 
-    agents: PastVotes = NO_PAST
-    tools: PastVotes = NO_PAST
-    silent: frozenset[str] = frozenset()
-    fit: tuple[Standing, ...] = ()
-    words: Words = NO_WORDS
-    notices: tuple[Notice, ...] = ()
-
-    def with_fit(self, fit: tuple[Standing, ...]) -> "Past":
-        agents, tools = (each._replace(votes=(*each.votes, *fit)) for each in (self.agents, self.tools))
-        return replace(self, agents=agents, tools=tools, fit=fit)
+    used: T | None = None
+    done: T | None = None
+    agent_follows: T | None = None
+    agent_failures: T | None = None
+    tool_follows: T | None = None
+    tool_failures: T | None = None
 
 
 class _Call(NamedTuple):
@@ -97,7 +106,7 @@ def read_calls(
     principal: Principal | None,
     *,
     need: float,
-) -> Past:
+) -> tuple[Past[Worths], tuple[Notice, ...]]:
     """What the calls before the query's text give, of what may be found. `need`: how much all but failures counts.
 
     To be asked after the search: the index is then not older than what was found. Raises IndexOutdated.
@@ -116,21 +125,15 @@ def read_calls(
     failing_agents, failing_tools = (_failures(calls, field, shares.decay) for field in ("agent_id", "tool_id"))
     finishes = {call.tool_id: float(call.is_done) for call in reversed(calls)}
     finishes = _within(finishes, tools - failing_tools.keys())
-    votes = _standings("used", use, weights["agent"])
-    return Past(
-        agents=PastVotes(
-            votes=votes,
-            follows=_standing("follows", agent_follows, need * shares.follows),
-            failures=_standing("failed", _within(failing_agents, agents), shares.failed),
-        ),
-        tools=PastVotes(
-            votes=(*votes, *_standings("used", finishes, -weights["tool"] * shares.done)),
-            follows=_standing("follows", follows, need * shares.follows),
-            failures=_standing("failed", _within(failing_tools, tools), shares.failed),
-        ),
-        silent=frozenset(tool for tool, is_done in finishes.items() if is_done),
-        notices=_unknown_turns(unknown),
+    past = Past(
+        used=_worths("used", use, weights["agent"]),
+        done=_worths("used", finishes, -weights["tool"] * shares.done),
+        agent_follows=_worths("follows", agent_follows, need * shares.follows),
+        agent_failures=_worths("failed", _within(failing_agents, agents), shares.failed),
+        tool_follows=_worths("follows", follows, need * shares.follows),
+        tool_failures=_worths("failed", _within(failing_tools, tools), shares.failed),
     )
+    return past, _unknown_turns(unknown)
 
 
 def _read_calls(index: SearchIndex, query: Query, scope: Scope) -> tuple[list[_Call], list[int]]:
@@ -204,16 +207,10 @@ def _findable_tools(index: SearchIndex, ids: Collection[str], scope: Scope) -> f
         raise IndexOutdated from None
 
 
-def _standing(leg: str, worths: Mapping[str, float], weight: float) -> Standing | None:
-    """None where nobody gets anything; best first."""
-    ids = sorted(worths, key=lambda each: (-worths[each], each))
-    hits = LegHits(ids, [owner_of(each) for each in ids], [worths[each] for each in ids])
-    return Standing(leg, hits, ids, weight, {each: weight * worths[each] for each in ids}) if ids else None
-
-
-def _standings(leg: str, worths: Mapping[str, float], weight: float) -> tuple[Standing, ...]:
-    standing = _standing(leg, worths, weight)
-    return (standing,) if standing else ()
+def _worths(source: str, by_id: Mapping[str, float], weight: float) -> Worths | None:
+    """None where nobody gets anything. Of equal ones the first by id is first."""
+    ids = sorted(by_id, key=lambda each: (-by_id[each], each))
+    return Worths(source, {each: by_id[each] for each in ids}, weight) if ids else None
 
 
 def _unknown_turns(turns: Sequence[int]) -> tuple[Notice, ...]:

@@ -3,18 +3,20 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile, zip_longest
+from functools import partial
+from itertools import chain, islice, takewhile, zip_longest
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Records, Scope, SearchIndex
+from waygraph.registry.index.search_index import NO_HITS, TEXT_LEGS, Hits, Leg, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
-    Agent,
     AgentMatch,
     EntityKind,
     Filters,
@@ -22,7 +24,6 @@ from waygraph.registry.model.nouns import (
     Principal,
     Query,
     Route,
-    Tool,
     ToolMatch,
     ToolRoute,
     Walked,
@@ -30,26 +31,24 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
-from waygraph.registry.routing.fusion import (
-    Candidate,
-    LegVotes,
-    PastVotes,
-    Standing,
-    Weights,
-    count_siblings,
-    fuse_agents,
-    fuse_tools,
-    score_tools,
-    tools_of,
+from waygraph.registry.routing.call_fit import OTHERS, REMOVALS
+from waygraph.registry.routing.history import (
+    NO_WORDS,
+    Past,
+    Words,
+    Worths,
+    has_words,
+    read_calls,
+    read_need,
+    read_words,
 )
-from waygraph.registry.routing.history import NO_WORDS, Past, has_words, read_calls, read_need, read_words
+from waygraph.registry.routing.ranking import Ranking
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
+from waygraph.registry.routing.votes import Candidate, best_candidates, best_tools
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
     from waygraph.registry.embedding.embedder import Vector
-    from waygraph.registry.model.changes import IndexState
 
 
 TOOLS_SHOWN = 5
@@ -130,15 +129,12 @@ class Router:
         from waygraph.registry.routing.exclusions import read_exclusions
 
         original, (query, exclusions) = query, read_exclusions(query, self.index, ask.principal)
-        past, hits, votes = self._search(query, ask)
+        found = self._search(query, ask)
+        hits = found.hits
         with span("fusion"):
-            candidates = _tool_matches(hits, votes, query.limit, shows(self.index, ask.principal), past)
-            agents = self._better_agents(votes, past)
-            as_calibrated = (
-                votes.recipe is ask.recipe and ask.keeps_recipe_weights and past.tools == PastVotes(past.fit)
-            )
-            best_fit = _tool_fit(hits, ask.recipe, past, candidates if as_calibrated else ())
-            confidence, is_doubtful = _probability(hits, ask.recipe, past, best_fit)
+            candidates = _tool_matches(found.ranking, query.limit, shows(self.index, ask.principal))
+            agents = self._better_agents(found.ranking)
+            confidence, is_doubtful = _probability(found, ask.recipe, _tool_fit(found, ask))
         is_withheld = query.strict and is_doubtful
         matches = () if is_withheld else candidates
         return ToolRoute(
@@ -150,7 +146,7 @@ class Router:
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *past.notices),
+            notices=(*self._own_notices(), *found.notices),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
@@ -159,13 +155,12 @@ class Router:
     def _own_notices(self) -> tuple[Notice, ...]:
         return (Notice(code="words_only", text=self.notice),) if self.notice else ()
 
-    def _better_agents(self, votes: LegVotes, past: Past) -> tuple[str, ...]:
+    def _better_agents(self, ranking: Ranking) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""
-        legs = votes.legs
-        pairs = (pair for leg in CAPABILITY_LEGS if leg in legs for pair in zip(*legs[leg][:2], strict=True))
-        if not any(entity == owner for entity, owner in pairs):
+        is_agent = ranking.candidates.is_agent
+        if not any(is_agent[leg.at].any() for leg in ranking.legs if leg.use.leg in CAPABILITY_LEGS):
             return ()
-        best = fuse_agents(votes, BETTER_SHOWN, past=past.agents, silent=past.silent)
+        best = best_candidates(ranking.agents, BETTER_SHOWN)
         tools = self.index.tool_ids_of([candidate.id for candidate in best])
         return tuple(each.id for each in takewhile(lambda candidate: not tools[candidate.id], best))
 
@@ -185,17 +180,15 @@ class Router:
         from waygraph.registry.routing.exclusions import read_exclusions
 
         original, (query, exclusions) = query, read_exclusions(query, self.index, ask.principal)
-        past, hits, votes = self._search(query, ask)
+        found = self._search(query, ask)
+        hits = found.hits
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
-            best = fuse_agents(votes, query.limit + len(apart), past=past.agents, silent=past.silent)
-            as_calibrated = (
-                votes.recipe is ask.recipe and ask.keeps_recipe_weights and past.agents == PastVotes(past.fit)
-            )
-            confidence, is_doubtful = _confidence(hits, ask.recipe, past, best if as_calibrated else None)
+            best = best_candidates(found.ranking.agents, query.limit + len(apart))
+            confidence, is_doubtful = _confidence(found, ask)
             is_withheld = query.strict and is_doubtful
             may_see = shows(self.index, ask.principal)
-            candidates = () if is_withheld else _agent_matches(hits, votes, best, may_see, past)
+            candidates = () if is_withheld else _agent_matches(found.ranking, best, may_see)
         matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
         by_id = {match.agent.id: match for match in candidates}  # of one that was not found the score is 0
         pinned_matches = tuple(
@@ -210,7 +203,7 @@ class Router:
             confidence=confidence,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *past.notices),
+            notices=(*self._own_notices(), *found.notices),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
@@ -220,8 +213,8 @@ class Router:
         """The ask itself, but where the model does not know the script of the text."""
         return ask if self.queries is None or self.queries.knows_script(text) else ask.by(for_unread_script(ask.recipe))
 
-    def _search(self, query: Query, ask: Ask) -> tuple[Past, Hits, LegVotes]:
-        """What the turns before give, what is found by the text and the words before it, and what that gives."""
+    def _search(self, query: Query, ask: Ask) -> "_Found":
+        """Search by the text and the words before it, and rank by that and what the turns before give."""
         recipe, scope = ask.recipe, Scope(query.filters, ask.principal)
         words = read_words(query, recipe.history) if query.history else NO_WORDS
         literal_text = query_text(query.text, literals=True)
@@ -235,47 +228,33 @@ class Router:
         with span("legs"):
             names = recipe.leg_names
             hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
-        past = Past()
+        past: Past[Worths] = Past()
+        notices: tuple[Notice, ...] = ()
         if query.history or (recipe.history and (counts := self.index.transitions) and counts.is_counted):
-            past = replace(self._read_calls(query, ask, hits), words=words)
-            if hits.records is not self.index:
-                hits = hits._replace(records=_WiderRecords(hits.records, self.index))
+            past, notices = self._read_calls(query, ask, hits)
         effective_ask = self._by_script(query.text, ask)
-        votes = _votes_of(hits, effective_ask.recipe, effective_ask.weights)
+        ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, past)
         if recipe.judges_calls:
-            past = past.with_fit(self._judge_calls(query, hits, votes, past, vector))
-        if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
-            past = replace(past, notices=(*past.notices, Notice(code="cut", text=cut)))
-        return past, hits, votes
+            with span("calls"):
+                ranking = ranking.with_fit(f"{words.text} {query.text}", partial(self._lean, query, vector))
+        cut = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
+        return _Found(ranking, words, (*notices, *([Notice(code="cut", text=cut)] if cut else [])))
 
-    def _judge_calls(
-        self, query: Query, hits: Hits, votes: LegVotes, past: Past, vector: "Vector | None"
-    ) -> tuple[Standing, ...]:
-        """What the request by itself gives to single tools, and to agents for theirs."""
+    def _lean(self, query: Query, vector: "Vector | None") -> float:
+        """How far the request leans towards removals, as a cosine."""
+        if self.queries is None or vector is None:
+            return -1.0  # by its words alone it asks for nothing else
+        reads = self.queries.knows_script(query.text)
+        return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if reads else 1.0
 
-        def lean() -> float:
-            if self.queries is None or vector is None:
-                return -1.0  # by its words alone it asks for nothing else
-            reads = self.queries.knows_script(query.text)
-            return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if reads else 1.0
-
-        with span("calls"):
-            scores = score_tools([*votes.standings, *past.tools.votes])
-            ids = best_tools(scores)
-            tools = dict(zip(ids, hits.records.tools(ids), strict=True))
-            calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
-        if votes.recipe.merge != "by_score":
-            return (calls,) if calls else ()
-        siblings = count_siblings(votes.standings)
-        return (calls, siblings) if calls else (siblings,)
-
-    def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> Past:
+    def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> tuple[Past[Worths], tuple[Notice, ...]]:
         shares = ask.recipe.history
         if shares is None:
             text = f"The turns before the request do not count: {ask.recipe.name!r} takes none here."
-            return Past(notices=(Notice(code="history", text=text),))
+            return Past(), (Notice(code="history", text=text),)
         with span("history"):
-            need = 1.0 if has_words(query) else read_need(_confidence(hits, ask.recipe, Past())[0], shares)
+            alone = _Found(Ranking.of(ask.recipe, ask.recipe.weights, hits, Past()))
+            need = 1.0 if has_words(query) else read_need(_confidence(alone, ask)[0], shares)
             return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
 
     def _embed(self, queries: "QueryCache", text: str, earlier: str, topic: float) -> "Vector":
@@ -304,33 +283,21 @@ class Router:
         return nothing_fits
 
 
-@dataclass(frozen=True, slots=True)
-class _WiderRecords:
-    """The records of a search, and of what the history alone names those of the index. Implements Records."""
+class _Found(NamedTuple):
+    """What one search found, the words before it, and what is to be said of it."""
 
-    own: Records
-    index: SearchIndex
+    ranking: Ranking
+    words: Words = NO_WORDS
+    notices: tuple[Notice, ...] = ()
 
     @property
-    def state(self) -> "IndexState":
-        return self.own.state
+    def hits(self) -> Hits:
+        return self.ranking.hits
 
-    def agents(self) -> Mapping[str, Agent]:
-        return {**self.index.agents(), **self.own.agents()}
-
-    def pinned_agents(self) -> Sequence[Agent]:
-        return self.own.pinned_agents()
-
-    def tools(self, ids: Sequence[str]) -> list[Tool]:
-        """Raises IndexOutdated."""
-        try:
-            return self.own.tools(ids)
-        except KeyError:
-            pass
-        try:
-            return self.index.tools(ids)
-        except KeyError:  # gone since
-            raise IndexOutdated from None
+    def as_calibrated(self, ask: Ask) -> Ranking:
+        """The ranking as the calibration of the recipe means it."""
+        is_so = self.ranking.recipe is ask.recipe and ask.keeps_recipe_weights and not any(self.ranking.past)
+        return self.ranking if is_so else self.ranking.as_calibrated(ask.recipe)
 
 
 def without_history(query: Query) -> Query:
@@ -340,77 +307,63 @@ def without_history(query: Query) -> Query:
     return replace(query, history=(), step_of="") if query.history or query.step_of else query
 
 
-def _votes_of(hits: Hits, recipe: Recipe, weights: Weights) -> LegVotes:
-    return LegVotes(recipe=recipe, legs=hits.legs, weights=weights, agents=hits.populations["agent"])
-
-
-def _tool_matches(hits: Hits, votes: LegVotes, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
-    best = fuse_tools(votes, limit, past=past.tools)
-    agents = hits.records.agents()
+def _tool_matches(ranking: Ranking, limit: int, may_see: Shows | None) -> tuple[ToolMatch, ...]:
+    best, records = best_candidates(ranking.tools, limit), ranking.hits.records
+    at = [candidate.at for candidate in best]
+    rows, owners = ranking.candidates.rows[at], ranking.candidates.rows[ranking.candidates.owners[at]]
     return tuple(
         ToolMatch(
             tool=as_seen(tool, may_see),
-            agent=as_seen(agents[tool.agent_id], may_see),
+            agent=as_seen(agent, may_see),
             score=candidate.score,
             votes=candidate.votes,
         )
-        for tool, candidate in zip(hits.records.tools([c.id for c in best]), best, strict=True)
+        for tool, agent, candidate in zip(records.tools_at(rows), records.agents_at(owners), best, strict=True)
     )
 
 
-def _agent_matches(
-    hits: Hits, votes: LegVotes, best: Sequence[Candidate], may_see: Shows | None, past: Past
-) -> tuple[AgentMatch, ...]:
-    tools = tools_of(votes, [candidate.id for candidate in best], TOOLS_SHOWN, past=past.tools)
-    agents = hits.records.agents()
+def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows | None) -> tuple[AgentMatch, ...]:
+    """With their best tools, in the order of the tools."""
+    records = ranking.hits.records
+    rows = best_tools(ranking.tools, best, TOOLS_SHOWN)
+    tools = iter(records.tools_at(np.concatenate(rows))) if rows else iter(())
+    agents = records.agents_at(ranking.candidates.rows[[candidate.at for candidate in best]]) if best else []
     return tuple(
         AgentMatch(
-            agent=as_seen(agents[candidate.id], may_see),
+            agent=as_seen(agent, may_see),
             score=candidate.score,
             votes=candidate.votes,
-            tools=tuple(as_seen(tool, may_see) for tool in hits.records.tools(tools[candidate.id])),
+            tools=tuple(as_seen(tool, may_see) for tool in islice(tools, len(own))),
         )
-        for candidate in best
+        for agent, candidate, own in zip(agents, best, rows, strict=True)
     )
 
 
-def _confidence(
-    hits: Hits, recipe: Recipe, past: Past, best: Sequence[Candidate] | None = None
-) -> tuple[float | None, bool]:
-    """How likely any agent found is right, and whether that is less than the recipe's least.
-
-    `best` are the agents by the recipe's own weights, if they are at hand.
-    """
-    if best is None:
-        best = fuse_agents(_votes_of(hits, recipe, recipe.weights), 1, past=PastVotes(past.fit))
-    return _probability(hits, recipe, past, recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
+def _confidence(found: _Found, ask: Ask) -> tuple[float | None, bool]:
+    """How likely any agent found is right, and whether that is less than the recipe's least."""
+    best = found.as_calibrated(ask).agents.best
+    return _probability(found, ask.recipe, ask.recipe.fit(found.hits.similarity, found.hits.coverage, best))
 
 
-def _tool_fit(hits: Hits, recipe: Recipe, past: Past, best: Sequence[ToolMatch] = ()) -> float:
-    """Where scores are summed, of the best tool alone: an agent without tools may fit better.
-
-    `best`: the tools by the recipe's own weights, if they are at hand.
-    """
-    if recipe.merge != "by_score":
-        return recipe.fit(hits.similarity, hits.coverage, 0.0)
-    if best:
-        return best[0].score
-    return max(score_tools([*_votes_of(hits, recipe, recipe.weights).standings, *past.fit]).values(), default=0.0)
+def _tool_fit(found: _Found, ask: Ask) -> float:
+    """Where scores are summed, of the best tool alone: an agent without tools may fit better."""
+    if ask.recipe.merge != "by_score":
+        return ask.recipe.fit(found.hits.similarity, found.hits.coverage, 0.0)
+    return found.as_calibrated(ask).tools.best
 
 
-def _probability(hits: Hits, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
+def _probability(found: _Found, recipe: Recipe, fit: float) -> tuple[float | None, bool]:
     """1 if an entity is named outright, None where the recipe is not calibrated for the model, or not for the texts
     that are embedded; and whether it is less than the recipe's least: then nothing fits, and a strict query is
     withheld.
     """
-    state = hits.records.state
+    state = found.hits.records.state
     calibration = recipe.calibration(state.embedder)
     if calibration is None or recipe.texts not in (None, state.texts):
         return None, False
-    name_hits = hits.legs.get("name")
-    if name_hits and name_hits.entity_ids:
+    if len(found.hits.legs.get("name", NO_HITS).rows):
         return 1.0, False
-    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
+    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and found.words.text else 0.0))
     return sure, sure < calibration.least
 
 

@@ -302,7 +302,7 @@ class UsageCounter:
 
         def look_up(index: SearchIndex) -> set[str]:
             hits_of = {word: index.search(TEXT_LEGS, None, word, 1, Scope()).legs.values() for word in some}
-            return {word for word, hits in hits_of.items() if not any(leg.entity_ids for leg in hits)}
+            return {word for word, hits in hits_of.items() if not any(len(leg.rows) for leg in hits)}
 
         return self._store.look(look_up) if some and self._store.exists else ()
 

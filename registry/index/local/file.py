@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, StorageFailed
 
-FORMAT = 4
+FORMAT = 5
 """Of the file, in SQLite's `user_version`. A file of another format is built anew."""
 COLUMN_ROWS = 256
 """Rows of one block of columns."""
@@ -137,21 +137,23 @@ def row_type(dimension: int) -> np.dtype[np.void]:
 
 
 class Columns(NamedTuple):
-    """A block of rows. `numbers`: of `row_type`, of shape (rows,)."""
+    """A block of rows. `facts`: of a tool its `CallFacts`, packed. `numbers`: of `row_type`, of shape (rows,)."""
 
     ids: list[str]
+    facts: list[str]
     numbers: NDArray[np.void]
 
     def extend(self, block: "Columns") -> "Columns":
-        return Columns(self.ids + block.ids, np.concatenate([self.numbers, block.numbers]))
+        return Columns(self.ids + block.ids, self.facts + block.facts, np.concatenate([self.numbers, block.numbers]))
 
     def pack(self) -> bytes:
-        return struct.pack("<I", len(self.ids)) + self.numbers.tobytes() + encode(self.ids)
+        return struct.pack("<I", len(self.ids)) + self.numbers.tobytes() + encode([self.ids, self.facts])
 
     @classmethod
     def unpack(cls, body: bytes, dimension: int) -> Self:
         kind, (rows,) = row_type(dimension), struct.unpack_from("<I", body)
-        return cls(decode(body[4 + rows * kind.itemsize :]), np.frombuffer(body, kind, rows, 4))
+        ids, facts = decode(body[4 + rows * kind.itemsize :])
+        return cls(ids, facts, np.frombuffer(body, kind, rows, 4))
 
 
 def unpack_postings(key: int, body: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -5,6 +5,7 @@ A row never changes, so one `Rows` serves the indexes of all revisions of a file
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.index.analyser import kept_lengths
+from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.local.file import (
     BARE,
     COLUMN_ROWS,
@@ -63,7 +65,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.size = self._room = 0
-        self.ids = self.owners = np.empty(0, object)
+        self.ids = self.facts = np.empty(0, object)
         self.owner_numbers = self.flags = self.lengths = np.empty(0, np.int32)
         self.kept_lengths = np.empty(0, np.int64)
         self.embeddings: Vector | Codes | None = None
@@ -87,12 +89,13 @@ class Rows:
             self._take_codes(numbers, first, dimension)
         elif dimension:
             self._take_floats(file, new["flags"], dimension)
-        ids = [each for block in blocks for each in block.ids][size - first : header.rows - first]
-        same: dict[str, str] = {}  # one text for all tools of an agent
-        owners = [same.setdefault(owner, owner) for owner in (each.partition("/")[0] for each in ids)]
+        ids, facts = (
+            list(chain.from_iterable(each))[size - first : header.rows - first]
+            for each in ((block.ids for block in blocks), (block.facts for block in blocks))
+        )
         # Up to `size`: what ended amid these lines is done again.
         self.ids = np.concatenate([self.ids[:size], np.asarray(ids, object)])
-        self.owners = np.concatenate([self.owners[:size], np.asarray(owners, object)])
+        self.facts = np.concatenate([self.facts[:size], np.asarray(facts, object)])
         self.owner_numbers = np.concatenate([self.owner_numbers[:size], new["owner"]])
         self.flags = np.concatenate([self.flags[:size], new["flags"]])
         self.lengths = np.concatenate([self.lengths[:size], new["length"]])
@@ -145,6 +148,15 @@ class Rows:
             return self.embeddings[rows]
         bodies = file.read_rows("vector", rows.tolist())
         return np.asarray([np.frombuffer(bodies[row], np.float32) for row in rows.tolist()], np.float32)
+
+    def call_facts(self, rows: Places) -> list[CallFacts]:
+        """Of these tools: unpacked when they are first asked for."""
+        packed = self.facts
+        for row in rows.tolist():
+            if isinstance(packed[row], str):
+                packed[row] = CallFacts.unpack(packed[row])
+        facts: list[CallFacts] = packed[rows].tolist()
+        return facts
 
     def postings(self, file: IndexFile, word: str, header: Header) -> Postings:
         """Among the first rows that the header tells of. Raises DamagedIndex, StorageFailed."""
@@ -211,7 +223,7 @@ class Living:
         size = header.rows
         self.alive = np.ones(size, np.bool_)
         self.alive[file.dead_rows(header)] = False
-        self.ids, self.owners = rows.ids[:size], rows.owners[:size]
+        self.ids = rows.ids[:size]
         self.owner_numbers, self.flags = rows.owner_numbers[:size], rows.flags[:size]
         self.lengths, self.kept_lengths = rows.lengths[:size], rows.kept_lengths[:size]
         self.ranks = rows.ranks(size)
@@ -222,6 +234,15 @@ class Living:
             "agent": int(np.count_nonzero(self.profiles)),
             "tool": int(np.count_nonzero(self.capabilities)),
         }
+
+    @cached_property
+    def owner_rows(self) -> Places:
+        """The row of the agent of each, its own for an agent: int64 of shape (rows,)."""
+        agents = np.flatnonzero(self.profiles)
+        of_number = np.zeros(int(self.owner_numbers.max(initial=0)) + 1, np.int64)
+        of_number[self.owner_numbers[agents]] = agents
+        owner_rows: Places = of_number[self.owner_numbers]
+        return owner_rows
 
     @cached_property
     def tools_by_id(self) -> Places:

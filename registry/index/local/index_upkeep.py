@@ -33,6 +33,7 @@ from waygraph.registry.graph.read import (
     read_transitions,
     read_vectors,
 )
+from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.call_graph import (
     Alike,
     counted_tools,
@@ -96,7 +97,7 @@ _NEAR_BYTES = 6
 class Row(NamedTuple):
     """What the index keeps of an agent or a tool. `words`: term → count, names and required parameters among them.
 
-    `length`: of its text, in terms. `audience`: of an agent, who may see it.
+    `length`: of its text, in terms. `audience`: of an agent, who may see it. `facts`: of a tool, packed.
     """
 
     id: str
@@ -106,6 +107,7 @@ class Row(NamedTuple):
     length: int
     vector_key: str
     audience: tuple[bool, tuple[str, ...]] | None = None
+    facts: str = ""
 
     @property
     def stamp(self) -> str:
@@ -136,7 +138,8 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
         )
         document = tool_document(agent, tool)
         words = _words(document, tool_names(agent, tool), required_names(tool.input_schema))
-        yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key)
+        facts = CallFacts.of(tool).pack()
+        yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key, facts=facts)
 
 
 def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str] = ()) -> dict[str, int]:
@@ -228,7 +231,7 @@ class IndexWriter:
             for word, count in row.words.items():
                 self._postings[word, block].append(count << 12 | low)
             self._posting_count += len(row.words)
-        self._append_columns(Columns(ids, numbers))
+        self._append_columns(Columns(ids, [row.facts for _, row in new], numbers))
         self._file.put("record", ((first + place, row.record) for place, (_, row) in enumerate(new)))
         self._file.put("vector", bodies)
         self._rows += len(new)
@@ -240,7 +243,7 @@ class IndexWriter:
         for number in range(first // COLUMN_ROWS, -(-end // COLUMN_ROWS)):
             at = number * COLUMN_ROWS
             some = slice(max(at - first, 0), at - first + COLUMN_ROWS)
-            block = Columns(new.ids[some], new.numbers[some])
+            block = Columns(new.ids[some], new.facts[some], new.numbers[some])
             if at < first:
                 block = Columns.unpack(self._file.read("columns", number), self._former.state.dimension).extend(block)
             self._file.put("columns", [(number, block.pack())])

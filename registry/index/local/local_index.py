@@ -15,6 +15,7 @@ from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import refuse_newer
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
+from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
 from waygraph.registry.index.local.file import (
     GIVES,
@@ -35,6 +36,7 @@ from waygraph.registry.index.local.file import (
 from waygraph.registry.index.local.index_rows import AgentRecord, Living, Mask, Postings, Rows
 from waygraph.registry.index.local.scoring import Codes, Places, best, candidates
 from waygraph.registry.index.search_index import (
+    NO_HITS,
     TEXT_LEGS,
     VECTOR_LEGS,
     AnswerCache,
@@ -158,7 +160,7 @@ class LocalIndex:
             if vector is not None and self.state.dimension and vector_legs and self.header.rows:
                 with span("vectors"):
                     hits |= self._vector_hits(vector_legs, vector, depth, scope)
-            similarity = max((leg.scores[0] for leg in hits.values() if leg.scores), default=0.0)
+            similarity = max((float(leg.scores[0]) for leg in hits.values() if len(leg.rows)), default=0.0)
             words, coverage = query_terms(text, before), 0.0
             with span("words"):
                 for leg in (leg for leg in chosen_legs if leg in TEXT_LEGS):
@@ -174,7 +176,7 @@ class LocalIndex:
         rows = {leg: self._rows_of(leg, scope) for leg in legs}
         embeddings = self._rows.embeddings  # once: a later revision may change from floats to codes
         if embeddings is None or not vector.any():
-            return {leg: LegHits([], [], []) for leg in legs}
+            return dict.fromkeys(legs, NO_HITS)
         if not isinstance(embeddings, Codes):
             # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
             scores = np.vecdot(embeddings[: self.header.rows], vector)
@@ -216,13 +218,13 @@ class LocalIndex:
             if having:
                 parts.append((rows, shares * rare))
         if not parts:
-            return LegHits([], [], []), 0.0
+            return NO_HITS, 0.0
         all_rows, all_shares = (np.concatenate(each) for each in zip(*parts, strict=True))
         sums = np.bincount(all_rows, all_shares, self.header.rows)
         rows = np.flatnonzero(sums)
         rows = rows[mask[rows]]
         hits = self._best(rows, sums[rows].astype(np.float32), depth)
-        return hits, hits.scores[0] / best_possible if hits.scores else 0.0
+        return hits, float(hits.scores[0]) / best_possible if len(hits.rows) else 0.0
 
     def _word_shares(self, leg: Leg, word: str) -> Shares:
         """The rows whose text holds the word, and what it adds to the score of each as a share of its rarity."""
@@ -260,15 +262,11 @@ class LocalIndex:
         names = [self._postings(NAME + name).rows for name in names_in(text)]
         sequence = [row for rows in names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
         rows = np.asarray(list(dict.fromkeys(sequence)), np.int64)
-        return self._hits(rows, np.ones(len(rows), np.float32))
+        return LegHits(rows, np.ones(len(rows)))
 
     def _best(self, rows: Places, scores: Vector, depth: int) -> LegHits:
         places = best(scores, self._living.ranks[rows], depth)
-        return self._hits(rows[places], scores[places])
-
-    def _hits(self, rows: Places, scores: Vector) -> LegHits:
-        living = self._living
-        return LegHits(living.ids[rows].tolist(), living.owners[rows].tolist(), scores.tolist())
+        return LegHits(rows[places], scores[places].astype(np.float64))
 
     def _mask(self, scope: Scope) -> Mask:
         """Which rows may be found: bool of shape (rows,)."""
@@ -295,6 +293,27 @@ class LocalIndex:
 
     # -- records -----------------------------------------------------------------------------------
 
+    def ids(self, rows: Places) -> list[str]:
+        ids: list[str] = self._living.ids[rows].tolist()
+        return ids
+
+    def owners(self, rows: Places) -> Places:
+        owners: Places = self._living.owner_rows[rows]
+        return owners
+
+    def rows(self, ids: Sequence[str]) -> Places:
+        return np.asarray([self._tool_row(each) if is_tool(each) else self._agent_rows[each] for each in ids], np.int64)
+
+    def call_facts(self, rows: Places) -> list[CallFacts]:
+        return self._rows.call_facts(rows)
+
+    def agents_at(self, rows: Places) -> list[Agent]:
+        return [record.agent for record in self._agent_records(rows.tolist())]
+
+    def tools_at(self, rows: Places) -> list[Tool]:
+        with self._readable():
+            return self._rows.tools(self._file, rows.tolist())
+
     def _agent_records(self, rows: Sequence[int]) -> list[AgentRecord]:
         with self._readable():
             return self._rows.agent_records(self._file, rows)
@@ -309,9 +328,7 @@ class LocalIndex:
         return sorted((record.agent for record in self._agent_records(rows)), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
-        rows = [self._tool_row(each) for each in ids]
-        with self._readable():
-            return self._rows.tools(self._file, rows)
+        return self.tools_at(np.asarray([self._tool_row(each) for each in ids], np.int64))
 
     def _tool_row(self, tool_id: str) -> int:
         place = bisect_left(self._tool_ids, tool_id)

@@ -155,7 +155,7 @@ class Neo4jIndex:
                 # What is read beside an answer, such as all agents, is not older than it.
                 if answer.revision > self.state.revision:
                     self.state = replace(self.state, revision=answer.revision, commit=answer.commit)
-                return merge_answers(parts).hits(ask, self.state)
+                return merge_answers(parts).hits(ask, self.state, self)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
     def _count_words(self, ask: Ask) -> Ask:

@@ -6,15 +6,31 @@ from dataclasses import dataclass, replace
 from operator import truediv
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from waygraph.registry.access.visibility import tools_within
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.commit_mark import is_committing
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
+from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits, ReadById, Scope, of_record
+from waygraph.registry.index.search_index import (
+    NO_HITS,
+    TEXT_LEGS,
+    VECTOR_LEGS,
+    Hits,
+    Leg,
+    LegHits,
+    ReadById,
+    Records,
+    Rows,
+    Scope,
+    of_record,
+)
 from waygraph.registry.model.changes import IndexState
-from waygraph.registry.model.errors import RegistryNotFound
+from waygraph.registry.model.errors import IndexOutdated, RegistryNotFound
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Tool
+from waygraph.registry.model.transitions import owner_of
 
 _SYNTAX = frozenset('+-&|!(){}[]^"~*?:\\/<>=')
 
@@ -206,29 +222,32 @@ class Answer:
         legs = (leg for leg in self.legs.values() if leg.name != "name")
         return [leg.name for leg in legs if len(leg.scores) < depth and leg.raw_count >= reach]
 
-    def hits(self, ask: Ask, state: IndexState) -> Hits:
-        legs = {leg: self._leg_hits(leg, ask) for leg in ask.all_legs}
-        tops = [hits.scores[0] for leg, hits in legs.items() if leg in VECTOR_LEGS and hits.scores]
+    def hits(self, ask: Ask, state: IndexState, index: Records) -> Hits:
+        """`index`: has the records of what is asked for beside the hits."""
+        numbers: dict[str, int] = {}
+        legs = {leg: self._leg_hits(leg, ask, numbers) for leg in ask.all_legs}
+        tops = [float(hits.scores[0]) for leg, hits in legs.items() if leg in VECTOR_LEGS and len(hits.rows)]
         # How many there are in this answer's revision, not at the last look at the state; asked where words are.
         everything = self.frequencies[0][0] if self.frequencies else state.agents
         frequencies = ask.term_counts.visible if ask.term_counts else self.frequencies
         agents, capabilities = frequencies[0] if frequencies else (state.agents, state.tools)
         now = replace(state, revision=self.revision, commit=self.commit, agents=everything)
         populations: dict[EntityKind, int] = {"agent": agents, "tool": capabilities}
-        return Hits(legs, max(tops, default=0.0), _coverage(legs, frequencies), _AnswerRecords(self, now), populations)
+        records = _AnswerRecords(self, now, index, numbers)
+        return Hits(legs, max(tops, default=0.0), _coverage(legs, frequencies), records, populations)
 
-    def _leg_hits(self, name: Leg, ask: Ask) -> LegHits:
+    def _leg_hits(self, name: Leg, ask: Ask, numbers: dict[str, int]) -> LegHits:
+        """`numbers`: those of the entities, which begin with the first hit."""
         if (leg := self.legs.get(name)) is None:
-            return LegHits([], [], [])
+            return NO_HITS
         ranks = [_first_named(n, ask.names) for n in leg.names] if name == "name" else [-s for s in leg.scores]
         order = list(zip(ranks, leg.ordered_ids, strict=True))
         tools = tools_within(ask.scope.filters)
         fits = (at for at, each in enumerate(leg.ordered_ids) if tools is None or "/" not in each or each[1:] in tools)
         best = sorted(fits, key=order.__getitem__)
         return LegHits(
-            [leg.ordered_ids[at][1:] for at in best],
-            [leg.owner_ids[at] for at in best],
-            [_comparable_score(name, leg.scores[at]) for at in best],
+            np.asarray([numbers.setdefault(leg.ordered_ids[at][1:], len(numbers)) for at in best], np.int64),
+            np.asarray([_comparable_score(name, leg.scores[at]) for at in best], np.float64),
         )
 
 
@@ -237,9 +256,9 @@ def _coverage(legs: Mapping[Leg, LegHits], frequencies: Sequence[Sequence[int]])
     shares = [0.0]
     for leg, column in _TEXT_LEGS_SEARCHED.items():
         hits = legs.get(leg)  # type: ignore[call-overload]
-        if hits and hits.scores:
+        if hits and len(hits.rows):
             best = SATURATION * sum(rarities(frequencies, column))
-            shares.append(hits.scores[0] / best if best else 0.0)
+            shares.append(float(hits.scores[0]) / best if best else 0.0)
     return max(shares)
 
 
@@ -254,19 +273,52 @@ def merge_answers(parts: Sequence[Answer]) -> Answer:
 
 
 class _AnswerRecords:
-    """Implements Records over the records that came with an answer; each is parsed when it is asked for."""
+    """Implements NumberedRecords over the records that came with an answer; each is parsed when it is asked for.
 
-    def __init__(self, answer: Answer, state: IndexState) -> None:
-        self._answer, self.state = answer, state
+    What a history names beside them is read from the index.
+    """
+
+    def __init__(self, answer: Answer, state: IndexState, index: Records, numbers: dict[str, int]) -> None:
+        self._answer, self.state, self._index, self._numbers = answer, state, index, numbers
+        self._ids = list(numbers)
+
+    def ids(self, rows: Rows) -> list[str]:
+        return [self._ids[row] for row in rows.tolist()]
+
+    def owners(self, rows: Rows) -> Rows:
+        return self.rows([owner_of(each) for each in self.ids(rows)])
+
+    def rows(self, ids: Sequence[str]) -> Rows:
+        rows = [self._numbers.setdefault(each, len(self._numbers)) for each in ids]
+        self._ids = list(self._numbers)
+        return np.asarray(rows, np.int64)
+
+    def call_facts(self, rows: Rows) -> list[CallFacts]:
+        return [CallFacts.of(tool) for tool in self.tools_at(rows)]
+
+    def agents_at(self, rows: Rows) -> list[Agent]:
+        agents = self.agents()
+        return [agents[each] for each in self.ids(rows)]
+
+    def tools_at(self, rows: Rows) -> list[Tool]:
+        return self.tools(self.ids(rows))
 
     def agents(self) -> Mapping[str, Agent]:
-        return ReadById(dict(sorted(self._answer.agents.items())), lambda records: [*map(agent_of, records)])
+        own = ReadById(dict(sorted(self._answer.agents.items())), lambda records: [*map(agent_of, records)])
+        owners = {owner_of(each) for each in self._ids}
+        return own if owners <= own.keys() else {**self._index.agents(), **own}
 
     def pinned_agents(self) -> Sequence[Agent]:
         return [agent_of(record) for _, record in sorted(self._answer.pinned.items())]
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
-        return [tool_of(self._answer.tools[tool_id]) for tool_id in ids]
+        records = self._answer.tools
+        others = [each for each in ids if each not in records]
+        try:
+            read = dict(zip(others, self._index.tools(others), strict=True)) if others else {}
+        except KeyError:  # gone since
+            raise IndexOutdated from None
+        return [read[each] if each in read else tool_of(records[each]) for each in ids]
 
 
 def agent_of(record: str) -> Agent:
