@@ -14,7 +14,7 @@ RUFF = Path(sys.executable).with_name("ruff")
 
 PLANTED = {
     "registry/model/nouns.py": "import waygraph.ingest.sync.apply, waygraph.registry.model.changes",
-    "registry/routing/fusion.py": "import grafeo, waygraph.registry.storage.store",
+    "registry/routing/votes.py": "import grafeo, waygraph.registry.storage.store",
     "registry/registry.py": (
         "import neo4j, onnx, Stemmer, fastapi, jsonschema_rs, jwt, matplotlib, mcp, opentelemetry, "
         "pydantic_core, structlog, typer"

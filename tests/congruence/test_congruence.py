@@ -17,13 +17,14 @@ import pytest
 
 from tests.congruence.worlds import Edit, Question, World, reindexed
 from tests.fake_openai import fake_openai
+from tests.leg_hits import LegLists, legs_of
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.cypher import load, names
 from waygraph.registry.embedding.factory import default_spec, open_embedder
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.graph.engine import GraphSession, Rows
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg
 from waygraph.registry.model import clock as clocks
 from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import WaygraphError
@@ -169,7 +170,7 @@ def test_routes_by_words_are_the_same_while_nothing_is_rewritten(lived: "Lived")
         assert len(other) <= (1 - LEAST_SAME_ROUTES) * len(fresh), other
 
 
-def differences(here: LegHits, there: LegHits, *, relative: bool = False) -> list[str]:
+def differences(here: LegLists, there: LegLists, *, relative: bool = False) -> list[str]:
     """Of two ranked lists, ties apart: in each place the scores are equal, and each entity has the same in both."""
     if len(here.scores) != len(there.scores):
         return [f"{len(here.scores)} hits here, {len(there.scores)} there"]
@@ -221,8 +222,8 @@ class Answer:
     routes: Mapping[str, object]
 
     @property
-    def legs(self) -> Mapping[Leg, LegHits]:
-        return self.hits.legs
+    def legs(self) -> Mapping[Leg, LegLists]:
+        return legs_of(self.hits)
 
 
 @dataclass(frozen=True, kw_only=True)

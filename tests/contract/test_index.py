@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.leg_hits import LegLists, legs_of
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, on_server
 from tests.snapshots import Snapshot, index_order, load_snapshot
 from waygraph.registry.access.visibility import routable
 from waygraph.registry.index.local.local_index import LocalIndex
-from waygraph.registry.index.search_index import VECTOR_LEGS, Leg, LegHits, Scope, SearchIndex
+from waygraph.registry.index.search_index import VECTOR_LEGS, Leg, Scope, SearchIndex
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.identity import sealed_tool, tool_id
@@ -165,7 +166,7 @@ names = st.sampled_from([a.id for a in random_fleet().agents] + [t.name for t in
 queries = st.lists(st.sampled_from([*TOPICS, "finds", "number", "3"]), min_size=1, max_size=4).map(" ".join) | names
 
 
-def pairs(hits: LegHits) -> list[tuple[str, str]]:
+def pairs(hits: LegLists) -> list[tuple[str, str]]:
     return list(zip(hits.entity_ids, hits.owner_ids, strict=True))
 
 
@@ -175,7 +176,7 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
 ) -> None:
     """Hidden agents, others' agents, unfitting kinds, tags and ids: neither they nor their tools, by no leg."""
     agents = index.agents()
-    for leg, hits in index.search(LEGS, vector(seed), text, depth, scope).legs.items():
+    for leg, hits in legs_of(index.search(LEGS, vector(seed), text, depth, scope)).items():
         for entity, owner in pairs(hits):
             assert routable(agents[owner], scope.principal, scope.filters), (leg, entity)
             assert entity.partition("/")[0] == owner
@@ -185,8 +186,8 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
 def test_a_filter_never_costs_an_answer(index: SearchIndex, scope: Scope, text: str, seed: int, depth: int) -> None:
     """A leg under a scope is the leg of all that the principal sees with the others left out, up to the depth."""
     agents = index.agents()
-    wide = index.search(LEGS, vector(seed), text, 10_000, Scope(principal=scope.principal)).legs
-    for leg, hits in index.search(LEGS, vector(seed), text, depth, scope).legs.items():
+    wide = legs_of(index.search(LEGS, vector(seed), text, 10_000, Scope(principal=scope.principal)))
+    for leg, hits in legs_of(index.search(LEGS, vector(seed), text, depth, scope)).items():
         allowed = [
             entity for entity, owner in pairs(wide[leg]) if routable(agents[owner], scope.principal, scope.filters)
         ]
@@ -202,7 +203,7 @@ def test_words_of_hidden_texts_count_as_words_of_none(index: SearchIndex) -> Non
     ends = {agent.id[-2:] for agent in index.agents().values() if not routable(agent, red, Filters())}
     for word in (*ends, "wharfinger"):
         hits = index.search(LEGS, None, f"harbour finds {word}", 80, scope)
-        told.append((hits.legs, hits.coverage, hits.populations))
+        told.append((legs_of(hits), hits.coverage, hits.populations))
     assert len(told) > 20
     assert all(each == told[-1] for each in told)
     everything, hidden = Scope(), min(ends)
@@ -215,8 +216,8 @@ def test_words_of_hidden_texts_count_as_words_of_none(index: SearchIndex) -> Non
 @given(text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
 def test_order_is_total_and_the_same_every_time(index: SearchIndex, text: str, seed: int, depth: int) -> None:
     """Scores never rise, no entity comes twice, and asking again gives the same list."""
-    once = index.search(LEGS, vector(seed), text, depth, Scope()).legs
-    again = index.search(reversed(LEGS), vector(seed), text, depth, Scope()).legs
+    once = legs_of(index.search(LEGS, vector(seed), text, depth, Scope()))
+    again = legs_of(index.search(reversed(LEGS), vector(seed), text, depth, Scope()))
     for leg, hits in once.items():
         assert again[leg] == hits
         assert list(hits.scores) == sorted(hits.scores, reverse=True)
@@ -231,7 +232,7 @@ def test_equal_scores_come_in_order_of_id(make_index: MakeIndex, leg: Leg) -> No
     content = snapshot(agents, [tool(agent.id, "same", "same words") for agent in agents])
     made = make_index(replace(content, vectors=np.ones_like(content.vectors) / np.float32(DIMENSION**0.5)))
     for depth in (1, 7, 30):
-        found = made.search([leg], vector(1), "same words", depth, Scope()).legs[leg]
+        found = legs_of(made.search([leg], vector(1), "same words", depth, Scope()))[leg]
         assert list(found.owner_ids) == [agent.id for agent in agents][:depth]
 
 
@@ -240,7 +241,7 @@ def test_vector_scores_are_cosines(index: SearchIndex, fleet: Snapshot) -> None:
     asked = vector(7)
     hits = index.search(["tool_vector"], asked, "", 10, Scope())
     rows = {made.id: row for row, made in enumerate(fleet.tools, start=len(fleet.agents))}
-    found = hits.legs["tool_vector"]
+    found = legs_of(hits)["tool_vector"]
     for entity, score in zip(found.entity_ids, found.scores, strict=True):
         assert score == pytest.approx(float(fleet.vectors[rows[entity]] @ asked), abs=1e-6)
     assert hits.similarity == found.scores[0]
@@ -257,12 +258,12 @@ def test_what_has_no_direction_is_near_to_nothing(make_index: MakeIndex) -> None
         (Scope(), 1000, all_others),
         (Scope(filters=Filters(tags=("sea",))), 10, {"a000", "a002", "a003", "a005"}),
     ):
-        found = made.search(LEGS, vector(1), "harbour", depth, scope)
-        assert set(found.legs["agent_vector"].entity_ids) == set(found.legs["capability_vector"].entity_ids) == others
-        assert others < set(found.legs["agent_text"].entity_ids)
+        found = legs_of(made.search(LEGS, vector(1), "harbour", depth, scope))
+        assert set(found["agent_vector"].entity_ids) == set(found["capability_vector"].entity_ids) == others
+        assert others < set(found["agent_text"].entity_ids)
         blank = made.search(LEGS, np.zeros_like(vector(1)), "harbour", depth, scope)
-        assert {leg: list(blank.legs[leg].entity_ids) for leg in VECTOR_LEGS} == {leg: [] for leg in VECTOR_LEGS}
-        assert (blank.similarity, blank.legs["agent_text"]) == (0.0, found.legs["agent_text"])
+        assert {leg: list(legs_of(blank)[leg].entity_ids) for leg in VECTOR_LEGS} == {leg: [] for leg in VECTOR_LEGS}
+        assert (blank.similarity, legs_of(blank)["agent_text"]) == (0.0, found["agent_text"])
 
 
 def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fleet: Snapshot) -> None:
@@ -272,7 +273,7 @@ def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fl
     assert toolless
     scope = Scope()
     shown = {a.id for a in fleet.agents if not a.hidden}
-    found = index.search(LEGS, vector(3), " ".join(TOPICS), 10_000, scope).legs
+    found = legs_of(index.search(LEGS, vector(3), " ".join(TOPICS), 10_000, scope))
     by_vector = set(found["capability_vector"].entity_ids)
     assert by_vector == {t.id for t in fleet.tools if t.agent_id in shown} | (toolless & shown)
     assert set(found["agent_vector"].entity_ids) == shown
@@ -283,14 +284,14 @@ def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fl
 
 def test_without_a_vector_the_vector_legs_are_absent(index: SearchIndex) -> None:
     """No query vector: only text and names answer. Nor are there legs that were not asked for."""
-    assert set(index.search(LEGS, None, "harbour", 10, Scope()).legs) == {"agent_text", "capability_text", "name"}
-    assert set(index.search(["agent_text"], vector(1), "harbour", 10, Scope()).legs) == {"agent_text"}
+    assert set(legs_of(index.search(LEGS, None, "harbour", 10, Scope()))) == {"agent_text", "capability_text", "name"}
+    assert set(legs_of(index.search(["agent_text"], vector(1), "harbour", 10, Scope()))) == {"agent_text"}
 
 
 def test_an_index_without_vectors_still_finds_words(make_index: MakeIndex) -> None:
     """A registry without an embedder has no vector legs, whatever the query brings."""
     made = make_index(snapshot([Agent(id="a", name="harbour")], [tool("a", "moor")], dimension=0))
-    found = made.search(LEGS, vector(1), "harbour", 10, Scope()).legs
+    found = legs_of(made.search(LEGS, vector(1), "harbour", 10, Scope()))
     assert set(found) == {"agent_text", "capability_text", "name"}
     assert found["agent_text"].entity_ids == ["a"]
 
@@ -298,7 +299,7 @@ def test_an_index_without_vectors_still_finds_words(make_index: MakeIndex) -> No
 def test_an_empty_index_finds_nothing(make_index: MakeIndex) -> None:
     made = make_index(snapshot([], []))
     hits = made.search(LEGS, vector(1), "anything", 10, Scope())
-    assert all(not leg.entity_ids for leg in hits.legs.values())
+    assert all(not leg.entity_ids for leg in legs_of(hits).values())
     assert (hits.similarity, hits.coverage) == (0.0, 0.0)
     assert not made.agents()
 
@@ -321,7 +322,7 @@ HARD = [
 def test_any_text_is_a_valid_query(index: SearchIndex, text: str) -> None:
     """Query syntax, control characters, other scripts, emoji, 3,000 words: never an error."""
     hits = index.search(LEGS, vector(1), text, 10, Scope())
-    assert len(hits.legs["agent_vector"].entity_ids) == 10
+    assert len(legs_of(hits)["agent_vector"].entity_ids) == 10
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,7 @@ def test_any_text_is_a_valid_query(index: SearchIndex, text: str) -> None:
 def test_words_of_any_script_are_found(make_index: MakeIndex, text: str, query: str) -> None:
     """Chinese, Arabic, German, camelCase and snake_case descriptions answer to their words."""
     made = make_index(snapshot([Agent(id="a", name="a", description=text), Agent(id="b", name="b")], []))
-    assert made.search(["agent_text"], None, query, 5, Scope()).legs["agent_text"].entity_ids == ["a"]
+    assert legs_of(made.search(["agent_text"], None, query, 5, Scope()))["agent_text"].entity_ids == ["a"]
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +357,7 @@ def harbour(make_index: MakeIndex) -> SearchIndex:
 
 
 def named(index: SearchIndex, text: str) -> set[str]:
-    return set(index.search(["name"], None, text, 10, Scope()).legs["name"].entity_ids)
+    return set(legs_of(index.search(["name"], None, text, 10, Scope()))["name"].entity_ids)
 
 
 @pytest.mark.parametrize(
@@ -416,12 +417,12 @@ def test_vectors_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> 
 
 def test_threads_share_an_index(index: SearchIndex) -> None:
     asked = [(text, Scope(Filters(tags=(tag,)))) for text in TOPICS for tag in TAGS]
-    alone = [index.search(LEGS, vector(1), text, 10, scope).legs for text, scope in asked]
+    alone = [legs_of(index.search(LEGS, vector(1), text, 10, scope)) for text, scope in asked]
     wrong: list[str] = []
 
     def ask() -> None:
         for (text, scope), expected in zip(asked * 3, alone * 3, strict=True):
-            if index.search(LEGS, vector(1), text, 10, scope).legs != expected:
+            if legs_of(index.search(LEGS, vector(1), text, 10, scope)) != expected:
                 wrong.append(text)
 
     threads = [Thread(target=ask) for _ in range(8)]

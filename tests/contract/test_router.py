@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.fleet import manifest as fleet_manifest
+from tests.leg_hits import legs_of
 from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph import RECIPES, Filters, Principal, Query
@@ -89,7 +90,7 @@ def worth(registry: LocalRegistry, recipe: str, text: str, vote: Vote) -> float:
     queries = local._answering.router().queries
     assert queries is not None
     vector = queries.vector(text)
-    hits = local.store.index().search([use.leg], vector, text, held.depth, Scope()).legs[use.leg]
+    hits = legs_of(local.store.index().search([use.leg], vector, text, held.depth, Scope()))[use.leg]
     if use.leg in VECTOR_LEGS:
         return max(0.0, vote.score - (hits.scores[-1] if len(hits.scores) == held.depth else 0.0))
     best = {

@@ -4,8 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
+from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.routing.call_fit import ARGUMENT_SHARE, MOST_ARGUMENTS, NAME_SHARE, REMOVAL_SHARE, judge_calls
 
@@ -34,8 +36,10 @@ def tool(
 
 def share(text: str, one: Tool, lean: float = -1.0) -> float:
     """Of a score of 2, which is the best."""
-    standing = judge_calls(text, {one.id: one}, {one.id: 1.0, "a/best": 2.0}, lambda: lean)
-    return 0.0 if standing is None else standing.parts[one.id] / 2
+    facts = CallFacts.unpack(CallFacts.of(one).pack())  # as an index keeps them
+    assert facts == CallFacts.of(one)
+    column = judge_calls(text, np.asarray([7], np.int64), [facts], 2.0, lambda: lean)
+    return 0.0 if column is None else float(column.parts[0]) / 2
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from tests.faults.fleet import manifest
 from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
+from tests.leg_hits import legs_of
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.call_graph import near_tools
 from waygraph.registry.index.local import index_upkeep, publication
@@ -165,7 +166,7 @@ def test_dead_rows_are_cleared_when_they_outnumber_the_living(
     monkeypatch.setattr(index_upkeep, "DEAD_ROWS_SPARED", 0)
     assert isinstance(registry.store, EmbeddedStore)
     former = registry.store.index()
-    before = former.search(["agent_text"], None, "moors ship", 5, Scope()).legs
+    before = legs_of(former.search(["agent_text"], None, "moors ship", 5, Scope()))
     number = 1
     while current_path(folder_of(path)) == former.path:
         number += 1
@@ -174,7 +175,7 @@ def test_dead_rows_are_cleared_when_they_outnumber_the_living(
     assert not former.path.exists()
     with closing(open_to_read(folder_of(path))) as file:
         assert file.header().dead == 0
-    assert former.search(["agent_text"], None, "moors ship", 5, Scope()).legs == before
+    assert legs_of(former.search(["agent_text"], None, "moors ship", 5, Scope())) == before
     assert registry.status().state.revision == number
 
 

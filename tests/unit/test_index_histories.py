@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contributing import install, on_path
+from tests.leg_hits import LegLists, legs_of
 from waygraph.ingest import ingest
-from waygraph.registry.index.search_index import Hits, Leg, LegHits, Scope, SearchIndex
+from waygraph.registry.index.search_index import Hits, Leg, Scope, SearchIndex
 from waygraph.registry.model.changes import IndexState, Policy
 from waygraph.registry.model.nouns import Filters, Principal, Query, Vote
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -248,9 +249,9 @@ def assert_same_hits(live: LocalRegistry, anew: LocalRegistry, text: str, scope:
     assert dict(ours.populations) == dict(fresh.populations)
     assert ours.similarity == pytest.approx(fresh.similarity, abs=APART)
     assert ours.coverage == pytest.approx(fresh.coverage, abs=APART)
-    nothing = LegHits((), (), ())
+    nothing = LegLists([], [], [])
     for leg in LEGS:  # without agents an index may know that there were vectors, or not
-        assert_same_leg(ours.legs.get(leg, nothing), fresh.legs.get(leg, nothing))
+        assert_same_leg(legs_of(ours).get(leg, nothing), legs_of(fresh).get(leg, nothing))
 
 
 def embedded(registry: LocalRegistry, text: str) -> "np.ndarray[Any, np.dtype[np.float32]] | None":
@@ -262,7 +263,7 @@ def embedded(registry: LocalRegistry, text: str) -> "np.ndarray[Any, np.dtype[np
     return row if np.any(row) else None
 
 
-def assert_same_leg(ours: LegHits, fresh: LegHits) -> None:
+def assert_same_leg(ours: LegLists, fresh: LegLists) -> None:
     """The same entities with the same scores; only those may change places whose scores are nearly the same."""
     assert len(ours.entity_ids) == len(fresh.entity_ids)
     assert list(ours.scores) == pytest.approx(list(fresh.scores), abs=APART)

@@ -82,7 +82,7 @@ def test_one_of_both_forms_is_there_while_an_index_outgrows_the_other(monkeypatc
             numbers["flags"] = VECTOR
             for row, vector in enumerate(vectors[: header.rows]):
                 numbers["codes"][row], numbers["scale"][row], numbers["error"][row] = encode_vector(vector)
-            return [Columns([f"a{row}" for row in range(header.rows)], numbers)]
+            return [Columns([f"a{row}" for row in range(header.rows)], [""] * header.rows, numbers)]
 
         def scan(self, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
             assert table == "vector"
