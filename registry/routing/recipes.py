@@ -285,7 +285,7 @@ LEXICAL = Recipe(
         RecipeLeg(leg="agent_text", kind="agent", share=0.5, k=10.0),
         _NAME,
     ),
-    calibrations=(Calibration(offset=-0.21, slope=1.63, least=0.451),),
+    calibrations=(Calibration(offset=-0.21, slope=1.63, least=0.447),),
     history=_BY_RANKS,
     judges_calls=True,
 )
@@ -304,7 +304,7 @@ HYBRID = Recipe(
     texts="contextual",
     unread_words=1.5,
     calibrations=(
-        Calibration(offset=-1.86, slope=2.22, least=0.244, model=MINILM),
+        Calibration(offset=-1.86, slope=2.22, least=0.212, model=MINILM),
         Calibration(offset=-1.82, slope=2.04, least=0.216, model=WAYGRAPH_MINILM),
     ),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.2, follows=0.07, doubt=0.25),
@@ -322,7 +322,7 @@ RANKS = Recipe(
     ),
     texts="contextual",
     calibrations=(
-        Calibration(offset=-1.33, slope=2.28, least=0.322, model=MINILM),
+        Calibration(offset=-1.34, slope=2.3, least=0.304, model=MINILM),
         Calibration(offset=-1.54, slope=2.62, least=0.272, model=WAYGRAPH_MINILM),
     ),
     history=replace(_BY_RANKS, doubt=0.25),
