@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
 from urllib.parse import urlsplit
@@ -16,21 +16,28 @@ _SHARED_SERVERS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
 """Where an owner and a repository tell more than the server."""
 
 
-def with_titles(sources: Iterable[SourceSummary]) -> list[SourceSummary]:
-    """Return the sources with their titles, all different: where two would have the same the name follows."""
-    pairs = [(source, title_of(source.name)) for source in sources]
-    counts = Counter(title for _, title in pairs)
-    return [
-        replace(source, title=title if counts[title] == 1 else f"{title}, {source.name}") for source, title in pairs
-    ]
+def with_titles(sources: Collection[SourceSummary]) -> list[SourceSummary]:
+    """Return the sources with their titles, all different."""
+    titles = titles_of(source.name for source in sources)
+    return [replace(source, title=titles[source.name]) for source in sources]
+
+
+def titles_of(sources: Iterable[str]) -> dict[str, str]:
+    """Return the title of each source by its name. Titles that differ by case at most are followed by the names."""
+    titles = {source: title_of(source) for source in sources}
+    counts = Counter(map(str.casefold, titles.values()))
+    return {name: title if counts[title.casefold()] == 1 else f"{title}, {name}" for name, title in titles.items()}
 
 
 def title_of(source: str) -> str:
     """Return what people call the source of this name; where nothing better is known, the name itself."""
     if "://" in source:
-        url = urlsplit(source)
-        server = url.hostname or source
-        return "/".join([server, *url.path.strip("/").split("/")[:2]]) if server in _SHARED_SERVERS else server
+        try:
+            url = urlsplit(source)
+        except ValueError:  # whoever may write may name a source so
+            return source
+        server, path = url.hostname or source, url.path.removesuffix("/").removesuffix(".git").split("/")
+        return "/".join([server, *path[1:3]]) if server in _SHARED_SERVERS else server
     path = PurePath(source.replace("\\", "/"))
     parts = tuple(map(str.casefold, path.parts))
     for host in HOSTS.values():

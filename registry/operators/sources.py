@@ -6,11 +6,10 @@ from typing import Never
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, outranked_sources
-from waygraph.registry.graph.write import put_agent_props, put_setting, remove_agents
-from waygraph.registry.graph.write import put_failures as put_failures_of
-from waygraph.registry.model.changes import Forgotten, SourceSummary, Written
+from waygraph.registry.graph.write import put_agent_props, put_failures, put_setting, remove_agents
+from waygraph.registry.model.changes import Forgotten, Written
 from waygraph.registry.model.errors import NotAllowed, UnknownName
-from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
+from waygraph.registry.model.failures import SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.tool_settings import hide_tools
 from waygraph.registry.operators.rights import refuse_non_operator, refuse_source
@@ -22,7 +21,6 @@ NOTHING_TRIED: SourceStatuses = {}
 
 
 NO_PAUSES: Mapping[str, int] = {}
-_UNREAD = SourceSummary(name="", namespace="")
 
 
 def put_statuses(
@@ -37,12 +35,12 @@ def put_statuses(
     """
     revision = session.begin().revision
     graph = session.read_graph_view(Part(agent_ids=statuses))
-    now, sources = session.clock(), {name: graph.sources.get(name, _UNREAD) for name in attempts}
+    now, sources = session.clock(), [graph.sources[name] for name in attempts if name in graph.sources]
     failures = {
-        name: continue_failures(name, sources[name].failures, its, now, remaining=None)
-        for name, its in attempts.items()
+        each.name: continue_failures(each.name, each.failures, attempts[each.name], now, remaining=None)
+        for each in sources
     }
-    waits = {name: pauses.get(name, source.pause_s) for name, source in sources.items()}
+    waits = {each.name: pauses.get(each.name, each.pause_s) for each in sources}
     differing = {
         agent_id: {"status": status}
         for agent_id, status in statuses.items()
@@ -52,18 +50,11 @@ def put_statuses(
     def work(graph_session: GraphSession) -> None:
         put_agent_props(graph_session, differing)
         for name, failing in failures.items():
-            put_failures_of(graph_session, name, failing, waits[name])
+            put_failures(graph_session, name, failing, waits[name])
 
     if differing:
         return session.write(work, differing)
     return session.touch(work) if failures else Written(revision=revision)
-
-
-def put_failures(session: WriteSession, source: str, failures: Iterable[Failure]) -> Written:
-    """What of a source does not work; one that was never read is made. The revision stays."""
-    session.begin()
-    pause_s = session.read_graph_view(Part()).sources.get(source, _UNREAD).pause_s
-    return session.touch(lambda graph_session: put_failures_of(graph_session, source, failures, pause_s))
 
 
 def forget_source(session: WriteSession, name: str, principal: Principal | None = None) -> Forgotten:

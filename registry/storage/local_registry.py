@@ -193,6 +193,10 @@ class LocalRegistry(GraphAccess):
     def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
         return self._store.look(lambda index: standing_sources(index, principal))
 
+    def stored_sources(self) -> list[SourceSummary]:
+        """For whoever writes: also with failures that are over, which `sources` leaves out and a write has to end."""
+        return self._store.look(lambda index: list(index.sources())) if self._store.exists else []
+
     def status(self, *, principal: Principal | None = None) -> Status:
 
         def read_status(index: SearchIndex) -> Status:

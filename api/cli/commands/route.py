@@ -266,5 +266,8 @@ def show_one(
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say where the registry is and what it holds."""
+    from waygraph.ingest.hosts.titles import with_titles
+
     with invocation(context).open() as registry:
-        show(registry.status(), shapes.status, views.status, as_json)
+        sources = [] if as_json else with_titles(registry.sources())
+        show(registry.status(), shapes.status, lambda summary: views.status(summary, sources), as_json)

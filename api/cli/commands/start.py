@@ -1,6 +1,5 @@
 """`waygraph` alone says what is here and what comes next; `start` leads from nothing to hosts that are connected."""
 
-import json
 import os
 import shutil
 import sys
@@ -324,7 +323,9 @@ def _wish(tool: "Tool") -> str:
 
 def _only_reads(tool: "Tool") -> bool:
     """Whether its server says so."""
-    return json.loads(tool.annotations or "{}").get("readOnlyHint") is True
+    from waygraph.registry.access.policy import danger_in
+
+    return danger_in(tool.annotations) == "reads"
 
 
 def _try(registry: "LocalRegistry", text: str, tool: "Tool") -> TriedRequest:

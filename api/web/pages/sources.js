@@ -39,17 +39,17 @@ function Source({ source, all, followed, again, isOpen }) {
   const waiting = standing.pending + standing.pending_tools;
   return html`<article class="card" aria-label=${source.name}>
     <div class="row between">
-      <h2><a href=${`${HOME}/sources${queryOf({ source: source.name })}`}>${marked(source.title || source.name)}</a></h2>
+      <h2><a href=${`${HOME}/sources${queryOf({ source: source.name })}`}>${marked(source.title)}</a></h2>
       <span>${own.length ? html`<${Badge} kind="bad">cannot be read<//>` : source.failures.length ? html`<${Badge} kind="warn">fails in part<//>` : html`<${Badge} kind="good">works<//>`}</span>
     </div>
     <dl class="facts">
-      ${source.title && source.title !== source.name && html`<dt>Place</dt><dd>${marked(source.name)}</dd>`}
+      ${source.title !== source.name && html`<dt>Place</dt><dd>${marked(source.name)}</dd>`}
       <dt>Last sync</dt><dd><${Time} at=${source.seen_at} />${source.pause_s > 0 && `; it changes often, and is written at most once in ${source.pause_s} s`}</dd>
       <dt>Next</dt><dd><${Next} followed=${followed} /></dd>
       <dt>Policy</dt><dd>${source.policy}: ${POLICIES[source.policy]}</dd>
       <dt>Agents</dt><dd>${source.agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</dd>
       ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting === 1 ? "one agent or tool waits" : `${waiting} agents and tools wait`} for approval</a></dd>`}
-      ${standing.notices > 0 && html`<dt>Notices</dt><dd>${standing.notices === 1 ? "one of its texts was marked" : `${standing.notices} of its texts were marked`} when they were examined</dd>`}
+      ${standing.notices > 0 && html`<dt>Notices</dt><dd><a href=${`${HOME}/changes`}>${standing.notices}</a></dd>`}
     </dl>
     ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
     ${source.failures.map((/** @type {Failure} */ each) => html`<${Failing} key=${each.key} failure=${each} source=${source.name} />`)}
