@@ -24,7 +24,8 @@ from waygraph.registry.storage.candidate_graph import LinkSummary
 from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.integrity.size import Size
 from waygraph.registry.storage.migrate import MigrationReport
-from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
+from waygraph.registry.taxonomy.structure import Difference, Structure
+from waygraph.registry.taxonomy.tree import Drift
 from waygraph_lab.evaluation.findability import Findability
 
 FILE = Path(__file__).parents[1] / "docs" / "json-output.schema.json"

@@ -36,8 +36,8 @@ def title_of(source: str) -> str:
             url = urlsplit(source)
         except ValueError:  # whoever may write may name a source so
             return source
-        server, path = url.hostname or source, url.path.removesuffix("/").removesuffix(".git").split("/")
-        return "/".join([server, *path[1:3]]) if server in _SHARED_SERVERS else server
+        server, words = url.hostname or source, url.path.removesuffix("/").removesuffix(".git").split("/")
+        return "/".join([server, *words[1:3]]) if server in _SHARED_SERVERS else server
     path = PurePath(source.replace("\\", "/"))
     parts = tuple(map(str.casefold, path.parts))
     for host in HOSTS.values():

@@ -40,7 +40,7 @@ from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import check_policy, checked_texts, refuse_other_texts
 from waygraph.registry.operators.rights import is_operator, refuse_non_operator, refuse_source
-from waygraph.registry.operators.sources import NO_PAUSES, refuse_change, refuse_unseen
+from waygraph.registry.operators.sources import refuse_change, refuse_unseen
 from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -51,7 +51,9 @@ Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
 
 
-def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
+def put_statuses(
+    registry: LocalRegistry, statuses: Mapping[Member, str], pauses: Mapping[str, int] | None = None
+) -> int:
     """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept. A source
     that never gave anything is none yet.
 

@@ -171,7 +171,8 @@ def standing_sources(index: SearchIndex, principal: Principal | None) -> list[So
     waiting = Counter(map(owner_of, pending)) - rejections
     suspects = [each for each in index.tools_with_notices() if owner_of(each) in agents]
     notices: dict[str, list[str]] = {}
-    for entity in (*agents.values(), *seen_tools(index, suspects, principal)):
+    entities: list[Agent | Tool] = [*agents.values(), *seen_tools(index, suspects, principal)]
+    for entity in entities:
         notices.setdefault(owner_of(entity.id), []).extend(entity.id for _ in notices_of(entity.flags))
     return [
         replace(source, standing=_standing([agents[each] for each in source.agent_ids], waiting, rejections, notices))
@@ -180,10 +181,7 @@ def standing_sources(index: SearchIndex, principal: Principal | None) -> list[So
 
 
 def _standing(
-    agents: Sequence[Agent],
-    waiting: Mapping[str, int],
-    rejections: Mapping[str, int],
-    notices: Mapping[str, Sequence[str]],
+    agents: Sequence[Agent], waiting: Counter[str], rejections: Counter[str], notices: Mapping[str, Sequence[str]]
 ) -> Standing:
     """`waiting`, `rejections`: how many tools of an agent wait, or were rejected. `notices`: of an agent and its tools
     the id of whose text each notice is.
@@ -193,8 +191,8 @@ def _standing(
     return Standing(
         **of_status,
         pending=sum(agent.pending and not agent.rejection for agent in agents),
-        pending_tools=sum(waiting.get(agent.id, 0) for agent in agents),
-        rejections=sum(bool(agent.rejection) + rejections.get(agent.id, 0) for agent in agents),
+        pending_tools=sum(waiting[agent.id] for agent in agents),
+        rejections=sum(bool(agent.rejection) + rejections[agent.id] for agent in agents),
         notices=len(ids),
         notices_at=next(iter(ids), ""),
     )

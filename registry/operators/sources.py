@@ -17,17 +17,9 @@ from waygraph.registry.writer import WriteSession
 
 _SYNC_REMOVE_SOURCE = load("sync/remove_source")
 
-NOTHING_TRIED: SourceStatuses = {}
-
-
-NO_PAUSES: Mapping[str, int] = {}
-
 
 def put_statuses(
-    session: WriteSession,
-    statuses: Mapping[str, str],
-    attempts: SourceStatuses = NOTHING_TRIED,
-    pauses: Mapping[str, int] = NO_PAUSES,
+    session: WriteSession, statuses: Mapping[str, str], attempts: SourceStatuses, pauses: Mapping[str, int]
 ) -> Written:
     """Agents' statuses, by id; unknown ids are left out. Where no status differs the revision stays.
 

@@ -124,7 +124,7 @@ class Tools(Part):
     """The tools in a host's own format, if asked for."""
 
 
-class Category(CategoryView):
+class CategoryPage(CategoryView):
     """A category of a taxonomy, as far as the caller sees what is under it."""
 
 

@@ -305,7 +305,7 @@ HYBRID = Recipe(
     unread_words=1.5,
     calibrations=(
         Calibration(offset=-1.86, slope=2.22, least=0.244, model=MINILM),
-        Calibration(offset=-1.82, slope=2.04, least=0.254, model=WAYGRAPH_MINILM),
+        Calibration(offset=-1.82, slope=2.04, least=0.216, model=WAYGRAPH_MINILM),
     ),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.2, follows=0.07, doubt=0.25),
     judges_calls=True,
@@ -323,7 +323,7 @@ RANKS = Recipe(
     texts="contextual",
     calibrations=(
         Calibration(offset=-1.33, slope=2.28, least=0.322, model=MINILM),
-        Calibration(offset=-1.53, slope=2.61, least=0.305, model=WAYGRAPH_MINILM),
+        Calibration(offset=-1.54, slope=2.62, least=0.272, model=WAYGRAPH_MINILM),
     ),
     history=replace(_BY_RANKS, doubt=0.25),
     judges_calls=True,

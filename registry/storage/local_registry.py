@@ -228,8 +228,7 @@ class LocalRegistry(GraphAccess):
         waits with the next change. Raises InvalidSetting.
         """
         checked_statuses(statuses)
-        change = self.change if tried else self.change_existing  # what fails before anything works is kept, too
-        return change(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
+        return self.change_existing(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
 
     def open_embedder(self, spec: str) -> ChosenEmbedder:
         choice = self._answering.spec or spec or default_spec(self.settings)

@@ -5,6 +5,7 @@ changed.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -321,13 +322,8 @@ def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
 
     columns, spare = "time=at, revision, agent=agent_id, tool, change=what, fields, source", ("revision", "source")
     titles = titles_of(each.source for each in records)
-    yield Table.of(
-        records,
-        columns,
-        spare=spare,
-        fields=lambda each: _numbers(each) or each.fields,
-        source=lambda each: titles[each.source],
-    )
+    changes = [replace(each, source=titles[each.source]) for each in records]
+    yield Table.of(changes, columns, spare=spare, fields=lambda each: _numbers(each) or each.fields)
     for each in records:
         if _numbers(each):
             continue

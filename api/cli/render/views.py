@@ -152,9 +152,8 @@ def about(facts: "About") -> Iterator[Block]:
     agent, setting, titles = facts.agent, facts.settings, titles_of(facts.sources)
     sources = [title if title.endswith(name) else f"{title} ({name})" for name, title in titles.items()]
     columns = "agent=agent.id, name=agent.name, kind=agent.kind, version=agent.version, tags=agent.tags, marks, "
-    yield Fields.of(
-        facts, f"{columns}status=agent.status, sources", marks=lambda _: _marks(agent), sources=lambda _: sources
-    )
+    columns += "status=agent.status, sources"
+    yield Fields.of(facts, columns, marks=lambda _: _marks(agent), sources=lambda _: sources)
     yield from _flags(agent)
     yield from _titled_lines({"description": agent.description})
     if agent.transport:
@@ -172,12 +171,12 @@ def _titled_lines(texts: dict[str, str]) -> Iterator[Lines]:
     return (Lines(text, title) for title, text in texts.items() if text)
 
 
-def status(summary: "Status", sources: "Iterable[SourceSummary]") -> Iterator[Block]:
+def status(summary: "Status", sources: "Sequence[SourceSummary]") -> Iterator[Block]:
     """`sources`: with their titles, for what of them fails and has notices."""
     columns = "registry=location, revision=state.revision, agents=state.agents, tools=state.tools, sources, embedder, "
     columns += "texts=state.texts, dimension=state.dimension"
     yield Fields.of(summary, columns, embedder=lambda each: each.state.embedder or "none: searched by words only")
-    yield from _remarks(list(sources))
+    yield from _remarks(sources)
 
 
 def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
@@ -186,8 +185,7 @@ def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
     yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at", spare=spare)
 
 
-def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
-    summaries = list(summaries)
+def sources(summaries: "Sequence[SourceSummary]") -> Iterator[Block]:
     yield Table.of(
         summaries,
         "source, kind, namespace, agents, policy, waiting, not answering, last seen, place=name",

@@ -58,6 +58,7 @@ FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]
     agent_as_a_graph.NAME: agent_as_a_graph.figures_of,
 }
 """Record → what is drawn of it."""
+DOUBT_SIZES = ("big", *abstention.SIZES, abstention.ALL)
 SHOWN = frozenset(
     {
         "LiveMCPBench steps, hybrid, contextual texts, int8: R@1",
@@ -75,6 +76,9 @@ SHOWN = frozenset(
         "ingest of 5000 tools, empty vector cache",
         "`waygraph ingest`, unchanged, 5000 tools",
         "process after 200 routes over 5000 tools, resident memory",
+        *(f"doubt, {each} servers: of {kind} requests" for each in DOUBT_SIZES for kind in ("answerable", "unserved")),
+        *(f"first two {near}: first tool is right" for near in ("near", "not near")),
+        "first two near: share of answers",
         "attacks flagged of 36",
         "attacks with a notice of 36",
         "harmless tools flagged of 117",
@@ -141,8 +145,8 @@ def figures(records: Records) -> list[tuple[Table, Sequence[Kind]]]:
 
 
 def read_records(evals: Path, names: Iterable[str]) -> list[dict[str, Any]]:
-    """The records that are there, in the order of `names`."""
-    paths = [evals / f"{name}.json" for name in names]
+    """The records that are there, in the order of `names`; of a benchmark also those of other embedders."""
+    paths = [path for name in names for path in (evals / f"{name}.json", *sorted(evals.glob(f"{name}_onnx-*.json")))]
     return [json.loads(path.read_bytes()) for path in paths if path.is_file()]
 
 
