@@ -48,12 +48,11 @@ from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession
 
 Member = tuple[str, str]
+MemberStatuses = Mapping[Member, str]
 """A server as its source names it: the source's name, and the key there."""
 
 
-def put_statuses(
-    registry: LocalRegistry, statuses: Mapping[Member, str], pauses: Mapping[str, int] | None = None
-) -> int:
+def put_statuses(registry: LocalRegistry, statuses: MemberStatuses, pauses: Mapping[str, int] | None = None) -> int:
     """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept. A source
     that never gave anything is none yet.
 
@@ -75,7 +74,7 @@ def put_statuses(
     return registry.put_statuses(new_statuses, attempts, pauses).revision if new_statuses or attempts else 0
 
 
-def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Member, str]) -> SourceStatuses:
+def _changed_failures(sources: Mapping[str, SourceSummary], statuses: MemberStatuses) -> SourceStatuses:
     """Of the sources whose failures these statuses change."""
     attempts: dict[str, dict[str, str]] = {}
     for (source, key), status in statuses.items():

@@ -153,8 +153,7 @@ def seen_sources(index: SearchIndex, principal: Principal | None) -> list[Source
     """
     agents = visible_agents(index, principal)
     online_ids = {agent.id for agent in agents if agent.status == ONLINE}
-    read_sources = (source for source in index.sources() if source.seen_at or source.claims)
-    sources = [source.without_failures_of(online_ids) for source in read_sources]
+    sources = [each.without_failures_of(online_ids) for each in index.sources() if each.seen_at or each.claims]
     if principal is None:
         return sources
     parts = (source.limit_to({agent.id for agent in agents}) for source in sources)

@@ -27,12 +27,7 @@ def put_statuses(
     """
     revision = session.begin().revision
     graph = session.read_graph_view(Part(agent_ids=statuses))
-    now, sources = session.clock(), [graph.sources[name] for name in attempts if name in graph.sources]
-    failures = {
-        each.name: continue_failures(each.name, each.failures, attempts[each.name], now, remaining=None)
-        for each in sources
-    }
-    waits = {each.name: pauses.get(each.name, each.pause_s) for each in sources}
+    sources, now = [graph.sources[name] for name in attempts if name in graph.sources], session.clock()
     differing = {
         agent_id: {"status": status}
         for agent_id, status in statuses.items()
@@ -41,12 +36,13 @@ def put_statuses(
 
     def work(graph_session: GraphSession) -> None:
         put_agent_props(graph_session, differing)
-        for name, failing in failures.items():
-            put_failures(graph_session, name, failing, waits[name])
+        for each in sources:
+            failures = continue_failures(each.name, each.failures, attempts[each.name], now, remaining=None)
+            put_failures(graph_session, each.name, failures, pauses.get(each.name, each.pause_s))
 
     if differing:
         return session.write(work, differing)
-    return session.touch(work) if failures else Written(revision=revision)
+    return session.touch(work) if sources else Written(revision=revision)
 
 
 def forget_source(session: WriteSession, name: str, principal: Principal | None = None) -> Forgotten:

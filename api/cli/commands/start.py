@@ -12,19 +12,7 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
-from waygraph.api.cli.render.output import (
-    Block,
-    Cell,
-    Fields,
-    Lines,
-    Table,
-    complain,
-    count_text,
-    note,
-    one_line,
-    one_lines,
-    show,
-)
+from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, one_line, one_lines, show
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
