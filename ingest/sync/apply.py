@@ -48,8 +48,8 @@ from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession
 
 Member = tuple[str, str]
-MemberStatuses = Mapping[Member, str]
 """A server as its source names it: the source's name, and the key there."""
+MemberStatuses = Mapping[Member, str]
 
 
 def put_statuses(registry: LocalRegistry, statuses: MemberStatuses, pauses: Mapping[str, int] | None = None) -> int:
