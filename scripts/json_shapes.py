@@ -65,7 +65,7 @@ SHAPES: dict[str, Any] = {
     "usage": answers.Usage,
     "approve": changes.Approved,
     "reject": changes.Rejections,
-    "sources": {"sources": [answers.Source]},
+    "sources": {"sources": [answers.Source], "titles": dict[str, str]},
     "sources remove": changes.Forgotten,
     "cypher": changes.CypherResult,
     "status": answers.Status,

@@ -61,9 +61,7 @@ class Exchange:
 
     @cached_property
     def sources(self) -> "list[SourceSummary]":
-        from waygraph.ingest.hosts.titles import with_titles
-
-        return with_titles(self.registry.sources(principal=self.principal))
+        return self.registry.sources(principal=self.principal)
 
     @cached_property
     def status(self) -> "Status":

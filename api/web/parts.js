@@ -207,7 +207,7 @@ export function SourceLink({ name }) {
     if (isAsking) return; // one answer has them all
     isAsking = true;
     request("/v1/sources")
-      .then(({ sources }) => (titles.value = Object.fromEntries(sources.map((/** @type {any} */ each) => [each.name, each.title]))), () => asked.clear())
+      .then((answer) => (titles.value = answer.titles), () => asked.clear())
       .finally(() => (isAsking = false));
   }, [name]);
   return html`<a title=${name} href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(titles.value[name] || name)}</a>`;

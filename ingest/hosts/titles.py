@@ -2,24 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from waygraph.ingest.hosts.hosts import HOSTS, Host
-from waygraph.registry.model.changes import SourceSummary
 
 _PROGRAM_FOLDERS = {"{codex}": ".codex", "{zed}": "zed"}
 """How the folders that these programs have to themselves are called; what stands before them differs by system."""
 _SHARED_SERVERS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
 """Where an owner and a repository tell more than the server."""
-
-
-def with_titles(sources: Collection[SourceSummary]) -> list[SourceSummary]:
-    """Return the sources with their titles, all different."""
-    titles = titles_of(source.name for source in sources)
-    return [replace(source, title=titles[source.name]) for source in sources]
 
 
 def titles_of(sources: Iterable[str]) -> dict[str, str]:

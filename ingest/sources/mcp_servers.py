@@ -22,7 +22,7 @@ from waygraph.registry.access.policy import TASK_SUPPORT
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.identity import sealed_agent, sound_names
-from waygraph.registry.model.nouns import MADE, Tool, failing, suspicions, unreachable
+from waygraph.registry.model.nouns import NO_DESCRIPTION, Tool, failing, suspicions, unreachable
 from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
 
@@ -264,7 +264,7 @@ def describe_tools(tools: Sequence[Tool]) -> str:
             break
         text = f"{text} {part}".lstrip()
         names.append(tool.name)
-    return f"{MADE}{_count_subjects(names, len(tools))}.\n\n{text}" if text else ""
+    return f"{NO_DESCRIPTION}{_count_subjects(names, len(tools))}.\n\n{text}" if text else ""
 
 
 def _count_subjects(names: Sequence[str], count: int) -> str:

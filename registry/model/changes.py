@@ -66,7 +66,7 @@ class Standing:
 class SourceSummary:
     """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it.
 
-    `standing` and `title` are there where somebody looks at sources, not where they are kept.
+    `standing` is there where somebody looks at sources, not where they are kept.
     """
 
     name: str
@@ -80,8 +80,6 @@ class SourceSummary:
     pause_s: int = 0
     """A watch writes changes of it at most once in so many seconds; 0: at once."""
     standing: Standing | None = None
-    title: str = ""
-    """What people call it, such as Claude Desktop. As `standing`."""
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
     failures: tuple[Failure, ...] = ()

@@ -443,13 +443,13 @@ class ToolRoute(Answer):
     """Ids of agents without tools that fit better than every tool, the best first."""
 
 
-MADE = "States no description: "
+NO_DESCRIPTION = "States no description: "
 """Begins the sentence that stands for the description of an agent that has none; what its tools say follows it."""
 
 
 def stated_text(description: str) -> str:
     """Return what the ranking reads of a description: without the sentence that was made for people."""
-    return description.partition("\n\n")[2] if description.startswith(MADE) else description
+    return description.partition("\n\n")[2] if description.startswith(NO_DESCRIPTION) else description
 
 
 Word = Literal["known", "online", "unreachable", "failing"]

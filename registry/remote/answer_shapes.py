@@ -183,6 +183,8 @@ class Look:
 
 class Sources:
     sources: tuple[Source, ...]
+    titles: dict[str, str]
+    """What people call each source, by name."""
     looks: tuple[Look, ...]
 
 

@@ -486,8 +486,9 @@ def test_each_source_has_one_name_and_what_never_worked_is_none(house: House) ->
     house.put_calculator()
     house.put(house.folder / ".config/Claude/claude_desktop_config.json", {"absent": {"command": "such-program"}})
     assert house.run("start", "--yes").returncode == 0
-    sources = json.loads(house.run("sources", "--json").stdout)["sources"]
-    assert [(each["title"], each["agents"], each["failures"]) for each in sources] == [("Cursor", ["calculator"], [])]
+    answer = json.loads(house.run("sources", "--json").stdout)
+    assert [(each["agents"], each["failures"]) for each in answer["sources"]] == [(["calculator"], [])]
+    assert list(answer["titles"].values()) == ["Cursor"]
     assert json.loads(house.run("status", "--json").stdout)["failures"] == []
     assert house.run("doctor").returncode == 0
     gone = json.loads(house.run("sources", "remove", "cursor", "--json").stdout)
@@ -503,9 +504,10 @@ def test_two_hosts_are_two_sources_by_their_names(house: House) -> None:
 
     shelf = house.registry.with_name("hosts")
     places = {"Claude Desktop": str(shelf / "claude.json"), "Cursor": str(shelf / "cursor.json")}
-    sources = json.loads(house.run("sources", "--json").stdout)["sources"]
-    assert {each["title"]: each["name"] for each in sources} == places
-    assert {each["title"]: each["standing"]["notices"] for each in sources} == {"Claude Desktop": 0, "Cursor": 1}
+    answer = json.loads(house.run("sources", "--json").stdout)
+    assert answer["titles"] == {place: title for title, place in places.items()}
+    notices = {each["name"]: each["standing"]["notices"] for each in answer["sources"]}
+    assert notices == {places["Claude Desktop"]: 0, places["Cursor"]: 1}
     listed, status = house.run("sources").stdout, house.run("status").stdout
     assert [line.split("\t")[::8] for line in listed.splitlines()[1:3]] == [list(each) for each in places.items()]
     line = "Cursor\t1\twaygraph show Tides"

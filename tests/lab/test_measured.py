@@ -27,7 +27,7 @@ def test_every_record_is_shown(records: list[dict[str, object]]) -> None:
     """Each file under evals/ is a benchmark's, of another embedder too, or the peers'; none that is shown in detail is
     missing."""
     shown = {str(record["name"]) for record in records} | {peers.NAME}
-    assert {path.stem.partition("_onnx-")[0] for path in EVALS.glob("*.json")} == shown
+    assert {path.stem for path in EVALS.glob("*.json")} == shown
     assert DETAILS.keys() <= {record["name"] for record in records}
 
 

@@ -13,7 +13,6 @@ from tests.service import served
 from waygraph import Filters, Principal, Query, Settings
 from waygraph.api import library
 from waygraph.api.library import AsyncOperator, AsyncRegistry
-from waygraph.ingest.hosts.titles import with_titles
 from waygraph.registry.model.changes import Document, Standing
 from waygraph.registry.model.errors import (
     InvalidQuery,
@@ -295,7 +294,7 @@ def test_how_agents_stand_comes_over_whole() -> None:
         assert registry.agents() == service.registry.agents()
         assert registry.tools() == service.registry.tools()
         assert all(tool.flags and tool.approved_hash for tool in registry.tools())
-        assert registry.sources() == with_titles(service.registry.sources())
+        assert registry.sources() == service.registry.sources()
         assert registry.sources()[0].standing == Standing(online=1, unreachable=1)
         query = Query(text="x up down", filters=Filters(reachable=True))
         assert [match.agent.id for match in registry.route(query).matches] == ["up"]

@@ -50,7 +50,7 @@ MODELS = Table(
 )
 WORDS: dict[str, tuple[list[str], list[Block]]] = {
     "usage": (NAMES, list(views.usage(USAGES))),
-    "sources": (["front-desk"], list(views.sources(SOURCES))),
+    "sources": (["front-desk"], list(views.sources(SOURCES, {each.name: each.name for each in SOURCES}))),
     "changes": (["front-desk", "list_all_bookings"], list(_view_changes(CHANGES))),
     "models": (["minilm", "English", "downloaded"], [MODELS]),
 }

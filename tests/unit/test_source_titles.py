@@ -10,9 +10,8 @@ from typer import BadParameter
 from tests.sync_graph import entry, manifest
 from waygraph.api.cli.commands.operate import source_name
 from waygraph.ingest.hosts.hosts import HOSTS, Places
-from waygraph.ingest.hosts.titles import title_of, with_titles
+from waygraph.ingest.hosts.titles import title_of, titles_of
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model.changes import SourceSummary
 from waygraph.registry.registry import Registry
 
 
@@ -61,9 +60,8 @@ def test_each_host_s_own_file_has_its_name(platform: str) -> None:
 def test_two_of_one_title_are_told_apart() -> None:
     """Titles that differ by case alone too: commands take them in any case."""
     names = ["/home/me/.cursor/mcp.json", "/work/app/.cursor/mcp.json", "crm", "/a/x/Tools", "/b/X/tools"]
-    titles = [each.title for each in with_titles([SourceSummary(name=name, namespace="n") for name in names])]
     cursors = [f"Cursor, {name}" for name in names[:2]]
-    assert titles == [*cursors, "crm", "x/Tools, /a/x/Tools", "X/tools, /b/X/tools"]
+    assert list(titles_of(names).values()) == [*cursors, "crm", "x/Tools, /a/x/Tools", "X/tools, /b/X/tools"]
 
 
 @pytest.mark.parametrize(

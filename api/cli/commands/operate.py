@@ -140,10 +140,17 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or remove one."""
     if context.invoked_subcommand:
         return
-    from waygraph.ingest.hosts.titles import with_titles
+    from waygraph.ingest.hosts.titles import titles_of
 
     with invocation(context).open() as registry:
-        show(with_titles(registry.sources()), shapes.sources, views.sources, as_json)
+        summaries = registry.sources()
+    titles = titles_of(each.name for each in summaries)
+    show(
+        summaries,
+        lambda some: {**shapes.sources(some), "titles": titles},
+        lambda some: views.sources(some, titles),
+        as_json,
+    )
 
 
 @sources.command("remove")

@@ -1,7 +1,7 @@
 """What a registry holds and answers, laid out for people: answers, agents, tools, sources, the status, a write."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table, Time
@@ -171,12 +171,12 @@ def _titled_lines(texts: dict[str, str]) -> Iterator[Lines]:
     return (Lines(text, title) for title, text in texts.items() if text)
 
 
-def status(summary: "Status", sources: "Sequence[SourceSummary]") -> Iterator[Block]:
-    """`sources`: with their titles, for what of them fails and has notices."""
+def status(summary: "Status", sources: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
+    """`sources`: for what of them fails and has notices. `titles`: as in `sources`."""
     columns = "registry=location, revision=state.revision, agents=state.agents, tools=state.tools, sources, embedder, "
     columns += "texts=state.texts, dimension=state.dimension"
     yield Fields.of(summary, columns, embedder=lambda each: each.state.embedder or "none: searched by words only")
-    yield from _remarks(sources)
+    yield from _remarks(sources, titles)
 
 
 def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
@@ -185,30 +185,32 @@ def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
     yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at", spare=spare)
 
 
-def sources(summaries: "Sequence[SourceSummary]") -> Iterator[Block]:
+def sources(summaries: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
+    """`titles`: what people call each, by name."""
     yield Table.of(
         summaries,
         "source, kind, namespace, agents, policy, waiting, not answering, last seen, place=name",
         spare=("kind", "policy", "namespace", "waiting", "not answering"),
-        source=lambda each: each.title,
+        source=lambda each: titles[each.name],
         kind=lambda each: "live" if each.rank else "catalogue",
         agents=lambda each: len(each.claims),
         waiting=lambda each: each.standing.pending + each.standing.pending_tools if each.standing else 0,
         not_answering=lambda each: each.standing.unreachable + each.standing.failing if each.standing else 0,
         last_seen=lambda each: Time(each.seen_at),
     )
-    yield from _remarks(summaries)
+    yield from _remarks(summaries, titles)
     for each in summaries:
         if each.pause_s:
-            yield Aside(f"{each.title} changes often: a watch writes its changes at most once in {each.pause_s} s")
+            yield Aside(
+                f"{titles[each.name]} changes often: a watch writes it at most once in {each.pause_s} s"
+            )
 
 
-def _remarks(sources: "Sequence[SourceSummary]") -> Iterator[Block]:
+def _remarks(sources: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
     """What of sources does not work, then a line for each that has notices."""
-    failures = [
-        (of.title, each.key or "the source itself", each.since, each.reason) for of in sources for each in of.failures
-    ]
-    standings = [(of.title, of.standing) for of in sources if of.standing and of.standing.notices]
+    every = [each for source in sources for each in source.failures]
+    failures = [(titles[each.source], each.key or "the source itself", each.since, each.reason) for each in every]
+    standings = [(titles[of.name], of.standing) for of in sources if of.standing and of.standing.notices]
     notices = [(title, each.notices, f"waygraph show {shlex.quote(each.notices_at)}") for title, each in standings]
     tables = Table(("source", "fails", "since", "reason"), failures), Table(("source", "notices", "look at"), notices)
     yield from (table for table in tables if table.rows)

@@ -16,6 +16,7 @@ from waygraph.api.rest.recorded_calls import note_result
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, Parameters, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.api.rest.service import Lanes
+from waygraph.ingest.hosts.titles import titles_of
 from waygraph.ingest.logins.store import login_file
 from waygraph.registry.catalog.queries import NOBODY, AgentSearch, AgentState, search_agents
 from waygraph.registry.catalog.tool_formats import ToolFormat
@@ -399,8 +400,10 @@ def _list_looks(exchange: Exchange) -> list[Shape]:
 
 @handles(operations.SOURCES, stamp=_stamp_of_sources)
 def sources(exchange: Exchange) -> Shape:
-    """The sources, each with the agents that it claims, and which of them this service follows."""
-    return {**shapes.sources(exchange.sources, exchange.transport_filter), "looks": _list_looks(exchange)}
+    """The sources, each with the agents that it claims, what people call them, and which this service follows."""
+    titles = titles_of(source.name for source in exchange.sources)
+    answer = shapes.sources(exchange.sources, exchange.transport_filter)
+    return {**answer, "titles": titles, "looks": _list_looks(exchange)}
 
 
 @handles(operations.CHANGES)

@@ -33,7 +33,7 @@ function Agents({ query }) {
   const list = useParts("/v1/agents", "agents", params);
   const sources = useGet("/v1/sources");
   /** @type {{name: string, title: string, agents: string[]}[]} */
-  const known = sources.value?.sources || [];
+  const known = (sources.value?.sources || []).map((/** @type {any} */ each) => ({ ...each, title: sources.value.titles[each.name] }));
   return html`<div class="row between"><h1>Agents</h1><${Twin} path="/v1/agents" params=${params} /></div>
     <${Filters} query=${query} sources=${known} agents=${list.items} />
     <${Loaded} state=${list}>${() => html`<${Found} list=${list} sources=${known} />`}<//>

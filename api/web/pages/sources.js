@@ -20,13 +20,13 @@ export default function Page({ query }) {
       const followed = Object.fromEntries((value.looks || []).map((/** @type {any} */ each) => [each.name, each]));
       return html`${only && html`<p><a href=${`${HOME}/sources`}>All ${value.sources.length} sources</a></p>`}
         ${sources.length ? null : html`<p class="quiet">${only ? `There is no source ${only} that you may see.` : "No source was read yet."}</p>`}
-        ${sources.map((/** @type {any} */ each) => html`<${Source} key=${each.name} source=${each} all=${value.sources} followed=${followed[each.name]} again=${state.again} isOpen=${each.name === only} />`)}`;
+        ${sources.map((/** @type {any} */ each) => html`<${Source} key=${each.name} source=${each} title=${value.titles[each.name]} all=${value.sources} followed=${followed[each.name]} again=${state.again} isOpen=${each.name === only} />`)}`;
     }}<//>
     ${may("write") && html`<h2>Take something in</h2><${Intake} onDone=${state.again} />`}`;
 }
 
-/** @param {{source: any, all: any[], followed: any, again: () => void, isOpen: boolean}} props */
-function Source({ source, all, followed, again, isOpen }) {
+/** @param {{source: any, title: string, all: any[], followed: any, again: () => void, isOpen: boolean}} props */
+function Source({ source, title, all, followed, again, isOpen }) {
   const [isRemoving, setRemoving] = useState(false);
   const [reports, setReports] = useState(/** @type {any[] | null} */ (null));
   const { standing } = source;
@@ -39,11 +39,11 @@ function Source({ source, all, followed, again, isOpen }) {
   const waiting = standing.pending + standing.pending_tools;
   return html`<article class="card" aria-label=${source.name}>
     <div class="row between">
-      <h2><a href=${`${HOME}/sources${queryOf({ source: source.name })}`}>${marked(source.title)}</a></h2>
+      <h2><a href=${`${HOME}/sources${queryOf({ source: source.name })}`}>${marked(title)}</a></h2>
       <span>${own.length ? html`<${Badge} kind="bad">cannot be read<//>` : source.failures.length ? html`<${Badge} kind="warn">fails in part<//>` : html`<${Badge} kind="good">works<//>`}</span>
     </div>
     <dl class="facts">
-      ${source.title !== source.name && html`<dt>Place</dt><dd>${marked(source.name)}</dd>`}
+      ${title !== source.name && html`<dt>Place</dt><dd>${marked(source.name)}</dd>`}
       <dt>Last sync</dt><dd><${Time} at=${source.seen_at} />${source.pause_s > 0 && `; it changes often, and is written at most once in ${source.pause_s} s`}</dd>
       <dt>Next</dt><dd><${Next} followed=${followed} /></dd>
       <dt>Policy</dt><dd>${source.policy}: ${POLICIES[source.policy]}</dd>
