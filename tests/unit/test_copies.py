@@ -49,6 +49,19 @@ def flags(registry: Registry, said: AgentEntry, source: str = "second", rank: in
     return tool.flags
 
 
+def notices(registry: Registry, principal: Principal | None) -> dict[str, tuple[int, str]]:
+    """Of each source how many, and of which entity the first is."""
+    standings = {each.name: each.standing for each in registry.sources(principal=principal)}
+    return {name: (each.notices, each.notices_at) for name, each in standings.items() if each}
+
+
+def test_a_suspicion_is_no_notice(registry: Registry) -> None:
+    """The count of a source is that of `waygraph show`, and leads to the tool that has one."""
+    assert flags(registry, entry("noted"))[0].startswith(NOTICE)
+    assert not flags(registry, entry("suspect", takes="to bcc"), source="third")[0].startswith(NOTICE)
+    assert notices(registry, None) == {"first": (0, ""), "second": (1, "noted/send_email"), "third": (0, "")}
+
+
 @pytest.mark.parametrize(
     ("said", "begins"),
     [
@@ -139,6 +152,8 @@ def test_an_id_that_looks_like_a_known_one_is_marked(registry: Registry, twin: s
     [flag] = registry.agent(twin, principal=OFFICE).flags
     assert flag.startswith(f"{NOTICE}id: {NEAR_ID}post: ")
     assert registry.agent(twin, principal=Principal()).flags == registry.agent("post").flags == ()
+    assert notices(registry, None) == notices(registry, OFFICE) == {"first": (0, ""), "second": (1, twin)}
+    assert notices(registry, Principal()) == {"second": (0, "")}, "it would tell of an agent that is not seen"
     sync(registry, Manifest(source="second", entries=(entry(twin, "Posts.", name="post", description="Other."),)))
     assert registry.agent(twin).flags == (flag,), "it stays marked"
 

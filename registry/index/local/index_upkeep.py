@@ -128,12 +128,8 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
     words, audience = _words(document, agent_names(agent)), (agent.hidden, agent.visible_to)
     yield Row(agent.id, flags, record, words, len(document), owner.vector_key, audience)
     for tool, item in zip(tools, items, strict=True):
-        flags = (
-            TOOL
-            | PENDING * tool.pending
-            | GIVES * bool(given_names(tool.output_schema))
-            | HAS_NOTICES * bool(tool.flags)
-        )
+        flags = TOOL | PENDING * tool.pending | HAS_NOTICES * bool(tool.flags)
+        flags |= GIVES * bool(given_names(tool.output_schema))
         document = tool_document(agent, tool)
         words = _words(document, tool_names(agent, tool), required_names(tool.input_schema))
         yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key)
