@@ -228,6 +228,11 @@ export function kindOf(kind) {
   return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
 }
 
+/** How many notices, and the first agent or tool that has one. @param {{count: number, at: string}} props */
+export function NoticeLine({ count, at }) {
+  return html`${count === 1 ? "1 notice" : `${count} notices`}: <a href=${(at.includes("/") ? toolPlace : agentPlace)(at)}>${marked(at)}</a>`;
+}
+
 /** The flags but for notices. @param {string[] | undefined} flags */
 export function suspicions(flags) {
   return (flags || []).filter((flag) => !flag.startsWith("notice: "));

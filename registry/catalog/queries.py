@@ -145,8 +145,11 @@ def part_of(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence
     return ids[start:end], ids[end - 1] if end < len(ids) else ""
 
 
-def seen_sources(index: SearchIndex, principal: Principal | None) -> list[SourceSummary]:
+def seen_sources(
+    index: SearchIndex, principal: Principal | None, agents: Collection[Agent] | None = None
+) -> list[SourceSummary]:
     """Each with the claims on agents that the principal may see, and their failures; without any it is none for it.
+    `agents`: those that the principal may see, where they were read already.
 
     A failure is over where the agent answers by now, to whichever source. What an older Waygraph kept of sources that
     never gave anything is left out.
@@ -154,7 +157,7 @@ def seen_sources(index: SearchIndex, principal: Principal | None) -> list[Source
     sources = [each for each in index.sources() if each.seen_at or each.claims]
     if principal is None and not any(source.failures for source in sources):
         return sources  # without a look at all agents
-    agents = visible_agents(index, principal)
+    agents = visible_agents(index, principal) if agents is None else agents
     online_ids = {agent.id for agent in agents if agent.status == ONLINE}
     sources = [each.without_failures_of(online_ids) for each in sources]
     if principal is None:
@@ -178,7 +181,7 @@ def standing_sources(index: SearchIndex, principal: Principal | None) -> list[So
         notices.setdefault(owner_of(entity.id), []).extend(entity.id for _ in notices_of(entity.flags))
     return [
         replace(source, standing=_standing([agents[each] for each in source.agent_ids], waiting, rejections, notices))
-        for source in seen_sources(index, principal)
+        for source in seen_sources(index, principal, agents.values())
     ]
 
 

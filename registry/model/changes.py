@@ -57,9 +57,11 @@ class Standing:
     rejections: int = 0
     """Agents and tools that operators rejected as they are now."""
     notices: int = 0
-    """Of the texts of its agents and tools, from when they were examined."""
+    """How many flags of its agents and tools are notices (`nouns.NOTICE`), as the caller sees them; two of one text are
+    two. A suspicion is none: it denies what it flags, or holds it back, which `pending` and `pending_tools` count.
+    """
     notices_at: str = ""
-    """The first agent or tool that has one, for `waygraph show`."""
+    """The first agent or tool that has a notice, for `waygraph show`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -510,7 +510,7 @@ def test_two_hosts_are_two_sources_by_their_names(house: House) -> None:
     assert notices == {places["Claude Desktop"]: 0, places["Cursor"]: 1}
     listed, status = house.run("sources").stdout, house.run("status").stdout
     assert [line.split("\t")[::8] for line in listed.splitlines()[1:3]] == [list(each) for each in places.items()]
-    line = "Cursor\t1\twaygraph show Tides"
+    line = "Cursor\t1 notice: waygraph show Tides"
     assert [text.splitlines().count(line) for text in (listed, status)] == [1, 1]
     shown = house.run("show", "Tides").stdout
     assert f"Cursor ({places['Cursor']})" in shown

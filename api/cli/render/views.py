@@ -152,8 +152,12 @@ def about(facts: "About") -> Iterator[Block]:
     agent, setting, titles = facts.agent, facts.settings, titles_of(facts.sources)
     sources = [title if title.endswith(name) else f"{title} ({name})" for name, title in titles.items()]
     columns = "agent=agent.id, name=agent.name, kind=agent.kind, version=agent.version, tags=agent.tags, marks, "
-    columns += "status=agent.status, sources"
-    yield Fields.of(facts, columns, marks=lambda _: _marks(agent), sources=lambda _: sources)
+    columns += "status=agent.status, sources, of its tools"
+    ids = [each.id for each in facts.tools for _ in notices_of(each.flags)]
+    notices = notice_line(len(ids), ids[0]) if ids else ""
+    yield Fields.of(
+        facts, columns, marks=lambda _: _marks(agent), sources=lambda _: sources, of_its_tools=lambda _: notices
+    )
     yield from _flags(agent)
     yield from _titled_lines({"description": agent.description})
     if agent.transport:
@@ -201,9 +205,7 @@ def sources(summaries: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -
     yield from _remarks(summaries, titles)
     for each in summaries:
         if each.pause_s:
-            yield Aside(
-                f"{titles[each.name]} changes often: a watch writes it at most once in {each.pause_s} s"
-            )
+            yield Aside(f"{titles[each.name]} changes often: a watch writes it at most once in {each.pause_s} s")
 
 
 def _remarks(sources: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
@@ -211,9 +213,14 @@ def _remarks(sources: "Sequence[SourceSummary]", titles: "Mapping[str, str]") ->
     every = [each for source in sources for each in source.failures]
     failures = [(titles[each.source], each.key or "the source itself", each.since, each.reason) for each in every]
     standings = [(titles[of.name], of.standing) for of in sources if of.standing and of.standing.notices]
-    notices = [(title, each.notices, f"waygraph show {shlex.quote(each.notices_at)}") for title, each in standings]
-    tables = Table(("source", "fails", "since", "reason"), failures), Table(("source", "notices", "look at"), notices)
+    notices = [(title, notice_line(each.notices, each.notices_at)) for title, each in standings]
+    tables = Table(("source", "fails", "since", "reason"), failures), Table(("source", "notices"), notices)
     yield from (table for table in tables if table.rows)
+
+
+def notice_line(count: int, first: str) -> str:
+    """How many notices there are, and where a person reads the `first`: the id of an agent or tool."""
+    return f"{count} {'notice' if count == 1 else 'notices'}: waygraph show {shlex.quote(first)}"
 
 
 def _marks(agent: "Agent") -> list[str]:

@@ -1,7 +1,6 @@
 """What a watch prints: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
 
 import json
-import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from waygraph.api.cli.render.output import one_line, print_line
+from waygraph.api.cli.render.views import notice_line
 from waygraph.api.telemetry.escaping import escape_unsafe
+from waygraph.ingest.hosts.titles import title_of
 from waygraph.ingest.watch import events
 from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.nouns import notices_of, suspicions
@@ -93,8 +94,7 @@ def flag_remarks(changes: ChangeSet) -> Iterator[tuple[str, str, str]]:
             yield "suspicious", each.id, "; ".join((*reasons, f"{what} until `waygraph approve` accepts it"))
     ids = [each.id for each in changes.flagged for _ in notices_of(each.flags)]
     if ids:
-        more = f" and {others} more" if (others := len({*ids}) - 1) else ""
-        yield "notices", changes.source, f"{len(ids)}: `waygraph show {shlex.quote(ids[0])}`{more}"
+        yield "notices", title_of(changes.source), notice_line(len(ids), ids[0])
 
 
 def describe_server(event: events.ServerEvent) -> str:

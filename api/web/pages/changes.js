@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, pathOf, queryOf, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, notify, SourceLink, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, NoticeLine, notify, SourceLink, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -29,7 +29,7 @@ export default function Page({ query }) {
         <summary>Rejected: ${refused.length}</summary>
         <${Choice} items=${refused} shown=${query.get("text") || ""} onDone=${again} />
       </details>`}`}<//>
-    ${sources.filter(({ standing }) => standing.notices).map(({ name, standing }) => html`<p key=${name}><${SourceLink} name=${name} />: <a href=${(standing.notices_at.includes("/") ? toolPlace : agentPlace)(standing.notices_at)}>${standing.notices === 1 ? "1 notice" : `${standing.notices} notices`}</a></p>`)}
+    ${sources.filter(({ standing }) => standing.notices).map(({ name, standing }) => html`<p key=${name}><${SourceLink} name=${name} />: <${NoticeLine} count=${standing.notices} at=${standing.notices_at} /></p>`)}
     <div class="row between"><h2 id="log">The log</h2><${Twin} path="/v1/changes" params=${{ agent, since: momentOf(query.get("since") || "") }} /></div>
     <${Filters} agent=${agent} since=${query.get("since") || ""} agents=${[...log.items, ...waiting.items].map((each) => each.agent_id)} />
     <${Loaded} state=${log}>${() => html`
