@@ -1,5 +1,6 @@
 """From nothing to a proven call, by the installed command in an empty home: `waygraph`, `start`, `connect --check`."""
 
+import csv
 import json
 import os
 import re
@@ -511,7 +512,7 @@ def test_two_hosts_are_two_sources_by_their_names(house: House) -> None:
     listed, status = house.run("sources").stdout, house.run("status").stdout
     assert [line.split("\t")[::8] for line in listed.splitlines()[1:3]] == [list(each) for each in places.items()]
     line = "Cursor\t1 notice: waygraph show Tides"
-    assert [text.splitlines().count(line) for text in (listed, status)] == [1, 1]
+    assert [text.splitlines().count(line) for text in (listed, status)] == [1, 1], status
     shown = house.run("show", "Tides").stdout
     assert f"Cursor ({places['Cursor']})" in shown
     assert "differs by case, punctuation or blanks alone from that of tides" in shown
@@ -519,7 +520,8 @@ def test_two_hosts_are_two_sources_by_their_names(house: House) -> None:
 
     other = house.folder / "other" / ".cursor" / "mcp.json"
     house.put(other, {"abacus": {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "abacus.py")]}})
-    assert house.run("ingest", str(other)).returncode == 0
+    [row] = csv.DictReader(house.run("ingest", str(other)).stdout.splitlines(), delimiter="\t")
+    assert (row["source"], row["agents"], row["place"]) == ("Cursor", "1 created", str(other))
     refused = house.run("sources", "remove", "cursor")
     assert refused.returncode == 2
     assert all(each in STYLE.sub("", refused.stderr).replace("\n", "") for each in ("several sources", str(other)))
