@@ -130,11 +130,12 @@ def overview(
     ready = [each for each in entries if not each.agent.pending]
     visible_ids = {each.agent.id for each in entries}
     sources = registry.sources(principal=principal)
+    claims = (title_of(source.name) for source in sources for each in source.agent_ids if each in visible_ids)
     waiting = _count_held(registry, principal, sources)
     facts: dict[str, Any] = {
         "tools": sum(each.tools - waiting[each.agent.id] for each in ready),
         "agents": _order_counts(Counter(each.agent.kind for each in ready)),
-        "sources": _order_counts(_count_claims(sources, visible_ids, title_of), SOURCES),
+        "sources": _order_counts(Counter(claims), SOURCES),
         "tags": _order_counts(_tags(ready), TAGS),
         "waiting": sum(each.agent.pending and not each.agent.rejection for each in entries),
         "unreachable": sum(not reachable(each.agent.status) for each in ready),
@@ -164,15 +165,6 @@ def _count_held(
     if not any(each.standing and (each.standing.pending_tools or each.standing.rejections) for each in sources):
         return Counter()
     return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
-
-
-def _count_claims(
-    sources: "Iterable[SourceSummary]", visible_ids: set[str], title_of: Callable[[str], str]
-) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for source in sources:
-        counts[title_of(source.name)] += len(visible_ids.intersection(source.agent_ids))
-    return +counts
 
 
 def _order_counts(counts: Counter[Any], most: int | None = None) -> dict[str, int]:
