@@ -12,9 +12,10 @@ from functools import lru_cache
 from heapq import nlargest
 from typing import Any
 
+from waygraph.registry.access.policy import danger_in
 from waygraph.registry.index.analyser import CAMEL, STOP_WORDS, query_terms, terms
 from waygraph.registry.index.search_index import LegHits
-from waygraph.registry.model.nouns import JsonText, Tool, parse_field
+from waygraph.registry.model.nouns import JsonText, Tool
 from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.process import remember
 from waygraph.registry.routing.fusion import Standing
@@ -168,8 +169,7 @@ def _removing_verbs(name: str, description: str, annotations: JsonText) -> froze
     """Terms of the verbs by which a tool says that it ends or removes something: at either end of its name, or first in
     its description. None for one that only reads, or says that it destroys nothing.
     """
-    hints = parse_field(annotations)
-    if isinstance(hints, dict) and (hints.get("readOnlyHint") is True or hints.get("destructiveHint") is False):
+    if danger_in(annotations) in ("reads", "none"):
         return frozenset()
     of_name, of_text = _words(name), _words(description[:80])[:1]
     stems = {terms(word)[0] for word in (*of_name[:1], *of_name[-1:], *of_text)}
