@@ -187,7 +187,7 @@ def measures_table(records: Records, is_shown: Callable[[Mapping[str, Any]], boo
     counts = Counter(m["name"] for record in records for m in record["measures"])
     rows = [
         (
-            f"{m['name']} ({record['embedder']})" if counts[m["name"]] > 1 else m["name"],
+            f"{m['name']} ({_model(record['embedder'])})" if counts[m["name"]] > 1 else m["name"],
             f"{m['value']:g} {m['unit']}".strip(),
             m["target"] or "",
             MET[m["met"]],
