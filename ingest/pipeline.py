@@ -141,9 +141,7 @@ class Ingestion:
             put_statuses(local, {(name, ""): status_of_fault(reason) for name in known_names})
 
     def _known_sources(self, registry: LocalRegistry, names: set[str]) -> set[str]:
-        if not registry.store.exists:
-            return set()
-        return names.intersection(source.name for source in registry.sources())
+        return names.intersection(source.name for source in registry.stored_sources())
 
     def _send_offer(self, registry: DocumentReader, source: OpenedSource) -> list[IngestResult]:
         from waygraph.ingest.sync.offer import offer_documents

@@ -1,7 +1,7 @@
 // A file that is dropped, chosen or pasted: first what it would do, then it is taken in.
 import { html, useState } from "./vendor/preact.js";
 import { request } from "./http.js";
-import { Act, Badge, marked, notify, suspicions, Words } from "./parts.js";
+import { Act, Badge, marked, NoticeLine, notify, SourceLink, suspicions, Words } from "./parts.js";
 import { revealed } from "./difference.js";
 
 /** @param {{onDone: () => void}} props */
@@ -57,16 +57,16 @@ const PASTED = "pasted.yaml";
 export function Report({ report }) {
   const counts = ["agents", "tools"].map((noun) => [noun, report[noun]]);
   const suspects = report.flagged.filter((/** @type {any} */ each) => suspicions(each.flags).length);
-  const notices = report.flagged.flatMap((/** @type {any} */ each) => each.flags).length - suspects.flatMap((/** @type {any} */ each) => suspicions(each.flags)).length;
+  const noted = report.flagged.flatMap((/** @type {any} */ each) => Array(each.flags.length - suspicions(each.flags).length).fill(each.id));
   const isNothing = counts.every(([, each]) => !each.created.length && !each.updated.length && !each.removed.length);
   return html`<section class="card" aria-label=${`report of ${report.source}`}>
-    <h3>${report.dry_run ? "It would do this" : "Done"}: ${marked(report.source)}</h3>
+    <h3>${report.dry_run ? "It would do this" : "Done"}: ${report.dry_run ? marked(report.source) : html`<${SourceLink} name=${report.source} />`}</h3>
     ${isNothing && html`<p>Nothing changes.</p>`}
     ${counts.map(([noun, each]) => html`<p>${noun}: ${each.created.length} new, ${each.updated.length} changed, ${each.removed.length} removed, ${each.unchanged} as they were</p>
       <${Names} title=${`${noun} that are new`} names=${each.created} /><${Names} title=${`${noun} that change`} names=${each.updated.map((/** @type {any} */ one) => `${one.id}: ${one.fields.join(", ")}`)} /><${Names} title=${`${noun} that go`} names=${each.removed} />`)}
     <${Names} title="wait for approval" names=${report.waiting} />
     ${suspects.length > 0 && html`<div class="notice"><p>Look suspicious:</p><ul class="reasons">${suspects.map((/** @type {any} */ each) => html`<li><b>${marked(each.id)}</b>: ${revealed(suspicions(each.flags).join("; "))}</li>`)}</ul></div>`}
-    ${notices > 0 && html`<p class="quiet">Notices: ${notices}. The pages of its agents and tools have them.</p>`}
+    ${noted.length > 0 && html`<p class="quiet"><${NoticeLine} count=${noted.length} at=${noted[0]} /></p>`}
     ${[...report.rejected, ...report.cut].map((/** @type {any} */ each) => html`<div class="fault"><p><b>${marked(each.where)}</b>: <${Words} text=${each.reason} max=${300} /></p></div>`)}
     ${report.notice && html`<p class="notice">${report.notice}</p>`}
   </section>`;

@@ -194,6 +194,25 @@ export function AgentLink({ id }) {
   return html`<a href=${agentPlace(id)}>${marked(id)}</a>`;
 }
 
+/** @type {import("./vendor/preact.js").Signal<Record<string, string>>} */
+const titles = signal({});
+const asked = new Set();
+let isAsking = false;
+
+/** A source by its title; by its name where that is all that the caller may see of it. @param {{name: string}} props */
+export function SourceLink({ name }) {
+  useEffect(() => {
+    if (name in titles.value || asked.has(name)) return;
+    asked.add(name);
+    if (isAsking) return; // one answer has them all
+    isAsking = true;
+    request("/v1/sources")
+      .then((answer) => (titles.value = answer.titles), () => asked.clear())
+      .finally(() => (isAsking = false));
+  }, [name]);
+  return html`<a title=${name} href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(titles.value[name] || name)}</a>`;
+}
+
 /** @param {{id: string, short?: boolean}} props */
 export function ToolLink({ id, short }) {
   return html`<a href=${toolPlace(id)}>${marked(short ? id.slice(id.indexOf("/") + 1) : id)}</a>`;
@@ -207,6 +226,11 @@ export function Badge({ kind = "", children }) {
 /** As people read it. @param {string} kind */
 export function kindOf(kind) {
   return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
+}
+
+/** How many notices, and the first agent or tool that has one. @param {{count: number, at: string}} props */
+export function NoticeLine({ count, at }) {
+  return html`${count === 1 ? "1 notice" : `${count} notices`}: <a href=${(at.includes("/") ? toolPlace : agentPlace)(at)}>${marked(at)}</a>`;
 }
 
 /** The flags but for notices. @param {string[] | undefined} flags */

@@ -264,7 +264,7 @@ def all_claims(registry: LocalRegistry) -> dict[str, list[SourceClaim]]:
 
 
 def _claims(registry: LocalRegistry) -> Iterator[tuple[str, SourceClaim]]:
-    for source in registry.store.look(lambda index: list(index.sources())):
+    for source in registry.stored_sources():
         for key, agent_id in source.claims:
             yield agent_id, SourceClaim(source=source.name, key=key, is_live=source.rank > 0)
 

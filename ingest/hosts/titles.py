@@ -15,10 +15,10 @@ _SHARED_SERVERS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
 
 
 def titles_of(sources: Iterable[str]) -> dict[str, str]:
-    """Return the titles of sources by their names, all different: where two would be the same the name follows."""
+    """Return the title of each source by its name. Titles that differ by case at most are followed by the names."""
     titles = {source: title_of(source) for source in sources}
-    counts = Counter(titles.values())
-    return {name: title if counts[title] == 1 else f"{title}, {name}" for name, title in titles.items()}
+    counts = Counter(map(str.casefold, titles.values()))
+    return {name: title if counts[title.casefold()] == 1 else f"{title}, {name}" for name, title in titles.items()}
 
 
 def title_of(source: str) -> str:
@@ -28,8 +28,8 @@ def title_of(source: str) -> str:
             url = urlsplit(source)
         except ValueError:  # a name may be anything
             return source
-        server = url.hostname or source
-        return "/".join([server, *url.path.strip("/").split("/")[:2]]) if server in _SHARED_SERVERS else server
+        server, words = url.hostname or source, url.path.removesuffix("/").removesuffix(".git").split("/")
+        return "/".join([server, *words[1:3]]) if server in _SHARED_SERVERS else server
     path = PurePath(source.replace("\\", "/"))
     parts = tuple(map(str.casefold, path.parts))
     for host in HOSTS.values():

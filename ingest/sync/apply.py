@@ -29,7 +29,7 @@ from waygraph.registry.graph.read import (
     read_graph_view,
     read_state,
 )
-from waygraph.registry.graph.write import touched_agents
+from waygraph.registry.graph.write import put_failures, touched_agents
 from waygraph.registry.model import clock
 from waygraph.registry.model.changes import ChangeSet, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import EmbedderError, MassRemoval, NotAllowed, RegistryError, RegistryNotFound
@@ -40,7 +40,7 @@ from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import check_policy, checked_texts, refuse_other_texts
 from waygraph.registry.operators.rights import is_operator, refuse_non_operator, refuse_source
-from waygraph.registry.operators.sources import NO_PAUSES, put_failures, refuse_change, refuse_unseen
+from waygraph.registry.operators.sources import refuse_change, refuse_unseen
 from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -49,9 +49,10 @@ from waygraph.registry.writer import WriteSession
 
 Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
+MemberStatuses = Mapping[Member, str]
 
 
-def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
+def put_statuses(registry: LocalRegistry, statuses: MemberStatuses, pauses: Mapping[str, int] | None = None) -> int:
     """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept. A source
     that never gave anything is none yet.
 
@@ -59,7 +60,7 @@ def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses
     """
     if not statuses:
         return 0
-    sources = {source.name: source for source in registry.sources()} if registry.store.exists else {}
+    sources = {source.name: source for source in registry.stored_sources()}
     ids = {(source.name, key): agent_id for source in sources.values() for key, agent_id in source.claims}
     statuses_by_agent = {ids[member]: status for member, status in statuses.items() if member in ids}
     old_statuses = {agent.id: agent.status for agent in registry.agents()} if statuses_by_agent else {}
@@ -73,7 +74,7 @@ def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses
     return registry.put_statuses(new_statuses, attempts, pauses).revision if new_statuses or attempts else 0
 
 
-def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Member, str]) -> SourceStatuses:
+def _changed_failures(sources: Mapping[str, SourceSummary], statuses: MemberStatuses) -> SourceStatuses:
     """Of the sources whose failures these statuses change."""
     attempts: dict[str, dict[str, str]] = {}
     for (source, key), status in statuses.items():
@@ -253,7 +254,7 @@ def _write_plan(
         source = graph.sources.get(changes.source)
         # One that never gave anything is no source yet.
         if source and is_operator(sync_plan.terms.principal) and changes.failures != source.failures:
-            put_failures(session, changes.source, changes.failures)
+            session.touch(lambda writing: put_failures(writing, source.name, changes.failures, source.pause_s))
         return graph, changes, Written(revision=_revision(session.state())), session.state()
     result = session.commit(changes, progress, graph)
     for noun in NOUNS:

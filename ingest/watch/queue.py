@@ -371,8 +371,7 @@ class Writer:
             raise WriteAbandoned
 
     def _known_source(self, name: str) -> SourceSummary | None:
-        sources = self.registry.sources() if self.registry.store.exists else []
-        return next((each for each in sources if each.name == name), None)
+        return next((each for each in self.registry.stored_sources() if each.name == name), None)
 
 
 def _answer(offer: Offer, source: str) -> Answer:

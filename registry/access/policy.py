@@ -144,14 +144,12 @@ def _judged_by_name(policy: CallPolicy, rule: Rule | None, treatment: Treatment)
     return Judgement(verdict=verdict, reason=_REASONS[verdict])
 
 
-Danger = Literal["none", "destructive", "unknown"]
+Danger = Literal["reads", "none", "destructive", "unknown"]
 
 
 def danger_of(agent: Agent, tool: Tool) -> Danger:
-    """What its annotations say. Of `readOnlyHint` and `destructiveHint` that contradict each other the worse holds."""
-    if agent.kind == "skill":
-        return "none"  # it gives its text
-    return _danger_said(tool.annotations)
+    """What its annotations say. A skill gives its text."""
+    return "reads" if agent.kind == "skill" else danger_in(tool.annotations)
 
 
 _REASONS: dict[Verdict, str] = {
@@ -261,13 +259,16 @@ def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None, name: s
 
 
 @remember
-def _danger_said(annotations: str) -> Danger:
+def danger_in(annotations: str) -> Danger:
+    """Of `readOnlyHint` and `destructiveHint` that contradict each other the worse holds."""
     hints = parse_field(annotations)
     if not isinstance(hints, dict):
         return "unknown"
     if hints.get("destructiveHint") is True:
         return "destructive"
-    return "none" if hints.get("readOnlyHint") is True or hints.get("destructiveHint") is False else "unknown"
+    if hints.get("readOnlyHint") is True:
+        return "reads"
+    return "none" if hints.get("destructiveHint") is False else "unknown"
 
 
 _KEYS = ("default", "destructive", "unannotated", "strict", "rules")

@@ -57,9 +57,10 @@ class _View:
         taxonomy = seen_taxonomy(index, None, principal)
         paths = taxonomy.paths() if taxonomy else {}
         categories = {path: taxonomy.categories[each] for each, path in paths.items()} if taxonomy else {}
+        agents = {agent.id: agent for agent in visible_agents(index, principal)}
         self._nouns: dict[str, dict[str, Any]] = {
-            "agent": {agent.id: agent for agent in visible_agents(index, principal)},
-            "source": {source.name: source for source in seen_sources(index, principal)},
+            "agent": agents,
+            "source": {source.name: source for source in seen_sources(index, principal, agents.values())},
             "toolset": {toolset.name: toolset for toolset in seen_toolsets(index, principal)},
             "category": categories,
         }

@@ -41,7 +41,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.identity import name_fault, stated_words, tool_id
-from waygraph.registry.model.nouns import ONLINE, Agent, Filters, Principal, Tool, canonical_json, word_of
+from waygraph.registry.model.nouns import ONLINE, Agent, Filters, Principal, Tool, canonical_json, notices_of, word_of
 from waygraph.registry.model.tool_settings import mark_rejection, parse_rejections
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
@@ -145,17 +145,21 @@ def part_of(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence
     return ids[start:end], ids[end - 1] if end < len(ids) else ""
 
 
-def seen_sources(index: SearchIndex, principal: Principal | None) -> list[SourceSummary]:
+def seen_sources(
+    index: SearchIndex, principal: Principal | None, agents: Collection[Agent] | None = None
+) -> list[SourceSummary]:
     """Each with the claims on agents that the principal may see, and their failures; without any it is none for it.
+    `agents`: those that the principal may see, where they were read already.
 
-    A failure is over where the agent answers by now, to whichever source.
+    A failure is over where the agent answers by now, to whichever source. What an older Waygraph kept of sources that
+    never gave anything is left out.
     """
-    sources = list(index.sources())
+    sources = [each for each in index.sources() if each.seen_at or each.claims]
     if principal is None and not any(source.failures for source in sources):
         return sources  # without a look at all agents
-    agents = visible_agents(index, principal)
+    agents = visible_agents(index, principal) if agents is None else agents
     online_ids = {agent.id for agent in agents if agent.status == ONLINE}
-    sources = [source.without_failures_of(online_ids) for source in sources]
+    sources = [each.without_failures_of(online_ids) for each in sources]
     if principal is None:
         return sources
     parts = (source.limit_to({agent.id for agent in agents}) for source in sources)
@@ -171,24 +175,31 @@ def standing_sources(index: SearchIndex, principal: Principal | None) -> list[So
     rejections = Counter(tool.agent_id for tool in index.tools(suspects) if tool.rejection)
     waiting = Counter(map(owner_of, pending)) - rejections
     suspects = [each for each in index.tools_with_notices() if owner_of(each) in agents]
-    notices = Counter(tool.agent_id for tool in seen_tools(index, suspects, principal) if tool.flags)
+    notices: dict[str, list[str]] = {}
+    entities: list[Agent | Tool] = [*agents.values(), *seen_tools(index, suspects, principal)]
+    for entity in entities:
+        notices.setdefault(owner_of(entity.id), []).extend(entity.id for _ in notices_of(entity.flags))
     return [
         replace(source, standing=_standing([agents[each] for each in source.agent_ids], waiting, rejections, notices))
-        for source in seen_sources(index, principal)
+        for source in seen_sources(index, principal, agents.values())
     ]
 
 
 def _standing(
-    agents: Sequence[Agent], waiting: Mapping[str, int], rejections: Mapping[str, int], notices: Mapping[str, int]
+    agents: Sequence[Agent], waiting: Counter[str], rejections: Counter[str], notices: Mapping[str, Sequence[str]]
 ) -> Standing:
-    """`waiting`, `rejections`, `notices`: how many tools of an agent wait, were rejected, or have notices."""
+    """`waiting`, `rejections`: how many tools of an agent wait, or were rejected. `notices`: of an agent and its tools
+    the id of whose text each notice is.
+    """
+    ids = [each for agent in agents for each in notices[agent.id]]
     of_status: Counter[str] = Counter(word_of(agent.status) for agent in agents)
     return Standing(
         **of_status,
         pending=sum(agent.pending and not agent.rejection for agent in agents),
-        pending_tools=sum(waiting.get(agent.id, 0) for agent in agents),
-        rejections=sum(bool(agent.rejection) + rejections.get(agent.id, 0) for agent in agents),
-        notices=sum(bool(agent.flags) + notices.get(agent.id, 0) for agent in agents),
+        pending_tools=sum(waiting[agent.id] for agent in agents),
+        rejections=sum(bool(agent.rejection) + rejections[agent.id] for agent in agents),
+        notices=len(ids),
+        notices_at=next(iter(ids), ""),
     )
 
 

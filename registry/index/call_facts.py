@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from waygraph.registry.access.policy import danger_in
 from waygraph.registry.index.analyser import CAMEL, STOP_WORDS, terms
-from waygraph.registry.model.nouns import Tool, parse_field
+from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.parameters import parameters_of_text
 
 MOST_CHOICES = 50
@@ -87,8 +88,7 @@ def _removing_verbs(tool: Tool) -> Terms:
     """At either end of its name, or first in its description. None for one that only reads, or says that it destroys
     nothing.
     """
-    hints = parse_field(tool.annotations)
-    if isinstance(hints, dict) and (hints.get("readOnlyHint") is True or hints.get("destructiveHint") is False):
+    if danger_in(tool.annotations) in ("reads", "none"):
         return frozenset()
     of_name, of_text = _words(tool.name), _words(tool.description[:80])[:1]
     return frozenset(terms(word)[0] for word in (*of_name[:1], *of_name[-1:], *of_text)) & _removing_stems()

@@ -180,7 +180,7 @@ class SearchIndex(Records, Protocol):
         ...
 
     def tools_with_notices(self) -> Sequence[str]:
-        """The ids of the tools whose texts were marked when they were examined; in order."""
+        """The ids of the tools with notices, and maybe of some with other flags alone; in order."""
         ...
 
     def owners_called(self, call_name: str) -> Sequence[str]:

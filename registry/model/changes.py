@@ -57,13 +57,16 @@ class Standing:
     rejections: int = 0
     """Agents and tools that operators rejected as they are now."""
     notices: int = 0
-    """Agents and tools whose texts were marked when they were examined; `waygraph show AGENT` has the notices."""
+    """How many flags of its agents and tools are notices (`nouns.NOTICE`), as the caller sees them; two of one text are
+    two. A suspicion is none: it denies what it flags, or holds it back, which `pending` and `pending_tools` count.
+    """
+    notices_at: str = ""
+    """The first agent or tool that has a notice, for `waygraph show`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSummary:
-    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it. One that was
-    never read is here for its failures alone.
+    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it.
 
     `standing` is there where somebody looks at sources, not where they are kept.
     """

@@ -136,6 +136,11 @@ def suspicions(flags: Iterable[str]) -> tuple[str, ...]:
     return tuple(flag for flag in flags if not flag.startswith(NOTICE))
 
 
+def notices_of(flags: Iterable[str]) -> tuple[str, ...]:
+    """The texts of the notices among the flags."""
+    return tuple(flag.removeprefix(NOTICE) for flag in flags if flag.startswith(NOTICE))
+
+
 def is_approved(entity: Agent | Tool) -> bool:
     """Whether somebody approved its present text."""
     return entity.approved_hash == entity.content_hash

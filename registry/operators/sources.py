@@ -6,11 +6,10 @@ from typing import Never
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, outranked_sources
-from waygraph.registry.graph.write import put_agent_props, put_setting, remove_agents
-from waygraph.registry.graph.write import put_failures as put_failures_of
-from waygraph.registry.model.changes import Forgotten, SourceSummary, Written
+from waygraph.registry.graph.write import put_agent_props, put_failures, put_setting, remove_agents
+from waygraph.registry.model.changes import Forgotten, Written
 from waygraph.registry.model.errors import NotAllowed, UnknownName
-from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
+from waygraph.registry.model.failures import SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.tool_settings import hide_tools
 from waygraph.registry.operators.rights import refuse_non_operator, refuse_source
@@ -18,18 +17,9 @@ from waygraph.registry.writer import WriteSession
 
 _SYNC_REMOVE_SOURCE = load("sync/remove_source")
 
-NOTHING_TRIED: SourceStatuses = {}
-
-
-NO_PAUSES: Mapping[str, int] = {}
-_UNREAD = SourceSummary(name="", namespace="")
-
 
 def put_statuses(
-    session: WriteSession,
-    statuses: Mapping[str, str],
-    attempts: SourceStatuses = NOTHING_TRIED,
-    pauses: Mapping[str, int] = NO_PAUSES,
+    session: WriteSession, statuses: Mapping[str, str], attempts: SourceStatuses, pauses: Mapping[str, int]
 ) -> Written:
     """Agents' statuses, by id; unknown ids are left out. Where no status differs the revision stays.
 
@@ -37,12 +27,7 @@ def put_statuses(
     """
     revision = session.begin().revision
     graph = session.read_graph_view(Part(agent_ids=statuses))
-    now, sources = session.clock(), {name: graph.sources.get(name, _UNREAD) for name in attempts}
-    failures = {
-        name: continue_failures(name, sources[name].failures, its, now, remaining=None)
-        for name, its in attempts.items()
-    }
-    waits = {name: pauses.get(name, source.pause_s) for name, source in sources.items()}
+    sources, now = [graph.sources[name] for name in attempts if name in graph.sources], session.clock()
     differing = {
         agent_id: {"status": status}
         for agent_id, status in statuses.items()
@@ -51,19 +36,13 @@ def put_statuses(
 
     def work(graph_session: GraphSession) -> None:
         put_agent_props(graph_session, differing)
-        for name, failing in failures.items():
-            put_failures_of(graph_session, name, failing, waits[name])
+        for each in sources:
+            failures = continue_failures(each.name, each.failures, attempts[each.name], now, remaining=None)
+            put_failures(graph_session, each.name, failures, pauses.get(each.name, each.pause_s))
 
     if differing:
         return session.write(work, differing)
-    return session.touch(work) if failures else Written(revision=revision)
-
-
-def put_failures(session: WriteSession, source: str, failures: Iterable[Failure]) -> Written:
-    """What of a source does not work; one that was never read is made. The revision stays."""
-    session.begin()
-    pause_s = session.read_graph_view(Part()).sources.get(source, _UNREAD).pause_s
-    return session.touch(lambda graph_session: put_failures_of(graph_session, source, failures, pause_s))
+    return session.touch(work) if sources else Written(revision=revision)
 
 
 def forget_source(session: WriteSession, name: str, principal: Principal | None = None) -> Forgotten:

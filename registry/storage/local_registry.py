@@ -193,6 +193,10 @@ class LocalRegistry(GraphAccess):
     def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
         return self._store.look(lambda index: standing_sources(index, principal))
 
+    def stored_sources(self) -> list[SourceSummary]:
+        """For whoever writes: also with failures that are over, which `sources` leaves out and a write has to end."""
+        return self._store.look(lambda index: list(index.sources())) if self._store.exists else []
+
     def status(self, *, principal: Principal | None = None) -> Status:
 
         def read_status(index: SearchIndex) -> Status:
@@ -224,8 +228,7 @@ class LocalRegistry(GraphAccess):
         waits with the next change. Raises InvalidSetting.
         """
         checked_statuses(statuses)
-        change = self.change if tried else self.change_existing  # what fails before anything works is kept, too
-        return change(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
+        return self.change_existing(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
 
     def open_embedder(self, spec: str) -> ChosenEmbedder:
         choice = self._answering.spec or spec or default_spec(self.settings)

@@ -64,6 +64,17 @@ def test_a_failure_keeps_its_beginning_and_tells_the_latest_reason(registry: Loc
     assert {agent.id for agent in registry.agents()} == {"up", "down"}
 
 
+def test_a_failure_that_ended_does_not_come_back(registry: LocalRegistry) -> None:
+    """While another source's success hides it, its own server answers: what fails later is a new failure."""
+    sync(registry, silent("down", "refused", LONG_AGO, "up"))
+    sync(registry, manifest("other", entry("down"), rank=1))
+    put_statuses(registry, {("other", "down"): ONLINE})
+    assert fails(registry) == {}
+    put_statuses(registry, {("cfg", "down"): ONLINE})
+    put_statuses(registry, {("other", "down"): unreachable(SINCE, "gone")})
+    assert (fails(registry), fails(registry, "other")) == ({}, {"down": (SINCE, "gone")})
+
+
 def test_what_is_named_no_more_fails_no_more(registry: LocalRegistry) -> None:
     sync(registry, silent("down", "refused", LONG_AGO, "up"))
     sync(registry, manifest("cfg", entry("up"), rank=1))

@@ -8,9 +8,9 @@ import pytest
 from tests.places import PLACES, Servers, new_place
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.changes import AgentEntry, Standing
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
+from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, notices_of
 from waygraph.registry.registry import Registry
 
 MEMBER, STRANGER = Principal(groups=("office",)), Principal()
@@ -69,3 +69,18 @@ def test_a_tool_is_meant_by_each_of_its_names(registry: Registry, text: str, fla
     found = registry.tool("late/note").flags
     assert len(found) == flags
     assert all("in the place of a tool of office:" in flag for flag in found)
+
+
+@pytest.mark.parametrize("principal", [None, MEMBER, STRANGER], ids=["all", "member", "none"])
+def test_the_count_of_a_source_is_that_of_the_notices_shown(registry: Registry, principal: Principal | None) -> None:
+    """Of two agents and a tool; what `quick` says is a suspicion, and counted nowhere."""
+    near, hidden = entry("OFFICE", "note", "pig\u200beons"), entry("gate", "knock", "lion\u200bs")
+    sync(registry, Manifest(source="late", entries=(near, hidden)))
+    entities: list[Agent | Tool] = [*registry.agents(principal=principal), *registry.tools(principal=principal)]
+    notices = {each.id: len(notices_of(each.flags)) for each in entities}
+    assert notices["quick"] == notices["quick/post"] == 0
+    assert notices["gate"] == notices["gate/knock"] == notices["OFFICE/note"] == 1
+    assert notices["OFFICE"] == (1 if principal == STRANGER else 2), "one tells of an agent that is not seen"
+    standings = {each.name: each.standing for each in registry.sources(principal=principal)}
+    assert standings["test"] == Standing(known=1 if principal == STRANGER else 2)
+    assert standings["late"] == Standing(known=2, notices=sum(notices.values()), notices_at="OFFICE")

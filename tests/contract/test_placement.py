@@ -98,7 +98,7 @@ def test_what_the_words_exclude_is_said(registry: LocalRegistry) -> None:
 
 
 def test_a_withheld_answer_is_said(registry: LocalRegistry) -> None:
-    placement = registry.operator.why(TABLES, Query(text="moonlit quuxification", strict=True))
+    placement = registry.operator.why(TABLES, Query(text="supernova remnants in dwarf galaxies", strict=True))
     assert placement.obstacles[0].startswith("would be in an answer that is withheld: nothing in this registry fits")
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 import anyio
@@ -170,10 +171,12 @@ def test_find_tools_says_what_is_wrong_with_what_it_is_asked(
 
 
 def test_an_empty_query_is_answered_with_numbers_and_never_with_the_list(service: Served) -> None:
+    [source] = service.registry.sources()
     for query in ("", "   "):
         result = modern(service.url, "tools/call", name="find_tools", arguments={"query": query})["result"]
         answer = json.loads(result["content"][0]["text"])
         assert answer["overview"]["tools"] == 8
+        assert answer["overview"]["sources"] == {"/".join(PurePath(source.name).parts[-2:]): 1}
         assert "tools" not in answer
         assert "box__" not in json.dumps(answer)
 

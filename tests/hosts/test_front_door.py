@@ -1,5 +1,6 @@
 """From nothing to a proven call, by the installed command in an empty home: `waygraph`, `start`, `connect --check`."""
 
+import csv
 import json
 import os
 import re
@@ -493,6 +494,39 @@ def test_each_source_has_one_name_and_what_never_worked_is_none(house: House) ->
     assert house.run("doctor").returncode == 0
     gone = json.loads(house.run("sources", "remove", "cursor", "--json").stdout)
     assert gone["agents"] == ["calculator"]
+
+
+def test_two_hosts_are_two_sources_by_their_names(house: House) -> None:
+    """In each view, with what is remarkable of their texts in one line. The files that `start` emptied are none."""
+    claude = house.folder / ".config/Claude/claude_desktop_config.json"
+    house.put(claude, {"tides": {"command": sys.executable, "args": [str(TIDES)]}})
+    house.put(house.cursor, {"Tides": {"command": sys.executable, "args": [str(TIDES), "apart"]}})
+    assert house.run("start", "--yes").returncode == 0
+
+    shelf = house.registry.with_name("hosts")
+    places = {"Claude Desktop": str(shelf / "claude.json"), "Cursor": str(shelf / "cursor.json")}
+    answer = json.loads(house.run("sources", "--json").stdout)
+    assert answer["titles"] == {place: title for title, place in places.items()}
+    notices = {each["name"]: each["standing"]["notices"] for each in answer["sources"]}
+    assert notices == {places["Claude Desktop"]: 0, places["Cursor"]: 1}
+    listed, status = house.run("sources").stdout, house.run("status").stdout
+    assert [line.split("\t")[::8] for line in listed.splitlines()[1:3]] == [list(each) for each in places.items()]
+    line = "Cursor\t1 notice: waygraph show Tides"
+    assert [text.splitlines().count(line) for text in (listed, status)] == [1, 1], status
+    shown = house.run("show", "Tides").stdout
+    assert f"Cursor ({places['Cursor']})" in shown
+    assert "differs by case, punctuation or blanks alone from that of tides" in shown
+    assert house.run("doctor").returncode == 0
+
+    other = house.folder / "other" / ".cursor" / "mcp.json"
+    house.put(other, {"abacus": {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "abacus.py")]}})
+    [row] = csv.DictReader(house.run("ingest", str(other)).stdout.splitlines(), delimiter="\t")
+    assert (row["source"], row["agents"], row["place"]) == ("Cursor", "1 created", str(other))
+    refused = house.run("sources", "remove", "cursor")
+    assert refused.returncode == 2
+    assert all(each in STYLE.sub("", refused.stderr).replace("\n", "") for each in ("several sources", str(other)))
+    gone = json.loads(house.run("sources", "remove", f"Cursor, {other}", "--json").stdout)
+    assert gone["agents"] == ["abacus"]
 
 
 def test_what_start_took_in_can_be_called_after_a_restore(house: House) -> None:

@@ -42,7 +42,7 @@ def found(told: Mapping[str, Any]) -> list[str]:
 
 def test_a_strict_question_is_withheld_and_names_the_nearest(client: httpx2.Client, catalogue_file: Path) -> None:
     """Over REST by the request, over MCP by the policy; else it is answered, with how likely it is right."""
-    text = "zebra xylophone quantum banana"
+    text = "supernova remnants in dwarf galaxies"
     for path, best in (("/v1/route", ("agent", "id")), ("/v1/tools/search", ("tool", "call_name"))):
         open_minded, withheld = (
             assert_good(client.post(path, json={"text": text, "strict": strict})) for strict in (False, True)

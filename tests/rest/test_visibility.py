@@ -24,6 +24,7 @@ from tests.service import Served, assert_good, assert_problem, manifest, served
 from waygraph.registry.access.visibility import MAX_FLAGS, MAX_OWNERS
 from waygraph.registry.catalog.tool_formats import TOOL_FORMATS
 from waygraph.registry.model.errors import NotAllowed, UnknownName
+from waygraph.registry.model.nouns import notices_of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.operators.approval import HINT
 
@@ -404,10 +405,9 @@ class Waiting:
 
 
 def assert_standings(client: httpx2.Client, seen: Sequence[Secret], waiting: Waiting) -> None:
-    agents, tools = (
-        [each.get("agent_id", each["id"]) for each in assert_good(client.get(f"/v1/{noun}"))[noun] if each["flags"]]
-        for noun in ("agents", "tools")
-    )
+    lists = [assert_good(client.get(f"/v1/{nouns}", params={"limit": 1000}))[nouns] for nouns in ("agents", "tools")]
+    flags = {each["id"]: each["flags"] for entities in lists for each in entities}
+    noted = [name for name in sorted(flags, key=lambda name: name.split("/")) for _ in notices_of(flags[name])]
     for source in assert_good(client.get("/v1/sources"))["sources"]:
         own = [secret for secret in seen if secret.source == source["name"]]
         words = {secret.word for secret in own}
@@ -415,12 +415,14 @@ def assert_standings(client: httpx2.Client, seen: Sequence[Secret], waiting: Wai
             name: sum(secret.status.startswith(name) for secret in own)
             for name in ("online", "unreachable", "failing", "known")
         }
+        ids = [each for each in noted if each.partition("/")[0] in words]
         assert source["standing"] == {
             **of_status,
             "pending": len(words & waiting.agents),
             "pending_tools": sum(tool.partition("/")[0] in words for tool in waiting.tools),
             "rejections": 0,
-            "notices": sum(each in words for each in (*agents, *tools)),
+            "notices": len(ids),
+            "notices_at": ids[0] if ids else "",
         }
 
 

@@ -99,6 +99,7 @@ def test_words_that_cover_a_name_of_several_words_name_the_tool(text: str, name:
         (tool("cancel_order", hints={"destructiveHint": True}), -0.1, -REMOVAL_SHARE),
         (tool("cancel_order", hints={"destructiveHint": False}), -0.1, 0),
         (tool("close_report", hints={"readOnlyHint": True}), -0.1, 0),
+        (tool("close_report", hints={"readOnlyHint": True, "destructiveHint": True}), -0.1, -REMOVAL_SHARE),
         (tool("remove_kettle"), -0.1, 0),
     ],
 )

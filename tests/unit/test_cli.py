@@ -264,11 +264,11 @@ def test_a_piped_list_cuts_long_descriptions_unless_full(run: Run, tmp_path: Pat
 def test_a_strict_answer_that_is_withheld_names_the_nearest(run: Run) -> None:
     """By a note beside the empty list, and in JSON."""
     for command in ("route", "find"):
-        withheld = run(command, "zebra xylophone quantum banana", "--strict")
-        named = run(command, "zebra xylophone quantum banana", "--strict", "--json").json["nearest"]
+        withheld = run(command, "supernova remnants in dwarf galaxies", "--strict")
+        named = run(command, "supernova remnants in dwarf galaxies", "--strict", "--json").json["nearest"]
         assert (withheld.rows, len(named)) == ([], 3)
         assert f"Nearest: {', '.join(named)}." in withheld.err
-        assert run(command, "zebra xylophone quantum banana").rows
+        assert run(command, "supernova remnants in dwarf galaxies").rows
 
 
 def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:

@@ -7,15 +7,20 @@ from dataclasses import replace
 import pytest
 
 from waygraph import Principal
+from waygraph.api.cli.render.output import Fields
+from waygraph.api.cli.render.views import about
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync import copies
-from waygraph.ingest.sync.apply import sync
+from waygraph.ingest.sync.apply import put_statuses, sync
 from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs
 from waygraph.registry.access.visibility import MAX_FLAGS, NEAR_COPY, NEAR_ID
+from waygraph.registry.catalog import queries
+from waygraph.registry.index.names import visible_agents
+from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, is_doubtful
-from waygraph.registry.registry import Registry
+from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, is_doubtful, notices_of, unreachable
+from waygraph.registry.registry import Registry, require_local
 
 TEXT = "Send an outbound email to one or more recipients via SMTP."
 OFFICE = Principal(groups=("office",))
@@ -47,6 +52,45 @@ def flags(registry: Registry, said: AgentEntry, source: str = "second", rank: in
     sync(registry, Manifest(source=source, entries=(said,), rank=rank), allow_mass_removal=True)
     [tool] = registry.tools(said.agent.id)
     return tool.flags
+
+
+def notices(registry: Registry, principal: Principal | None) -> dict[str, tuple[int, str]]:
+    """Of each source how many, and of which entity the first is."""
+    standings = {each.name: each.standing for each in registry.sources(principal=principal)}
+    return {name: (each.notices, each.notices_at) for name, each in standings.items() if each}
+
+
+def test_a_suspicion_is_no_notice(registry: Registry) -> None:
+    """The count of a source is that of `waygraph show`, and leads to the tool that has one."""
+    assert flags(registry, entry("noted"))[0].startswith(NOTICE)
+    assert not flags(registry, entry("suspect", takes="to bcc"), source="third")[0].startswith(NOTICE)
+    assert notices(registry, None) == {"first": (0, ""), "second": (1, "noted/send_email"), "third": (0, "")}
+
+
+def test_show_says_the_notices_of_tools_in_one_line(registry: Registry) -> None:
+    both = replace(entry("noted"), tools=(*entry("noted").tools, *entry("noted", name="send_email_now").tools))
+    sync(registry, Manifest(source="second", entries=(both,)))
+    counts = [len(notices_of(tool.flags)) for tool in registry.tools("noted")]
+    assert counts == [1, 0]
+    facts = next(about(registry.about("noted")))
+    assert isinstance(facts, Fields)
+    assert dict(facts.filled_pairs)["of its tools"] == "1 notice: waygraph show noted/send_email"
+
+
+@pytest.mark.parametrize("principal", [None, OFFICE])
+def test_the_visible_agents_are_read_once_for_sources(
+    registry: Registry, principal: Principal | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = list[Principal | None]()
+
+    def read(index: SearchIndex, principal: Principal | None) -> list[Agent]:
+        reads.append(principal)
+        return visible_agents(index, principal)
+
+    monkeypatch.setattr(queries, "visible_agents", read)
+    put_statuses(require_local(registry), {("first", "later"): unreachable("2026-05-01T12:00:00+00:00", "refused")})
+    [source] = registry.sources(principal=principal)
+    assert (reads, len(source.failures)) == ([principal], 1 if principal is None else 0)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +183,8 @@ def test_an_id_that_looks_like_a_known_one_is_marked(registry: Registry, twin: s
     [flag] = registry.agent(twin, principal=OFFICE).flags
     assert flag.startswith(f"{NOTICE}id: {NEAR_ID}post: ")
     assert registry.agent(twin, principal=Principal()).flags == registry.agent("post").flags == ()
+    assert notices(registry, None) == notices(registry, OFFICE) == {"first": (0, ""), "second": (1, twin)}
+    assert notices(registry, Principal()) == {"second": (0, "")}, "it would tell of an agent that is not seen"
     sync(registry, Manifest(source="second", entries=(entry(twin, "Posts.", name="post", description="Other."),)))
     assert registry.agent(twin).flags == (flag,), "it stays marked"
 

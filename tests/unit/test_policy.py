@@ -61,7 +61,7 @@ def test_a_name_is_not_asked_for_where_it_would_not_help() -> None:
         (None, "unknown"),
         ({}, "unknown"),
         ({"title": "x"}, "unknown"),
-        (READS, "none"),
+        (READS, "reads"),
         (ADDS, "none"),
         (DESTROYS, "destructive"),
         ({"readOnlyHint": True, "destructiveHint": True}, "destructive"),

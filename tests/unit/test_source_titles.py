@@ -1,12 +1,27 @@
 """What people call a source."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer import BadParameter
 
+from tests.sync_graph import entry, manifest
+from waygraph.api.cli.commands.operate import source_name
 from waygraph.ingest.hosts.hosts import HOSTS, Places
 from waygraph.ingest.hosts.titles import title_of, titles_of
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.registry import Registry
+
+
+@contextmanager
+def registry_of(*sources: str) -> Iterator[Registry]:
+    with Registry.open(":memory:", embedder="none", environ={}) as opened:
+        for number, source in enumerate(sources):
+            sync(opened, manifest(source, entry(f"agent-{number}")))
+        yield opened
+
 
 TITLES: Mapping[str, str] = {
     "/home/me/.cursor/mcp.json": "Cursor",
@@ -17,6 +32,10 @@ TITLES: Mapping[str, str] = {
     "/home/me/.waygraph/hosts/vscode-0123456789ab.json": "VS Code",
     "/home/me/.waygraph/hosts/vscode-insiders.json": "VS Code Insiders",
     "https://github.com/owner/repository/blob/main/server.json": "github.com/owner/repository",
+    "https://user@github.com/owner/repository.git/": "github.com/owner/repository",
+    "https://github.com": "github.com",
+    "https://[no-address": "https://[no-address",
+    "file:///srv/tools.json": "file:///srv/tools.json",
     "https://mcp.example.com/mcp?key=${KEY}": "mcp.example.com",
     "/srv/agents/catalog/tables.yaml": "catalog/tables.yaml",
     "/srv/config.toml": "srv/config.toml",
@@ -40,9 +59,30 @@ def test_each_host_s_own_file_has_its_name(platform: str) -> None:
 
 
 def test_two_of_one_title_are_told_apart() -> None:
-    names = ["/home/me/.cursor/mcp.json", "/work/app/.cursor/mcp.json", "crm"]
-    assert list(titles_of(names).values()) == [
-        "Cursor, /home/me/.cursor/mcp.json",
-        "Cursor, /work/app/.cursor/mcp.json",
-        "crm",
-    ]
+    """Titles that differ by case alone too: commands take them in any case."""
+    names = ["/home/me/.cursor/mcp.json", "/work/app/.cursor/mcp.json", "crm", "/a/x/Tools", "/b/X/tools"]
+    cursors = [f"Cursor, {name}" for name in names[:2]]
+    assert list(titles_of(names).values()) == [*cursors, "crm", "x/Tools, /a/x/Tools", "X/tools, /b/X/tools"]
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("CURSOR", "/home/me/.cursor/mcp.json"),
+        ("crm", "crm"),
+        ("CRM", "CRM"),
+        ("app/tools, /b/app/tools", "/b/app/tools"),
+        ("elsewhere", "elsewhere"),
+    ],
+)
+def test_a_command_takes_a_name_before_a_title(text: str, source: str) -> None:
+    with registry_of("/home/me/.cursor/mcp.json", "crm", "CRM", "/a/app/tools", "/b/app/tools") as registry:
+        assert source_name(registry, text) == source
+
+
+def test_a_title_of_several_sources_names_them_all() -> None:
+    with (
+        registry_of("/a/app/tools", "/b/app/tools", "crm") as registry,
+        pytest.raises(BadParameter, match=r"several sources are called 'App/Tools'.*: /a/app/tools, /b/app/tools$"),
+    ):
+        source_name(registry, "App/Tools")

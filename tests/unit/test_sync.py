@@ -449,7 +449,7 @@ ONE_CHANGE: dict[str, Callable[[Graph], object]] = {
     "a setting": lambda graph: put_setting(
         graph.session, changed_setting(graph.session.read_agents(["a1"], None), "a1", {"hidden": True})
     ),
-    "a status": lambda graph: put_statuses(graph.session, {"a1": "offline"}, {"a": {"a1": "offline"}}),
+    "a status": lambda graph: put_statuses(graph.session, {"a1": "offline"}, {"a": {"a1": "offline"}}, {}),
     "an approval": lambda graph: approve(graph.session, "a1", "a2/run"),
     "a source that goes": lambda graph: forget_source(graph.session, "b"),
 }

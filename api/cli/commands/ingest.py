@@ -29,6 +29,7 @@ from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, o
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.api.cli.render.watch_events import flag_remarks
 from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
+from waygraph.ingest.hosts.titles import title_of
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
 from waygraph.ingest.sources.opening import refuse_unused
@@ -237,8 +238,8 @@ def _outcomes_json(outcomes: Sequence[Outcome]) -> shapes.Shape:
 
 def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     """The numbers of each source, then every change that has a name; created ones in a dry run only."""
-    columns = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision")
-    yield Table(columns, [_numbers(each) for each in outcomes])
+    columns = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision", "place")
+    yield Table(columns, [_numbers(each) for each in outcomes], spare=("place",))
     if changes := [row for each in outcomes for row in _named_changes(each)]:
         yield Table(columns=("change", "what", "detail"), rows=changes)
     if telling := [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]:
@@ -247,16 +248,17 @@ def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
 
 def _numbers(outcome: Outcome) -> tuple[Cell, ...]:
     if (report := outcome.report) is None:
-        return (outcome.source, "failed", "", None, None, None, None)
+        return (outcome.source, "failed", "", None, None, None, None, None)
     changes = report.changes
     return (
-        f"{changes.source} (dry run)" if report.dry_run else changes.source,
+        f"{title_of(changes.source)}{' (dry run)' * report.dry_run}",
         _tally(changes, "agents"),
         _tally(changes, "tools"),
         len(changes.rejected),
         report.texts_embedded,
         f"{report.seconds:.2f}",
         report.revision,
+        changes.source,
     )
 
 

@@ -5,6 +5,7 @@ changed.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,18 +25,20 @@ if TYPE_CHECKING:
 
 def source_name(registry: "Registry", name: str) -> str:
     """The source's name; it may be written as its title, and a file or folder as it was ingested, while its name is the
-    whole path.
+    whole path. A name takes precedence over a title.
 
-    What is no source's name stays as it is written. Raises RegistryNotFound.
+    What is no source's name stays as it is written. Raises BadParameter for the title of several, RegistryNotFound.
     """
-    from waygraph.ingest.hosts.titles import titles_of
+    from waygraph.ingest.hosts.titles import title_of, titles_of
 
-    titles = titles_of(source.name for source in registry.sources())
-    names = {title.casefold(): name for name, title in titles.items()}
-    path = str(Path(name).resolve())
+    titles, path = titles_of(source.name for source in registry.sources()), str(Path(name).resolve())
     if name in titles or path in titles:
         return name if name in titles else path
-    return names.get(name.casefold(), name)
+    text = name.casefold()
+    places = [each for each, title in titles.items() if text in (title.casefold(), title_of(each).casefold())]
+    if len(places) > 1:
+        raise typer.BadParameter(f"several sources are called {name!r}; name one by its place: {', '.join(places)}")
+    return places[0] if places else name
 
 
 AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
@@ -322,9 +325,12 @@ def _view_forget(result: "Forgotten") -> Iterator[Block]:
 
 def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
     """A line for each, then the texts of each before and after; of what came, its numbers in the line."""
-    columns = "time=at, revision, agent=agent_id, tool, change=what, fields, source"
-    spare = ("revision", "source")
-    yield Table.of(records, columns, spare=spare, fields=lambda each: _numbers(each) or each.fields)
+    from waygraph.ingest.hosts.titles import titles_of
+
+    columns, spare = "time=at, revision, agent=agent_id, tool, change=what, fields, source", ("revision", "source")
+    titles = titles_of(each.source for each in records)
+    changes = [replace(each, source=titles[each.source]) for each in records]
+    yield Table.of(changes, columns, spare=spare, fields=lambda each: _numbers(each) or each.fields)
     for each in records:
         if _numbers(each):
             continue

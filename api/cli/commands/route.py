@@ -266,5 +266,9 @@ def show_one(
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say where the registry is and what it holds."""
+    from waygraph.ingest.hosts.titles import titles_of
+
     with invocation(context).open() as registry:
-        show(registry.status(), shapes.status, views.status, as_json)
+        summary, sources = registry.status(), [] if as_json else registry.sources()
+    titles = titles_of(each.name for each in sources)
+    show(summary, shapes.status, lambda each: views.status(each, sources, titles), as_json)

@@ -1,6 +1,5 @@
 """`waygraph` alone says what is here and what comes next; `start` leads from nothing to hosts that are connected."""
 
-import json
 import os
 import shutil
 import sys
@@ -17,6 +16,7 @@ from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, co
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
+from waygraph.registry.access.policy import danger_in, load_policy, says_that_it_reads
 from waygraph.registry.model.errors import ModelNotFound, WaygraphError
 from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
@@ -59,7 +59,10 @@ def show_overview(options: Invocation) -> None:
     elsewhere = [config for config in configs if config.gateways and not config.reaches(location)]
     pairs = [
         ("registry", here(place)),
-        ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
+        (
+            "holds",
+            f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet",
+        ),
         ("searched", _model(options, settings, state)),
         ("connected", hosts or "no host"),
         ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
@@ -210,12 +213,11 @@ def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TriedRequest:
-    """What a person may ask for who wants a tool, and the agent and tool that came first; empty: none did."""
+    """What a person may ask for who wants a tool, and the id of the tool or agent that came first; empty: none did."""
 
     text: str
     tool: "Tool"
-    agent_id: str
-    tool_id: str
+    first: str
 
 
 def _take_in(
@@ -259,7 +261,6 @@ def _review_tools(registry: "LocalRegistry", settings: "Settings", *, yes: bool)
     """Says which tools will not run, and why; a person may approve them. The agents of the others, each with why its
     server stays with its host.
     """
-    from waygraph.registry.access.policy import load_policy
     from waygraph.registry.catalog.find_tools.find import judging
     from waygraph.registry.model.nouns import is_doubtful
 
@@ -295,13 +296,8 @@ def _report(config: KnownConfig, outcome: "Outcome") -> None:
         note(f"nothing of {config.client} was taken in, and its file stays as it is: `waygraph start` tries again")
 
 
-def try_requests(registry: "LocalRegistry") -> list[TriedRequest]:
-    """At most three, of tools of different agents as far as there are so many."""
-    return [_try(registry, *sample) for sample in _samples(registry)]
-
-
 def _samples(registry: "Registry") -> list[tuple[str, "Tool"]]:
-    """Agents take turns, tools that only read first; one that waits is passed over."""
+    """At most `REQUESTS`. Agents take turns, tools that only read first; one that waits is passed over."""
     by_agent: dict[str, list[tuple[str, Tool]]] = {}
     for tool in sorted(registry.tools(), key=lambda tool: not _only_reads(tool)):
         if not tool.pending:
@@ -324,21 +320,20 @@ def _wish(tool: "Tool") -> str:
 
 def _only_reads(tool: "Tool") -> bool:
     """Whether its server says so."""
-    return json.loads(tool.annotations or "{}").get("readOnlyHint") is True
+    return danger_in(tool.annotations) == "reads"
 
 
 def _try(registry: "LocalRegistry", text: str, tool: "Tool") -> TriedRequest:
     from waygraph.registry.model.nouns import Query
 
     best = next(iter(registry.route(Query(text=text, limit=1)).matches), None)
-    first = best.tools[0].id if best and best.tools else ""
-    return TriedRequest(text=text, tool=tool, agent_id=best.agent.id if best else "", tool_id=first)
+    return TriedRequest(text=text, tool=tool, first=(best.tools[0] if best.tools else best.agent).id if best else "")
 
 
 def _view_requests(requests: Sequence[TriedRequest]) -> Iterator[Block]:
-    rows = [(each.text, each.tool_id or each.agent_id or "nothing", each.tool_id == each.tool.id) for each in requests]
+    rows = [(each.text, each.first or "nothing", each.first == each.tool.id) for each in requests]
     yield Table(("request", "came first", "right"), rows)
-    right = sum(each.tool_id == each.tool.id for each in requests)
+    right = sum(each.first == each.tool.id for each in requests)
     yield Lines(f"{right} of {len(requests)} came first.")
 
 
@@ -347,7 +342,7 @@ def _try_out(options: Invocation, settings: "Settings", hosts: Sequence[KnownCon
     from waygraph.api.cli.commands.connect import EntryOptions, target_of
 
     with options.open_own(settings) as registry:
-        requests = try_requests(registry) if registry.store.exists else []
+        requests = [_try(registry, *each) for each in _samples(registry)] if registry.store.exists else []
         callable_tools = [tool for tool in registry.tools() if _runs_at_once(tool)] if requests else []
     if requests:
         _print(*_view_requests(requests))
@@ -366,7 +361,6 @@ def _try_out(options: Invocation, settings: "Settings", hosts: Sequence[KnownCon
 
 def _runs_at_once(tool: "Tool") -> bool:
     """Whether its server and its name say that it only reads, and it needs no arguments."""
-    from waygraph.registry.access.policy import says_that_it_reads
     from waygraph.registry.model.parameters import parameters_of_text
 
     is_harmless = _only_reads(tool) and says_that_it_reads(tool.name)

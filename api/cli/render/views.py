@@ -1,15 +1,15 @@
 """What a registry holds and answers, laid out for people: answers, agents, tools, sources, the status, a write."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table, Time
 from waygraph.registry.model import shapes
-from waygraph.registry.model.nouns import KNOWN, NOTICE, is_doubtful, suspicions
+from waygraph.registry.model.nouns import KNOWN, is_doubtful, notices_of, suspicions
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
-    from waygraph.registry.model.failures import Failure
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolMatch, ToolRoute, Walked
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.routing.placement import Placement
@@ -147,9 +147,17 @@ def tool(entity: "Tool") -> Iterator[Block]:
 
 
 def about(facts: "About") -> Iterator[Block]:
-    agent, setting = facts.agent, facts.settings
+    from waygraph.ingest.hosts.titles import titles_of
+
+    agent, setting, titles = facts.agent, facts.settings, titles_of(facts.sources)
+    sources = [title if title.endswith(name) else f"{title} ({name})" for name, title in titles.items()]
     columns = "agent=agent.id, name=agent.name, kind=agent.kind, version=agent.version, tags=agent.tags, marks, "
-    yield Fields.of(facts, f"{columns}status=agent.status, sources", marks=lambda _: _marks(agent))
+    columns += "status=agent.status, sources, of its tools"
+    ids = [each.id for each in facts.tools for _ in notices_of(each.flags)]
+    notices = notice_line(len(ids), ids[0]) if ids else ""
+    yield Fields.of(
+        facts, columns, marks=lambda _: _marks(agent), sources=lambda _: sources, of_its_tools=lambda _: notices
+    )
     yield from _flags(agent)
     yield from _titled_lines({"description": agent.description})
     if agent.transport:
@@ -167,11 +175,12 @@ def _titled_lines(texts: dict[str, str]) -> Iterator[Lines]:
     return (Lines(text, title) for title, text in texts.items() if text)
 
 
-def status(summary: "Status") -> Iterator[Block]:
+def status(summary: "Status", sources: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
+    """`sources`: for what of them fails and has notices. `titles`: as in `sources`."""
     columns = "registry=location, revision=state.revision, agents=state.agents, tools=state.tools, sources, embedder, "
     columns += "texts=state.texts, dimension=state.dimension"
     yield Fields.of(summary, columns, embedder=lambda each: each.state.embedder or "none: searched by words only")
-    yield from _failures(summary.failures)
+    yield from _remarks(sources, titles)
 
 
 def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
@@ -180,9 +189,8 @@ def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
     yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at", spare=spare)
 
 
-def sources(summaries: "Iterable[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
+def sources(summaries: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
     """`titles`: what people call each, by name."""
-    summaries = list(summaries)
     yield Table.of(
         summaries,
         "source, kind, namespace, agents, policy, waiting, not answering, last seen, place=name",
@@ -192,23 +200,27 @@ def sources(summaries: "Iterable[SourceSummary]", titles: "Mapping[str, str]") -
         agents=lambda each: len(each.claims),
         waiting=lambda each: each.standing.pending + each.standing.pending_tools if each.standing else 0,
         not_answering=lambda each: each.standing.unreachable + each.standing.failing if each.standing else 0,
-        last_seen=lambda each: Time(each.seen_at or "never read"),
+        last_seen=lambda each: Time(each.seen_at),
     )
-    yield from _failures(failure for each in summaries for failure in each.failures)
+    yield from _remarks(summaries, titles)
     for each in summaries:
-        if each.standing and each.standing.notices:
-            number, agent_ids = each.standing.notices, each.agent_ids
-            more = " …" if agent_ids[1:] else ""
-            yield Aside(f"{titles[each.name]}: {number} with notices: waygraph show {agent_ids[0]}{more}")
         if each.pause_s:
-            yield Aside(f"{each.name} changes often: a watch writes its changes at most once in {each.pause_s} s")
+            yield Aside(f"{titles[each.name]} changes often: a watch writes it at most once in {each.pause_s} s")
 
 
-def _failures(failures: "Iterable[Failure]") -> Iterator[Block]:
-    """What of sources does not work."""
-    table = Table.of(failures, "source, fails, since, reason", fails=lambda each: each.key or "the source itself")
-    if table.rows:
-        yield table
+def _remarks(sources: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:
+    """What of sources does not work, then a line for each that has notices."""
+    every = [each for source in sources for each in source.failures]
+    failures = [(titles[each.source], each.key or "the source itself", each.since, each.reason) for each in every]
+    standings = [(titles[of.name], of.standing) for of in sources if of.standing and of.standing.notices]
+    notices = [(title, notice_line(each.notices, each.notices_at)) for title, each in standings]
+    tables = Table(("source", "fails", "since", "reason"), failures), Table(("source", "notices"), notices)
+    yield from (table for table in tables if table.rows)
+
+
+def notice_line(count: int, first: str) -> str:
+    """How many notices there are, and where a person reads the `first`: the id of an agent or tool."""
+    return f"{count} {'notice' if count == 1 else 'notices'}: waygraph show {shlex.quote(first)}"
 
 
 def _marks(agent: "Agent") -> list[str]:
@@ -226,9 +238,8 @@ def _approval_marks(entity: "Agent | Tool") -> list[str]:
 
 
 def _flags(entity: "Agent | Tool") -> Iterator[Lines]:
-    suspicious = suspicions(entity.flags)
-    notices = (flag.removeprefix(NOTICE) for flag in entity.flags if flag not in suspicious)
-    return _titled_lines({"suspicious": "\n".join(suspicious), "notice": "\n".join(notices)})
+    texts = {"suspicious": suspicions(entity.flags), "notice": notices_of(entity.flags)}
+    return _titled_lines({title: "\n".join(each) for title, each in texts.items()})
 
 
 def write(result: "Written") -> Iterator[Block]:

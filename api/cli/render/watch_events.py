@@ -1,7 +1,6 @@
 """What a watch prints: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
 
 import json
-import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from waygraph.api.cli.render.output import one_line, print_line
+from waygraph.api.cli.render.views import notice_line
 from waygraph.api.telemetry.escaping import escape_unsafe
+from waygraph.ingest.hosts.titles import title_of
 from waygraph.ingest.watch import events
 from waygraph.registry.model.changes import ChangeSet, SyncReport
-from waygraph.registry.model.nouns import suspicions
+from waygraph.registry.model.nouns import notices_of, suspicions
 
 
 class WatchOutput(Protocol):
@@ -91,10 +92,9 @@ def flag_remarks(changes: ChangeSet) -> Iterator[tuple[str, str, str]]:
         if reasons := suspicions(each.flags):
             what = "calls are denied" if "/" in each.id else "no model reads its description"
             yield "suspicious", each.id, "; ".join((*reasons, f"{what} until `waygraph approve` accepts it"))
-    if ids := [each.id for each in changes.flagged if len(suspicions(each.flags)) < len(each.flags)]:
-        count = sum(len(each.flags) - len(suspicions(each.flags)) for each in changes.flagged)
-        more = f" and {len(ids) - 1} more" if ids[1:] else ""
-        yield "notices", changes.source, f"{count}: `waygraph show {shlex.quote(ids[0])}`{more}"
+    ids = [each.id for each in changes.flagged for _ in notices_of(each.flags)]
+    if ids:
+        yield "notices", title_of(changes.source), notice_line(len(ids), ids[0])
 
 
 def describe_server(event: events.ServerEvent) -> str:

@@ -1,7 +1,7 @@
 // One agent: what its source states, what operators set, and what of it runs here.
 import { html, useState } from "../vendor/preact.js";
 import { queryOf } from "../http.js";
-import { Badge, Fold, heldBack, Json, kindOf, Loaded, marked, Outside, Standing, Time, Twin, useGet, Words } from "../parts.js";
+import { Badge, Fold, heldBack, Json, kindOf, Loaded, marked, Outside, SourceLink, Standing, Time, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { AgentSettings, maySet } from "./agent_settings.js";
 import { ToolTable } from "./agents.js";
@@ -31,7 +31,7 @@ function Facts({ facts, again }) {
       <dt>Flags</dt><dd><${Listed} texts=${agent.flags} /></dd>
       <dt>Tags</dt><dd><${Tags} tags=${agent.tags} ours=${settings?.tags || []} /></dd>
       <dt>Seen by</dt><dd><${Seers} agent=${agent} settings=${settings} /></dd>
-      <dt>Sources</dt><dd>${facts.sources.map((/** @type {string} */ name) => html`<a href=${`${HOME}/sources${queryOf({ source: name })}`}><${Words} text=${name} max=${120} /></a> `)}</dd>
+      <dt>Sources</dt><dd>${facts.sources.map((/** @type {string} */ name) => html`<${SourceLink} name=${name} /> `)}</dd>
       <dt>History</dt><dd><a href=${`${HOME}/changes${queryOf({ agent: agent.id })}`}>Changes of this agent</a>, <a href=${`${HOME}/map${queryOf({ around: `agent:${agent.id}` })}`}>its neighbours on the map</a></dd>
       <dt>Reached by</dt><dd><${Transport} transport=${agent.transport} /></dd>
     </dl>

@@ -32,22 +32,22 @@ function Agents({ query }) {
   };
   const list = useParts("/v1/agents", "agents", params);
   const sources = useGet("/v1/sources");
-  /** @type {{name: string, agents: string[]}[]} */
-  const known = sources.value?.sources || [];
+  /** @type {{name: string, title: string, agents: string[]}[]} */
+  const known = (sources.value?.sources || []).map((/** @type {any} */ each) => ({ ...each, title: sources.value.titles[each.name] }));
   return html`<div class="row between"><h1>Agents</h1><${Twin} path="/v1/agents" params=${params} /></div>
-    <${Filters} query=${query} sources=${known.map((each) => each.name)} agents=${list.items} />
+    <${Filters} query=${query} sources=${known} agents=${list.items} />
     <${Loaded} state=${list}>${() => html`<${Found} list=${list} sources=${known} />`}<//>
     ${params.text && may("route") && html`<${ToolsThatFit} text=${params.text} limit=${8} />`}`;
 }
 
-/** @param {{list: any, sources: {name: string, agents: string[]}[]}} props */
+/** @param {{list: any, sources: {title: string, agents: string[]}[]}} props */
 function Found({ list, sources }) {
   const claims = claimsOf(sources);
   const rows = list.items.map((/** @type {any} */ agent) => [
     html`<${Named} agent=${agent} />`,
     kindOf(agent.kind),
     agent.tools,
-    (claims.get(agent.id) || []).map((name) => html`<div><${Path} text=${name} /></div>`),
+    (claims.get(agent.id) || []).map((title) => html`<div><${Path} text=${title} /></div>`),
     html`<${State} agent=${agent} />`,
   ]);
   return html`<p role="status" class="quiet">${list.items.length}${list.following ? " and more" : ""} agents</p>
@@ -68,15 +68,15 @@ function State({ agent }) {
   return html`<${Standing} of=${agent} /> ${agent.cannot_run ? html`<span class="quiet">${agent.cannot_run}</span>` : html`<${Badge} kind="good">can run<//>`}`;
 }
 
-/** Agent's id → names of the sources that claim it. @param {{name: string, agents: string[]}[]} sources */
+/** Agent's id → titles of the sources that claim it. @param {{title: string, agents: string[]}[]} sources */
 function claimsOf(sources) {
   /** @type {Map<string, string[]>} */
   const claims = new Map();
-  for (const { name, agents } of sources) for (const id of agents) claims.set(id, [...(claims.get(id) || []), name]);
+  for (const { title, agents } of sources) for (const id of agents) claims.set(id, [...(claims.get(id) || []), title]);
   return claims;
 }
 
-/** @param {{query: URLSearchParams, sources: string[], agents: any[]}} props */
+/** @param {{query: URLSearchParams, sources: {name: string, title: string}[], agents: any[]}} props */
 function Filters({ query, sources, agents }) {
   const tags = [...new Set([...agents.flatMap((agent) => agent.tags), ...query.getAll("tag")])].sort();
   const set = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
@@ -84,7 +84,7 @@ function Filters({ query, sources, agents }) {
     <${Typed} query=${query} name="text" label="Search" />
     <${Choice} label="Kind" value=${query.get("kind")} options=${KINDS.map((kind) => [kind, kindOf(kind)])} onChange=${set("kind")} />
     <${Choice} label="State" value=${query.get("state")} options=${Object.entries(STATES)} onChange=${set("state")} />
-    <${Choice} label="Source" value=${query.get("source")} options=${sources.map((name) => [name, name])} onChange=${set("source")} />
+    <${Choice} label="Source" value=${query.get("source")} options=${sources.map(({ name, title }) => [name, title])} onChange=${set("source")} />
     <${Choice} label="Tag" value=${query.get("tag")} options=${tags.map((tag) => [tag, tag])} onChange=${set("tag")} />
     <label>Tools, at least <input type="number" min="0" max="1000000" value=${query.get("least_tools") || ""} onChange=${set("least_tools")} /></label>
   </form>`;

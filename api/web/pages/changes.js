@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, pathOf, queryOf, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, notify, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, NoticeLine, notify, SourceLink, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -12,6 +12,8 @@ export default function Page({ query }) {
   const agent = query.get("agent") || "";
   const waiting = useParts("/v1/waiting", "waiting", { limit: 100 });
   const log = useParts("/v1/changes", "changes", { limit: 50, agent, since: momentOf(query.get("since") || "") });
+  /** @type {any[]} */
+  const sources = useGet("/v1/sources").value?.sources || [];
   const items = waiting.items.filter((/** @type {Waiting} */ each) => !agent || each.agent_id === agent);
   const again = () => [waiting, log].forEach((list) => list.again());
   const open = items.filter((each) => !each.rejection);
@@ -27,6 +29,7 @@ export default function Page({ query }) {
         <summary>Rejected: ${refused.length}</summary>
         <${Choice} items=${refused} shown=${query.get("text") || ""} onDone=${again} />
       </details>`}`}<//>
+    ${sources.filter(({ standing }) => standing.notices).map(({ name, standing }) => html`<p key=${name}><${SourceLink} name=${name} />: <${NoticeLine} count=${standing.notices} at=${standing.notices_at} /></p>`)}
     <div class="row between"><h2 id="log">The log</h2><${Twin} path="/v1/changes" params=${{ agent, since: momentOf(query.get("since") || "") }} /></div>
     <${Filters} agent=${agent} since=${query.get("since") || ""} agents=${[...log.items, ...waiting.items].map((each) => each.agent_id)} />
     <${Loaded} state=${log}>${() => html`
@@ -96,7 +99,7 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
     </div>
-    <p class="quiet">${item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}, from ${item.sources.map((name, at) => html`${at > 0 && ", "}<a href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(name)}</a>`)}${!pending && (item.tool ? ". It is in routing, and calls of it are refused till somebody approves it." : ". It is in routing, and no model reads its description till somebody approves it.")}</p>
+    <p class="quiet">${item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}, from ${item.sources.map((name, at) => html`${at > 0 && ", "}<${SourceLink} name=${name} />`)}${!pending && (item.tool ? ". It is in routing, and calls of it are refused till somebody approves it." : ". It is in routing, and no model reads its description till somebody approves it.")}</p>
     ${rejection && html`<p>Why it was rejected: <${Words} text=${rejection} max=${500} /></p>`}
     ${item.flags.length > 0 && html`<ul class="reasons">${item.flags.map((flag) => html`<li>${revealed(flag)}</li>`)}</ul>`}
     <${Fold} open=${shown} title=${isChange ? "Before and after" : "Its text"} onOpen=${() => setQuery({ text: item.id })}>${() => html`
@@ -220,7 +223,7 @@ function grouped(changes) {
 function Entries({ changes, shown }) {
   const entries = changes.map((each) => html`<${Entry} key=${each.id} change=${each} shown=${each.id === shown} />`);
   if (changes.length <= FEW) return entries;
-  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.filter((each) => !each.agent_id.startsWith("source:")).length} agents came</b> <span class="quiet">${marked(changes[0].source)}</span>`;
+  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.filter((each) => !each.agent_id.startsWith("source:")).length} agents came</b> <span class="quiet"><${SourceLink} name=${changes[0].source} /></span>`;
   return html`<li><${Fold} open=${false} title=${line}>${() => html`<ol class="log">${entries}</ol>`}<//></li>`;
 }
 
@@ -230,7 +233,7 @@ const KINDS = /** @type {Record<string, string>} */ ({ added: "good", changed: "
 function Entry({ change, shown }) {
   const name = change.tool ? `${change.agent_id}/${change.tool}` : change.agent_id;
   const numbers = isArrival(change) ? Object.entries(change.after).map(([noun, count]) => `${count} ${noun}`) : change.fields;
-  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · ${marked(change.source)}`}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
+  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · <${SourceLink} name=${change.source} />`}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
   if (isArrival(change)) return html`<li><p>${line}</p></li>`;
   const here = `${HOME}/changes${queryOf({ agent: change.agent_id, since: change.at, change: change.id })}`;
   return html`<li><${Fold} open=${shown} title=${line}>${() => html`

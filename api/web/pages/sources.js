@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, mayOperate, pathOf, queryOf, request } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, AgentLink, Badge, Code, Dialog, Loaded, marked, notify, Time, Twin, useGet, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Code, Dialog, Loaded, marked, NoticeLine, notify, Time, Twin, useGet, Words } from "../parts.js";
 import { Intake, Report } from "../intake.js";
 import { quote } from "../shell.js";
 
@@ -49,7 +49,7 @@ function Source({ source, title, all, followed, again, isOpen }) {
       <dt>Policy</dt><dd>${source.policy}: ${POLICIES[source.policy]}</dd>
       <dt>Agents</dt><dd>${source.agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</dd>
       ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting === 1 ? "one agent or tool waits" : `${waiting} agents and tools wait`} for approval</a></dd>`}
-      ${standing.notices > 0 && html`<dt>Notices</dt><dd>${standing.notices === 1 ? "one of its texts was marked" : `${standing.notices} of its texts were marked`} when they were examined</dd>`}
+      ${standing.notices > 0 && html`<dt>Notices</dt><dd><${NoticeLine} count=${standing.notices} at=${standing.notices_at} /></dd>`}
     </dl>
     ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
     ${source.failures.map((/** @type {Failure} */ each) => html`<${Failing} key=${each.key} failure=${each} source=${source.name} />`)}

@@ -1,4 +1,4 @@
-// The ids of the tools whose texts were marked when they were examined.
-// params: none
+// The ids of the tools that have notices: flags that begin so.
+// params: notice string
 // returns: id string
-MATCH (tool:Tool) WHERE size(tool.flags) > 0 RETURN tool.id AS id ORDER BY id
+MATCH (tool:Tool) WHERE any(flag IN tool.flags WHERE flag STARTS WITH $notice) RETURN tool.id AS id ORDER BY id

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
@@ -118,19 +117,25 @@ TAGS, SOURCES = 20, 15
 TAG_CHARS = 40
 
 
-def overview(registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None) -> dict[str, Any]:
-    """Of what this caller may find: `tools`, `agents` by kind, `sources` and `tags` with the number of their agents,
-    the most frequent first; `waiting` and `unreachable` count agents, where there are such.
+def overview(
+    registry: "Searchable",
+    principal: Principal | None,
+    agent_ids: frozenset[str] | None,
+    title_of: Callable[[str], str] = str,
+) -> dict[str, Any]:
+    """Of what this caller may find: `tools`, `agents` by kind, `sources` by title and `tags` with the number of their
+    agents, the most frequent first; `waiting` and `unreachable` count agents, where there are such.
     """
     entries = list_agents(registry, principal, agent_ids)
     ready = [each for each in entries if not each.agent.pending]
     visible_ids = {each.agent.id for each in entries}
     sources = registry.sources(principal=principal)
+    claims = (title_of(source.name) for source in sources for each in source.agent_ids if each in visible_ids)
     waiting = _count_held(registry, principal, sources)
     facts: dict[str, Any] = {
         "tools": sum(each.tools - waiting[each.agent.id] for each in ready),
         "agents": _order_counts(Counter(each.agent.kind for each in ready)),
-        "sources": _order_counts(_count_claims(sources, visible_ids), SOURCES),
+        "sources": _order_counts(Counter(claims), SOURCES),
         "tags": _order_counts(_tags(ready), TAGS),
         "waiting": sum(each.agent.pending and not each.agent.rejection for each in entries),
         "unreachable": sum(not reachable(each.agent.status) for each in ready),
@@ -162,16 +167,6 @@ def _count_held(
     return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
 
 
-def _count_claims(sources: "Iterable[SourceSummary]", visible_ids: set[str]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for source in sources:
-        if agents := len(visible_ids.intersection(source.agent_ids)):
-            # A file's place on this machine is nothing to a model: its name alone.
-            path = PurePath(source.name)
-            counts[path.name if path.is_absolute() else source.name] += agents
-    return counts
-
-
 def _order_counts(counts: Counter[Any], most: int | None = None) -> dict[str, int]:
     """The most frequent first, then by name."""
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
@@ -196,7 +191,8 @@ class FindAsked:
     of the taxonomy. `browses`: whether an empty query is answered by the taxonomy, where there is one; `offset`: how
     many of what that answer lists are left out, since they were listed before. `run_by`: the tool that runs what is
     found; empty: each is called by its own name. `tells_selection`: whether `selected` holds the ids of all that a walk
-    selected. `history`: as a query's; the answer's `notice` says what of it is unknown.
+    selected. `history`: as a query's; the answer's `notice` says what of it is unknown. `title_of`: what a model is
+    told for the name of a source, which may be a place on this machine.
     """
 
     query: str = ""
@@ -213,6 +209,7 @@ class FindAsked:
     run_by: str = "use_tool"
     tells_selection: bool = False
     history: tuple[Turn, ...] = field(default=(), repr=False)
+    title_of: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +470,8 @@ def _survey(registry: "Searchable", request: FindAsked, principal: Principal | N
     if request.offset:
         raise InvalidQuery("offset goes on in a category of a taxonomy; this answer counts what there is, in one part")
     hint = "say in `query` what you want to do, or name a tool, to find those that fit"
-    return OverviewAnswer({"overview": overview(registry, principal, request.agent_ids), "hint": hint})
+    counts = overview(registry, principal, request.agent_ids, request.title_of)
+    return OverviewAnswer({"overview": counts, "hint": hint})
 
 
 ROWS = 25

@@ -74,7 +74,7 @@ from waygraph.registry.index.search_index import agent_document, agent_names, re
 from waygraph.registry.model.changes import IndexState, OperatorSettings
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import sync_path
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, notices_of
 from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.tool_settings import overlay_tools, settings_of_tools
 from waygraph.registry.model.transitions import Transition, is_tool
@@ -130,12 +130,8 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
     words, audience = _words(document, agent_names(agent)), (agent.hidden, agent.visible_to)
     yield Row(agent.id, flags, record, words, len(document), owner.vector_key, audience)
     for tool, item in zip(tools, items, strict=True):
-        flags = (
-            TOOL
-            | PENDING * tool.pending
-            | GIVES * bool(given_names(tool.output_schema))
-            | HAS_NOTICES * bool(tool.flags)
-        )
+        flags = TOOL | PENDING * tool.pending | HAS_NOTICES * bool(notices_of(tool.flags))
+        flags |= GIVES * bool(given_names(tool.output_schema))
         document = tool_document(agent, tool)
         words = _words(document, tool_names(agent, tool), required_names(tool.input_schema))
         facts = CallFacts.of(tool).pack()

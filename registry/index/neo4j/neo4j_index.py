@@ -51,7 +51,7 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import NOTICE, Agent, Tool
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.transitions import is_tool, owner_of
 
@@ -313,7 +313,7 @@ class Neo4jIndex:
         return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_PENDING_TOOLS)]
 
     def tools_with_notices(self) -> Sequence[str]:
-        return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_TOOLS_WITH_NOTICES)]
+        return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_TOOLS_WITH_NOTICES, notice=NOTICE)]
 
     def sources(self) -> Sequence[SourceSummary]:
         return read_sources(self._engine, self._recall("claims", read_claims))

@@ -194,7 +194,7 @@ def source_findings(registry: LocalRegistry) -> list[Finding]:
     by other checks.
     """
     try:
-        failures = [each for source in registry.sources() if source.seen_at for each in source.failures]
+        failures = [each for source in registry.sources() for each in source.failures]
     except DAMAGE:
         return []
     if not failures:

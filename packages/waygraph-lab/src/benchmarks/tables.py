@@ -1,6 +1,7 @@
 """What is written from the records in evals/: the tables of evals/README.md and of the README, and the figures."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,14 +183,25 @@ def replace_between(page: Path, part: str, markers: tuple[str, str]) -> str:
 
 
 def measures_table(records: Records, is_shown: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> str:
-    """Each figure beside its budget, and whether it is met."""
+    """Each figure beside its budget, and whether it is met; one that several records have, with its embedder."""
+    counts = Counter(m["name"] for record in records for m in record["measures"])
     rows = [
-        (m["name"], f"{m['value']:g} {m['unit']}".strip(), m["target"] or "", MET[m["met"]])
+        (
+            f"{m['name']} ({_model(record['embedder'])})" if counts[m["name"]] > 1 else m["name"],
+            f"{m['value']:g} {m['unit']}".strip(),
+            m["target"] or "",
+            MET[m["met"]],
+        )
         for record in records
         for m in record["measures"]
         if is_shown(m)
     ]
     return markdown_table(("What", "Measured", "Target", "Met"), rows)
+
+
+def _model(fingerprint: str) -> str:
+    """The name of a model without who made it, its content and precision."""
+    return fingerprint.partition("@")[0].split("/")[-1].split(":")[-1]
 
 
 def _origin(records: Records) -> str:
