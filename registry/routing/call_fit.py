@@ -12,7 +12,7 @@ import numpy as np
 
 from waygraph.registry.index.analyser import query_terms
 from waygraph.registry.index.call_facts import CallFacts, Terms
-from waygraph.registry.routing.votes import Column, Numbers, Places, column_of
+from waygraph.registry.routing.votes import Column, Places, column_of
 
 SOURCE = "call"
 READ = 30
@@ -59,30 +59,19 @@ def judge_calls(text: str, at: Places, facts: Sequence[CallFacts], best: float, 
     `at`: positions of the tools that are judged, int64 of shape (tools,). `facts`: of each.
     """
     request = frozenset(query_terms(text))
-    values = frozenset(kind for kind, pattern in _VALUES.items() if pattern.search(text))
-    shares: Numbers = np.asarray(
-        [
-            _count_name(each, request) - _count_missing(each, request, values) - _count_removal(each, request, lean)
-            for each in facts
-        ]
-    )
+    values = frozenset([kind for kind, pattern in _VALUES.items() if pattern.search(text)])
+    shares = np.asarray([_share(each, request, values, lean) for each in facts])
     judged = np.flatnonzero(shares)
     return column_of(SOURCE, at[judged], shares[judged], best, may_bring=False) if len(judged) else None
 
 
-def _count_name(facts: CallFacts, request: Terms) -> float:
-    """A name of one word is said by chance too."""
-    name = facts.name
-    return NAME_SHARE if len(name) > 1 and name <= request and 2 * len(name) >= len(request) else 0.0
-
-
-def _count_missing(facts: CallFacts, request: Terms, values: Terms) -> float:
-    missing = sum(kind not in values for kind in facts.kinds)
-    missing += sum(not any(each <= request for each in choices) for choices in facts.choices)
-    return ARGUMENT_SHARE * min(missing, MOST_ARGUMENTS)
-
-
-def _count_removal(facts: CallFacts, request: Terms, lean: Lean) -> float:
-    if not facts.removing or not facts.removing.isdisjoint(request):
-        return 0.0
-    return REMOVAL_SHARE if lean() < LEAN else 0.0
+def _share(facts: CallFacts, request: Terms, values: Terms, lean: Lean) -> float:
+    name, share = facts.name, 0.0
+    if len(name) > 1 and name <= request and 2 * len(name) >= len(request):  # one word is said by chance too
+        share += NAME_SHARE
+    missing = len([kind for kind in facts.kinds if kind not in values])
+    missing += len([choices for choices in facts.choices if not any(each <= request for each in choices)])
+    share -= ARGUMENT_SHARE * min(missing, MOST_ARGUMENTS)
+    if facts.removing and facts.removing.isdisjoint(request) and lean() < LEAN:
+        share -= REMOVAL_SHARE
+    return share

@@ -333,7 +333,7 @@ def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows |
             agent=as_seen(agent, may_see),
             score=candidate.score,
             votes=candidate.votes,
-            tools=tuple(as_seen(tool, may_see) for tool in islice(tools, len(own))),
+            tools=tuple([as_seen(tool, may_see) for tool in islice(tools, len(own))]),
         )
         for agent, candidate, own in zip(agents, best, rows, strict=True)
     )

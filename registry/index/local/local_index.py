@@ -57,9 +57,9 @@ from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import Transition, is_tool
 
-type Shares = tuple[NDArray[np.int64], NDArray[np.float64]]
+type Shares = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
-_SCOPES_KEPT, _WORDS_KEPT, _COUNTS_KEPT = 64, 2_048, 8_192
+_SCOPES_KEPT, _WORDS_KEPT = 64, 2_048
 
 
 def once[S, T](method: Callable[[S], T]) -> Callable[[S], T]:
@@ -93,7 +93,7 @@ class LocalIndex:
         self._masks = AnswerCache["Mask"](_SCOPES_KEPT)
         self._leg_rows = AnswerCache["Places"](_SCOPES_KEPT)
         self._shares = AnswerCache["Shares"](_WORDS_KEPT)
-        self._counts = AnswerCache[int](_COUNTS_KEPT)
+        self._seen = AnswerCache[Mapping[EntityKind, int]](_SCOPES_KEPT)
         self._values: dict[str, Any] = {}
 
     @classmethod
@@ -208,30 +208,33 @@ class LocalIndex:
         self, leg: Leg, words: Sequence[str], depth: int, mask: Mask, principal: Principal | None
     ) -> tuple[LegHits, float]:
         """And how much of the words, by their rarity, the best text holds. Words are counted in what one may see."""
-        total = self._populations(principal)["agent" if leg == "agent_text" else "tool"]
-        parts, best_possible = [], 0.0
-        for word in words:
-            rows, shares = self._shares.get((leg, word), partial(self._word_shares, leg, word))
-            having = self._count_visible((leg, word), rows, principal)
-            rare = rarity(having, total)
-            best_possible += SATURATION * rare
-            if having:
-                parts.append((rows, shares * rare))
-        if not parts:
+        parts = [
+            self._shares.get((leg, word, principal), partial(self._word_shares, leg, word, principal)) for word in words
+        ]
+        if not any(len(rows) for rows, *_ in parts):
             return NO_HITS, 0.0
-        all_rows, all_shares = (np.concatenate(each) for each in zip(*parts, strict=True))
-        sums = np.bincount(all_rows, all_shares, self.header.rows)
+        sums = np.bincount(
+            np.concatenate([rows for rows, *_ in parts]),
+            np.concatenate([shares for _, shares, _ in parts]),
+            self.header.rows,
+        )
         rows = np.flatnonzero(sums)
         rows = rows[mask[rows]]
         hits = self._best(rows, sums[rows].astype(np.float32), depth)
-        return hits, float(hits.scores[0]) / best_possible if len(hits.rows) else 0.0
+        most = sum([possible for *_, possible in parts])
+        return hits, float(hits.scores[0]) / most if len(hits.rows) else 0.0
 
-    def _word_shares(self, leg: Leg, word: str) -> Shares:
-        """The rows whose text holds the word, and what it adds to the score of each as a share of its rarity."""
+    def _word_shares(self, leg: Leg, word: str, principal: Principal | None) -> Shares:
+        """The rows whose text holds the word, what it adds to the score of each, and the most that it could add.
+
+        None where the principal may find none of these rows.
+        """
         living, postings = self._living, self._postings(word)
-        keep = living.texts(leg)[postings.rows]
-        rows = postings.rows[keep]
-        return rows, saturate(postings.counts[keep], living.kept_lengths[rows], self._mean_lengths[leg])
+        rows = postings.rows[keep := living.texts(leg)[postings.rows]]
+        having = self._count_visible(rows, principal)
+        rare = rarity(having, self._populations(principal)["agent" if leg == "agent_text" else "tool"])
+        shares = saturate(postings.counts[keep], living.kept_lengths[rows], self._mean_lengths[leg]) * rare
+        return (rows, shares, SATURATION * rare) if having else (rows[:0], shares[:0], SATURATION * rare)
 
     @cached_property
     def _mean_lengths(self) -> Mapping[Leg, float]:
@@ -243,19 +246,23 @@ class LocalIndex:
     def _postings(self, word: str) -> Postings:
         return self._rows.postings(self._file, word, self.header)
 
-    def _count_visible(self, key: object, rows: Places | Mask, principal: Principal | None) -> int:
+    def _count_visible(self, rows: Places | Mask, principal: Principal | None) -> int:
         """How many of these rows the principal may find at all, whatever it filters."""
         if principal is None:
             return len(rows)
-        mask = self._mask(Scope(principal=principal))
-        return self._counts.get((key, principal), lambda: int(np.count_nonzero(mask[rows])))
+        return int(np.count_nonzero(self._mask(Scope(principal=principal))[rows]))
 
     def _populations(self, principal: Principal | None) -> Mapping[EntityKind, int]:
         living = self._living
         if principal is None:
             return living.populations
-        agents = self._count_visible("agent", living.profiles, principal)
-        return {"agent": agents, "tool": self._count_visible("tool", living.capabilities, principal)}
+        return self._seen.get(
+            principal,
+            lambda: {
+                "agent": self._count_visible(living.profiles, principal),
+                "tool": self._count_visible(living.capabilities, principal),
+            },
+        )
 
     def _name_hits(self, text: str, mask: Mask) -> LegHits:
         ranks = self._living.ranks
