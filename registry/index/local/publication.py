@@ -19,6 +19,7 @@ from waygraph.registry.index.local.file import (
     IndexFile,
     Intent,
     current_path,
+    graph_of,
     is_damaged,
     mark_damaged,
     open_to_read,
@@ -127,14 +128,30 @@ def refuse_unknown(folder: Path, state: RegistryState | None) -> None:
 
 def refuse_graph(folder: Path, graph: tuple[int, str], index: tuple[int, str]) -> None:
     """Raises RegistryUnusable. Of each the revision and the commit."""
-    (revision, commit), (index_revision, index_commit) = graph, index
+    (revision, commit), (index_revision, index_commit), place = graph, index, graph_of(folder)
+    if is_foreign(folder):
+        raise RegistryUnusable(
+            place,
+            f"{folder} is the index of another registry. Nothing was read or written. Put its own index back, or move "
+            "that folder away: then the index is made anew from the graph, as `waygraph reindex` does in its place. If "
+            "the index is the one to keep, move the graph file away and run `waygraph doctor --repair`.",
+        )
     raise RegistryUnusable(
-        str(folder).removesuffix(".index"),
+        place,
         f"its graph is at revision {revision} (commit {commit or 'none'}), its index shows revision {index_revision} "
-        f"(commit {index_commit or 'none'}): a part of the log {str(folder).removesuffix('.index')}.wal was lost, or "
+        f"(commit {index_commit or 'none'}): a part of the log {place}.wal was lost, or "
         f"one of the files replaced. Nothing was written; lists, routes and `waygraph export` show what the index "
         f"holds. What to do: {WHICH_HOLDS}.",
     )
+
+
+def is_foreign(folder: Path) -> bool:
+    """Whether the index was made of another graph file than the one beside it."""
+    try:
+        with closing(open_to_read(folder)) as file:
+            return file.is_foreign
+    except (RegistryError, DamagedIndex):  # who reads it meets that
+        return False
 
 
 def published_state(folder: Path) -> IndexState | None:
