@@ -372,9 +372,9 @@ def repair_at(location: str, settings: Settings) -> MigrationReport | None:
                 file.rename(place)
         fresh.rename(path)
         sync_path(path.parent)
-        if index := current_path(store.folder):
-            with closing(open_to_write(index)) as published:
-                published.put_graph()
+        if index_path := current_path(store.folder):
+            with closing(open_to_write(index_path)) as index:
+                index.put_graph()
         _remove(fresh)
     return replace(report, target=str(aside))
 

@@ -347,8 +347,8 @@ class IndexFile:
     @property
     def is_foreign(self) -> bool:
         """Whether it was made of another graph file than the one beside it; that may be a copy of the same graph."""
-        made_of, here = self.find("meta", "graph"), mark_of(graph_of(self.path.parent)).encode()
-        return bool(made_of and here) and made_of != here
+        origin, here = self.find("meta", "graph"), mark_of(graph_of(self.path.parent)).encode()
+        return bool(origin and here) and origin != here
 
     def put_graph(self) -> None:
         """Says that it is made of the graph file beside it."""
