@@ -6,7 +6,7 @@ index knows the graph's commit, a log was lost or a file replaced: nothing is wr
 two holds.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -147,17 +147,12 @@ def refuse_graph(folder: Path, graph: tuple[int, str], index: tuple[int, str]) -
 
 def is_foreign(folder: Path) -> bool:
     """Whether the index was made of another graph file than the one beside it."""
-    try:
-        with closing(open_to_read(folder)) as file:
-            return file.is_foreign
-    except (RegistryError, DamagedIndex):  # who reads it meets that
-        return False
+    return bool(_ask(folder, lambda file: file.is_foreign))
 
 
 def published_state(folder: Path) -> IndexState | None:
     """What the current index says of itself; None if there is none that can be read."""
-    state, _ = _read_published(folder)
-    return state
+    return _ask(folder, lambda file: file.header().state)
 
 
 def is_behind(folder: Path) -> bool:
@@ -165,13 +160,13 @@ def is_behind(folder: Path) -> bool:
 
     So it is while a writer commits, after one was killed, and where the index is damaged or of another format.
     """
-    state, intent = _read_published(folder)
-    return is_damaged(folder) or state is None or intent is not None
+    return is_damaged(folder) or not _ask(folder, lambda file: bool(file.header()) and file.intent() is None)
 
 
-def _read_published(folder: Path) -> tuple[IndexState | None, Intent | None]:
+def _ask[T](folder: Path, question: Callable[[IndexFile], T]) -> T | None:
+    """Of the current index; None if there is none that can be read."""
     try:
         with closing(open_to_read(folder)) as file:
-            return file.header().state, file.intent()
+            return question(file)
     except (RegistryError, DamagedIndex):
-        return None, None
+        return None
