@@ -251,7 +251,17 @@ def _execute(target: Any, statements: Sequence[Statement], params: dict[str, obj
 _NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")
 """A commit that could not be written; file too large, no space left, a read-only disk, no quota left."""
 _MAGIC = b"GRAF"
+_HEAD = 32
+"""Bytes of a file: magic, version, size of a page, and 16 of chance."""
 _NO_GRAPH = "it is not a Grafeo file. It was left as it is."
+
+
+def mark_of(path: Path) -> str:
+    """What Grafeo wrote into a file when it made it, and into no other; empty: there is no such file."""
+    with suppress(OSError), path.open("rb") as file:
+        if (head := file.read(_HEAD)).startswith(_MAGIC):
+            return head[-16:].hex()
+    return ""
 
 
 def refuse_foreign(path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.index.local.file import ASK_A_WRITER, current_path, folder_of
-from waygraph.registry.index.local.publication import is_behind, refuse_graph
+from waygraph.registry.index.local.publication import is_behind, is_foreign, refuse_graph, refuse_unknown
 from waygraph.registry.model.errors import (
     IndexOutdated,
     RegistryClosed,
@@ -38,6 +38,7 @@ from waygraph.registry.writer import Writing, prepare_nothing
 if TYPE_CHECKING:
     from waygraph.registry.graph.contents import Contents
     from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.graph.read import RegistryState
     from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
     from waygraph.registry.index.local.local_index import LocalIndex
     from waygraph.registry.model.changes import CypherResult
@@ -107,11 +108,27 @@ class EmbeddedStore:
     def _open_index(self) -> "LocalIndex":
         from waygraph.registry.index.local.local_index import LocalIndex  # a process that only writes needs none of it
 
+        self.refuse_foreign_index()
         self._recover()
         try:
             return LocalIndex.open(self.folder)
         except RegistryNotFound:
             raise RegistryNotFound(self.place) from None  # one in memory has its index in a folder that nobody knows
+
+    def refuse_foreign_index(self) -> None:
+        """Raises RegistryUnusable for the index of another registry. The graph is opened only if the file is another
+        one than the index was made of; where it cannot be, the index answers.
+        """
+        if self.path is None or not is_foreign(self.folder):
+            return
+        from waygraph.registry.storage.graph_copy import open_copy
+
+        try:
+            with open_copy(self.path, self.folder) as path:
+                state = _state_of(path)
+        except RegistryError:
+            return
+        refuse_unknown(self.folder, state)
 
     def _recover(self) -> None:
         """Publishes what a killed writer committed; a living writer publishes by itself.
@@ -241,8 +258,7 @@ class EmbeddedStore:
 
     def _refuse_behind(self, path: "Path", index: tuple[int, str]) -> None:
         """Raises RegistryUnusable for a copy of a graph that lost what the index showed before the copy was made."""
-        with closing(GrafeoEngine.open_copy(path)) as engine:
-            state = read_state(engine)
+        state = _state_of(path)
         graph = (state.revision, state.commit) if state else (0, "")
         if graph[0] <= index[0] and graph != index:
             refuse_graph(self.folder, graph, index)
@@ -315,6 +331,11 @@ class EmbeddedStore:
                 self._live.close()
             if self._scratch is not None:
                 _remove(self._scratch, self._owner)
+
+
+def _state_of(copy: Path) -> "RegistryState | None":
+    with closing(GrafeoEngine.open_copy(copy)) as engine:
+        return read_state(engine)
 
 
 def _remove(folder: Path, owner: int) -> None:

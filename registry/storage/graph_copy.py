@@ -1,4 +1,4 @@
-"""Copies of an embedded registry's graph, for what reads a whole revision: typed Cypher, exports, rehearsals.
+"""Copies of an embedded registry's graph for what reads a whole revision: Cypher, the log of changes, rehearsals.
 
 One is made when somebody asks and there is none of what is committed now. It takes no lock, so nobody waits for a
 writer and no writer for it: the file changes at a checkpoint only, the log beside it only grows until then, and the

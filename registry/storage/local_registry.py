@@ -88,7 +88,7 @@ class LocalRegistry(GraphAccess):
         registry = cls(store, settings, environ, spec)
         with ExitStack() as unless_open:
             unless_open.callback(registry.close)
-            if store.exists:
+            if store.exists and spec:
                 registry._answering.check()
             unless_open.pop_all()
         return registry

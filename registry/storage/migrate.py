@@ -32,7 +32,7 @@ from waygraph.registry.graph.read import (
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
-from waygraph.registry.index.local.file import folder_of
+from waygraph.registry.index.local.file import current_path, folder_of, open_to_write
 from waygraph.registry.index.local.publication import refuse_unknown
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
@@ -372,6 +372,9 @@ def repair_at(location: str, settings: Settings) -> MigrationReport | None:
                 file.rename(place)
         fresh.rename(path)
         sync_path(path.parent)
+        if index_path := current_path(store.folder):
+            with closing(open_to_write(index_path)) as index:
+                index.put_graph()
         _remove(fresh)
     return replace(report, target=str(aside))
 

@@ -1,5 +1,6 @@
 """Damaged files: what is read is right, or one of our errors says what is wrong; nothing crashes."""
 
+import re
 import sqlite3
 import threading
 import time
@@ -153,7 +154,9 @@ def test_a_sound_index_answers_when_the_last_write_cannot_be_published(
 
 
 def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write was kept, and says so; whoever reads in the same process tries again, not at every question."""
+    """The write was kept, and says so; whoever reads in the same process tries again, not at every question. An export
+    is of what lists show.
+    """
     monkeypatch.setattr(embedded, "LOOK_AGAIN_S", 0.2)
     with opened(path) as registry:
         assert registry.status().state.revision == 1
@@ -162,6 +165,7 @@ def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeyp
             with pytest.raises(NotPublished, match="what was written is kept, and shown as soon as it can be"):
                 sync(registry, manifest(2))
             assert registry.status().state.revision == 1
+            assert set(re.findall(r"revision(\d+)", registry.operator.export("json"))) == {"1"}
             time.sleep(0.3)
             assert registry.status().state.revision == 1
             assert is_behind(folder_of(path))

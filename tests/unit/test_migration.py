@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from copy import copy as copy_of
 from dataclasses import replace
@@ -28,6 +28,7 @@ from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import StoredAgent
 from waygraph.registry.graph.schema import seen_migrations
 from waygraph.registry.index.local.file import current_path, folder_of
+from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
@@ -310,17 +311,16 @@ def test_a_repair_from_the_index_brings_all_but_the_log_of_changes(source: Path,
         changes = {f'"a": "{row["n"]["id"]}"' for row in map(json.loads, rows) if row.get("l") == ["Change"]}
         return [row for row in rows if '"l": ["Change"]' not in row and not any(each in row for each in changes)]
 
-    before, shown = everything(own), index_of(own).read_bytes()
+    before, shown = everything(own), index_of(own)
     shutil.copy(source, own)
     assert repair_at(str(own), Settings()) is not None
     assert everything(own) == lasting(before)
-    assert index_of(own).read_bytes() == shown
+    assert index_of(own) == shown
 
 
-def index_of(path: Path) -> Path:
-    index = current_path(folder_of(path))
-    assert index
-    return index
+def index_of(path: Path) -> tuple[Path | None, Mapping[str, Mapping[str, Any]]]:
+    """Its file, and what that holds: one that is made anew has a number of its own."""
+    return current_path(folder_of(path)), IndexDump.of(folder_of(path)).parts
 
 
 def test_an_export_of_the_index_is_that_of_the_graph(rich: Richly, source: Path) -> None:

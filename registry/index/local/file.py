@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from waygraph.registry.graph.grafeo import mark_of
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, StorageFailed
 
@@ -68,6 +69,11 @@ class DamagedIndex(Exception):
 def folder_of(registry: Path) -> Path:
     """Where the index of a registry file lives."""
     return registry.with_name(registry.name + ".index")
+
+
+def graph_of(folder: Path) -> Path:
+    """The registry file of an index."""
+    return folder.with_name(folder.name.removesuffix(".index"))
 
 
 def number_of(path: Path) -> int:
@@ -340,6 +346,16 @@ class IndexFile:
     def put_header(self, header: Header) -> None:
         self.put("meta", [("header", encode(asdict(header)))])
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was made of another graph file than the one beside it; that may be a copy of the same graph."""
+        origin, here = self.find("meta", "graph"), mark_of(graph_of(self.path.parent)).encode()
+        return bool(origin and here) and origin != here
+
+    def put_graph(self) -> None:
+        """Says that it is made of the graph file beside it."""
+        self.put("meta", [("graph", mark_of(graph_of(self.path.parent)).encode())])
+
     def intent(self) -> Intent | None:
         """What a writer was about to commit that is not in the index; None: nothing."""
         body = self.find("meta", "intent")
@@ -449,7 +465,7 @@ def open_to_read(folder: Path) -> IndexFile:
                 raise  # else a writer has just put another one in its place: look again
         except DamagedIndex as exc:
             raise unusable(folder, exc) from exc
-    raise RegistryNotFound(str(folder).removesuffix(".index"))
+    raise RegistryNotFound(str(graph_of(folder)))
 
 
 def unusable(folder: Path, exc: Exception) -> RegistryUnusable:

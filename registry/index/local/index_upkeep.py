@@ -299,6 +299,7 @@ class IndexWriter:
         if replace(header, serial=former.serial) != former:
             self._file.put_header(header)
         self._file.put_intent(None)
+        self._file.put_graph()
         return header
 
     def _put_parts(self, header: Header, nouns: Sequence[GraphNoun[Any]]) -> Header:

@@ -6,7 +6,7 @@ index knows the graph's commit, a log was lost or a file replaced: nothing is wr
 two holds.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from waygraph.registry.index.local.file import (
     IndexFile,
     Intent,
     current_path,
+    graph_of,
     is_damaged,
     mark_damaged,
     open_to_read,
@@ -127,20 +128,31 @@ def refuse_unknown(folder: Path, state: RegistryState | None) -> None:
 
 def refuse_graph(folder: Path, graph: tuple[int, str], index: tuple[int, str]) -> None:
     """Raises RegistryUnusable. Of each the revision and the commit."""
-    (revision, commit), (index_revision, index_commit) = graph, index
+    (revision, commit), (index_revision, index_commit), place = graph, index, graph_of(folder)
+    if is_foreign(folder):
+        raise RegistryUnusable(
+            place,
+            f"{folder} is the index of another registry. Nothing was read or written. Put its own index back, or move "
+            "that folder away: then the index is made anew from the graph, as `waygraph reindex` does in its place. If "
+            "the index is the one to keep, move the graph file away and run `waygraph doctor --repair`.",
+        )
     raise RegistryUnusable(
-        str(folder).removesuffix(".index"),
+        place,
         f"its graph is at revision {revision} (commit {commit or 'none'}), its index shows revision {index_revision} "
-        f"(commit {index_commit or 'none'}): a part of the log {str(folder).removesuffix('.index')}.wal was lost, or "
+        f"(commit {index_commit or 'none'}): a part of the log {place}.wal was lost, or "
         f"one of the files replaced. Nothing was written; lists, routes and `waygraph export` show what the index "
         f"holds. What to do: {WHICH_HOLDS}.",
     )
 
 
+def is_foreign(folder: Path) -> bool:
+    """Whether the index was made of another graph file than the one beside it."""
+    return bool(_ask(folder, lambda file: file.is_foreign))
+
+
 def published_state(folder: Path) -> IndexState | None:
     """What the current index says of itself; None if there is none that can be read."""
-    state, _ = _read_published(folder)
-    return state
+    return _ask(folder, lambda file: file.header().state)
 
 
 def is_behind(folder: Path) -> bool:
@@ -148,13 +160,13 @@ def is_behind(folder: Path) -> bool:
 
     So it is while a writer commits, after one was killed, and where the index is damaged or of another format.
     """
-    state, intent = _read_published(folder)
-    return is_damaged(folder) or state is None or intent is not None
+    return is_damaged(folder) or not _ask(folder, lambda file: bool(file.header()) and file.intent() is None)
 
 
-def _read_published(folder: Path) -> tuple[IndexState | None, Intent | None]:
+def _ask[T](folder: Path, question: Callable[[IndexFile], T]) -> T | None:
+    """Of the current index; None if there is none that can be read."""
     try:
         with closing(open_to_read(folder)) as file:
-            return file.header().state, file.intent()
+            return question(file)
     except (RegistryError, DamagedIndex):
-        return None, None
+        return None

@@ -85,9 +85,11 @@ def examine_embedded(registry: LocalRegistry, store: EmbeddedStore, *, deep: boo
     try:
         if not store.exists:
             return [absent(store.place), versions()]
+        store.refuse_foreign_index()
     except WaygraphError as error:
         waits = "wait until it has ended, then look again"
-        advice = waits if error.retryable else f"name another place, or {restore_advice(store.place)}"
+        ways = f"if that gives no remedy, name another place, or {restore_advice(store.place)}"
+        advice = waits if error.retryable else ways
         return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
     findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _index, _graph_copy)]
     findings += [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(store)]
@@ -176,7 +178,7 @@ def _index(store: EmbeddedStore) -> Finding:
 
 
 def _graph_copy(store: EmbeddedStore) -> Finding:
-    """Whether Cypher, exports and rehearsals see the revision that routes see."""
+    """Whether Cypher, the log of changes and rehearsals see the revision that routes see."""
 
     def look() -> str:
         state = store.read(read_state)
