@@ -102,7 +102,8 @@ class Lanes:
 
     def __init__(self, *, asking: int, timeout_s: float, write_wait_s: float) -> None:
         self._timeout_s, self._closing = timeout_s, threading.Event()
-        self._asking = ThreadPoolExecutor(asking or default_threads(), "ask")
+        # More than cores only make each other wait: a route hardly waits for anything but its turn.
+        self._asking = ThreadPoolExecutor(asking or max(2, processors()), "ask")
         self._waiting = ThreadPoolExecutor(_WAITING, "wait")
         self._writing = SlowLane("write", threads=SMALL_WRITES, most=64, wait_s=write_wait_s)
         self._large = SlowLane("write-large", threads=1, most=MOST_LARGE, wait_s=max(write_wait_s, _LARGE_WAIT_S))
@@ -156,11 +157,6 @@ class Lanes:
 async def _run_in[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     """In the context of the request: its id is on what the work logs."""
     return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
-
-
-def default_threads() -> int:
-    """More than cores only make each other wait: a route hardly waits for anything but its turn."""
-    return max(2, processors())
 
 
 CALLER_KEY = "waygraph.caller"

@@ -170,7 +170,8 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     record = server.record
     own_name = record.name if record.name != record.key else ""
     title, name, version = sound_names(listing.title, listing.name, listing.version)
-    own_words = record.description or _without_heading(listing.instructions)
+    # Instructions that begin with a heading are described by what follows it.
+    own_words = record.description or _HEADING.sub("", listing.instructions).strip()
     intake.take(
         replace(
             record,
@@ -186,11 +187,6 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     if not own_words:
         entries = [_describe_by_tools(entry) for entry in entries]
     return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
-
-
-def _without_heading(instructions: str) -> str:
-    """Instructions that begin with a heading are described by what follows it."""
-    return _HEADING.sub("", instructions).strip()
 
 
 def _describe_by_tools(entry: AgentEntry) -> AgentEntry:
