@@ -21,14 +21,7 @@ from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, 
 from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
-from waygraph.api.rest.routes import (  # noqa: F401 - they bind their handlers
-    admin,
-    catalog,
-    discovery,
-    health,
-    operators,
-    search,
-)
+from waygraph.api.rest.routes import admin, catalog, discovery, health, search  # noqa: F401 - they bind their handlers
 from waygraph.api.rest.routes.explorer import explorer_routes
 from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send

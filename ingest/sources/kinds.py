@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry, ToolRecord
 from waygraph.ingest.sources.formats import (
     a2a_card,
     catalogue,

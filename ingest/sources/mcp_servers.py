@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from waygraph.ingest.manifest.fields import fields_of
-from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing

@@ -8,8 +8,7 @@ from hashlib import sha256
 
 import anyio
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import ServerEntry
+from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.sync.apply import Member, put_statuses, sync

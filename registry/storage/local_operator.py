@@ -20,12 +20,13 @@ from waygraph.registry.model.changes import (
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.validation import check_query, setting_changes
-from waygraph.registry.operators.agent_settings import changed_setting, put_setting
 from waygraph.registry.operators.approval import (
     approve,
+    changed_setting,
     checked_names,
     checked_reason,
     find_held_tool,
+    put_setting,
     read_named,
     reject,
 )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.places import PLACES, Place, Servers, new_place
 from tests.sync_graph import entry, manifest
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import put_statuses, sync
 from waygraph.registry.model.changes import Rejected
 from waygraph.registry.model.errors import NotAllowed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from waygraph import Principal
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs

@@ -275,7 +275,7 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
     """`bare_variables`: as of `standard_entry`. Raises Faulty."""
     standard = standard_entry(entry, bare_variables=bare_variables)
     if (form := _form(standard)) == "stdio":
-        own = {
+        own: dict[str, Any] = {
             "command": _text(standard, "command"),
             "args": _arguments(standard),
             "env": _texts(standard, "env"),

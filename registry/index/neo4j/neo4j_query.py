@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from waygraph.registry.access.visibility import tools_within
 from waygraph.registry.embedding.embedder import Vector
-from waygraph.registry.graph.commit_mark import is_committing
+from waygraph.registry.graph.engine import is_committing
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits, ReadById, Scope, of_record
