@@ -34,9 +34,18 @@ from waygraph.registry.graph.read import (
 )
 from waygraph.registry.graph.write import touched_agents
 from waygraph.registry.model import clock
-from waygraph.registry.model.changes import ChangeSet, SourceSummary, SyncReport, Written
+from waygraph.registry.model.changes import (
+    ChangeSet,
+    Failure,
+    SourceStatuses,
+    SourceSummary,
+    SyncReport,
+    Written,
+    bounded_key,
+    continue_failures,
+    status_of_fault,
+)
 from waygraph.registry.model.errors import EmbedderError, MassRemoval, NotAllowed, RegistryError, RegistryNotFound
-from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id, replace_surrogates
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.process import without_collection

@@ -34,9 +34,8 @@ from waygraph.ingest.watch.events import (
 )
 from waygraph.ingest.watch.queue import Inbox, Offer, WriteAbandoned, Writer
 from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
-from waygraph.registry.model.changes import Policy
+from waygraph.registry.model.changes import Policy, status_of_fault
 from waygraph.registry.model.errors import SourceError, WaygraphError
-from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry

@@ -34,9 +34,8 @@ from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.index.local.publication import refuse_unknown
-from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
+from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary, failures_json
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
-from waygraph.registry.model.failures import failures_json
 from waygraph.registry.model.files import lock_of, queue_of, sync_path, write_lock
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.embedded import EmbeddedStore

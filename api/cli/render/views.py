@@ -8,8 +8,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import KNOWN, NOTICE, is_doubtful, suspicions
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
-    from waygraph.registry.model.failures import Failure
+    from waygraph.registry.model.changes import About, Failure, ListedAgent, SourceSummary, Status, Written
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolMatch, ToolRoute, Walked
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.routing.placement import Placement

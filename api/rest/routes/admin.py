@@ -18,7 +18,6 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from waygraph.api.rest.evaluations import read_evaluations
-from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.problems import as_json, problem_of
 from waygraph.api.rest.requests import (
     ApprovalRequest,
@@ -33,7 +32,7 @@ from waygraph.api.rest.requests import (
     ToolSettingsRequest,
 )
 from waygraph.api.rest.routes.catalog import AgentId, ToolName, ToolsetPath
-from waygraph.api.rest.service import Lanes
+from waygraph.api.rest.service import Exchange, Lanes, handles
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.api.telemetry.metrics import memory_bytes
 from waygraph.ingest.logins.store import login_file

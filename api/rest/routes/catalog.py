@@ -11,11 +11,10 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from waygraph.api.rest.browser_sessions import SESSION
-from waygraph.api.rest.exchange import NO_GATEWAY, Exchange, handles
 from waygraph.api.rest.recorded_calls import note_result
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, Parameters, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
-from waygraph.api.rest.service import Lanes
+from waygraph.api.rest.service import NO_GATEWAY, Exchange, Lanes, handles
 from waygraph.ingest.hosts.titles import titles_of
 from waygraph.ingest.logins.store import login_file
 from waygraph.registry.catalog.queries import NOBODY, AgentSearch, AgentState, search_agents

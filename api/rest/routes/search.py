@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fastapi.responses import Response
 
 from waygraph.api.rest.browser_sessions import SESSION
-from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest, WhyRequest
+from waygraph.api.rest.service import Exchange, handles
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.registry.catalog.tool_formats import ToolFormat, definitions
 from waygraph.registry.model import shapes
