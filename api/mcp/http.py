@@ -10,12 +10,13 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult
+from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http import (
     GET_STREAM_KEY,
     MCP_SESSION_ID_HEADER,
@@ -45,11 +46,6 @@ from waygraph.registry.access.visibility import Scope as Grant
 from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import TooManySessions
 from waygraph.registry.model.settings import Settings
-
-if TYPE_CHECKING:
-    from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
-    from mcp.server.lowlevel.server import Server
-
 
 # How many sessions of the handshake era one caller may keep open, so that none takes the room of all others.
 #

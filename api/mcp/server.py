@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from mcp import MCPError, types
 from mcp.server import NotificationOptions, Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.models import InitializationOptions
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp import meta_tools, results
@@ -38,19 +39,13 @@ from waygraph.api.mcp.sessions import Asker, CallNews, Context, OnBehalf, Sessio
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
-from waygraph.ingest.upstream.connection import Host, NotOffered, Result
+from waygraph.ingest.upstream.connection import Host, NotOffered, Question, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.catalog.find_tools.find import capabilities, judging
 from waygraph.registry.model.arguments import mend_by
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused, WaygraphError
 from waygraph.registry.model.nouns import Agent
-
-if TYPE_CHECKING:
-    from mcp.server.models import InitializationOptions
-
-    from waygraph.ingest.upstream.connection import Question, Result
-    from waygraph.registry.model.usage import HostEvent
-
+from waygraph.registry.model.usage import HostEvent
 
 MOST_VALUES = 100
 """Of a completion, by MCP."""

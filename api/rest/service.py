@@ -17,19 +17,25 @@ from hashlib import sha256
 from importlib.metadata import version
 from inspect import iscoroutinefunction, signature
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from waygraph.api.rest.browser_sessions import refuse_foreign
+from waygraph.api.rest.browser_sessions import BrowserSessions, refuse_foreign
+from waygraph.api.rest.follow import Follower
+from waygraph.api.rest.ingests import Ingests
 from waygraph.api.rest.openapi import describe
 from waygraph.api.rest.problems import as_json
 from waygraph.api.rest.recorded_calls import RecordedCalls
-from waygraph.api.telemetry.audit import Action, Attempt
+from waygraph.api.telemetry.audit import Action, Attempt, Audit
+from waygraph.api.telemetry.metrics import Metrics
 from waygraph.api.telemetry.request_log import note_caller
+from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.find_tools.find import judging, refusals
+from waygraph.registry.model.changes import SourceSummary, Status
 from waygraph.registry.model.errors import (
     IssuerUnavailable,
     NotAllowed,
@@ -40,23 +46,12 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.nouns import Agent, Principal, ToolMatch
 from waygraph.registry.model.process import processors, step_back
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.shapes import TransportFilter
+from waygraph.registry.registry import Registry
 from waygraph.registry.remote.operations import OPERATIONS, Operation
-
-if TYPE_CHECKING:
-    from waygraph.api.rest.browser_sessions import BrowserSessions
-    from waygraph.api.rest.follow import Follower
-    from waygraph.api.rest.ingests import Ingests
-    from waygraph.api.telemetry.audit import Audit
-    from waygraph.api.telemetry.metrics import Metrics
-    from waygraph.registry.access.api_keys import KeyFile
-    from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
-    from waygraph.registry.model.changes import SourceSummary, Status
-    from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
-    from waygraph.registry.storage.local_registry import LocalRegistry
-    from waygraph.registry.storage.usage_file import UsageCounter
-
+from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.usage_file import UsageCounter
 
 _WAITING = 8
 SMALL_WRITES = 8

@@ -13,8 +13,11 @@ from functools import partial
 from hashlib import sha256
 from itertools import batched, count, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.cypher import load
 from waygraph.registry.graph.contents import Contents, GraphNoun
@@ -44,10 +47,6 @@ from waygraph.registry.storage.index_contents import IndexContents
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
 from waygraph.registry.storage.noun_list import NOUNS, count_parts, read_parts, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _STATE_CREATE = load("state/create")
 _SYNC_CREATE_TOOLS = load("sync/create_tools")

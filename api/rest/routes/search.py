@@ -1,8 +1,8 @@
 """Which agents, and which of their tools, can do this?"""
 
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from fastapi.responses import Response
 
@@ -14,15 +14,11 @@ from waygraph.api.telemetry.logs import without_secrets
 from waygraph.registry.catalog.tool_formats import ToolFormat, definitions
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.remote import operations
 from waygraph.registry.routing.placement import without_unread
 from waygraph.registry.routing.recipes import RECIPES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from waygraph.registry.model.nouns import Tool
 
 
 @handles(operations.ROUTE)
