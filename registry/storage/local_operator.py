@@ -298,7 +298,7 @@ class LocalOperator:
 
         Raises InvalidQuery, UnknownName, RegistryNotFound.
         """
-        from waygraph.registry.catalog.neighbourhood import seen_neighbourhood
+        from waygraph.registry.catalog.queries import seen_neighbourhood
         from waygraph.registry.model.pictures import check_neighbourhood
 
         check_neighbourhood(around, kinds, limit)
