@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import ServerEntry
+from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import (
     Documents,
@@ -22,15 +21,14 @@ from waygraph.ingest.sources.opening import (
     open_sources,
     open_value,
     refuse_unused,
+    vouch,
 )
 from waygraph.ingest.sources.read import Parts, without_answers
 from waygraph.ingest.sources.server_names import name_of_command, printable_source
-from waygraph.ingest.sources.trust import vouch
 from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.changes import Policy, Rejected, SyncReport
+from waygraph.registry.model.changes import Policy, Rejected, SyncReport, status_of_fault
 from waygraph.registry.model.errors import MassRemoval, SourceError
-from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import DocumentReader, Registry, require_local

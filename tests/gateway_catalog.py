@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from waygraph import Agent, Principal, Tool
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, Manifest
 from waygraph.ingest.sources.formats import openapi
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.changes import AgentEntry

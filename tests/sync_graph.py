@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.identity import part_of
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.embedding.embedder import Progress, Role
@@ -19,7 +19,7 @@ from waygraph.registry.graph.schema import migrate
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, Rejected, Written
 from waygraph.registry.model.identity import agent_id, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
-from waygraph.registry.operators.agent_settings import changed_setting, put_setting
+from waygraph.registry.operators.approval import changed_setting, put_setting
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession, Writing, prepare_nothing
 

@@ -16,21 +16,14 @@ from starlette.routing import Match, Route
 
 from waygraph.api.rest import problems
 from waygraph.api.rest.browser_sessions import SessionApplication
-from waygraph.api.rest.exchange import router
 from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, at_work, routes
 from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
-from waygraph.api.rest.routes import (  # noqa: F401 - they bind their handlers
-    admin,
-    catalog,
-    discovery,
-    health,
-    operators,
-    search,
-)
+from waygraph.api.rest.routes import admin, catalog, discovery, health, search  # noqa: F401 - they bind their handlers
 from waygraph.api.rest.routes.explorer import explorer_routes
 from waygraph.api.rest.routes.login_pages import login_routes
+from waygraph.api.rest.service import router
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
 from waygraph.registry.remote.operations import OPERATIONS
 from waygraph.registry.storage.usage_file import USAGE_EVERY_S, repeat_write

@@ -14,21 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from waygraph.api.rest import problems
+from waygraph.api.telemetry.request_log import Application, Receive, Scope, Send
 from waygraph.ingest.logins.store import KEY_BYTES, LoginFile
 from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import InvalidSetting, LoginsUnusable, NotAllowed
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from waygraph.api.telemetry.request_log import Application, Receive, Scope, Send
-    from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.settings import Settings
 
 SESSION_S, INVITATION_S = 12 * 3600.0, 60.0
 MAX_COOKIE_BYTES = 3_800

@@ -5,17 +5,17 @@ the process that started them follows; each of them sees what it wrote.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from shlex import quote
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import anyio
 
+from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import FACTS
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.pipeline import Ingestion, ask_servers
@@ -33,17 +33,12 @@ from waygraph.ingest.watch.events import (
 )
 from waygraph.ingest.watch.run import FollowedSource, Watch, followed_sources, watching
 from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model.changes import SyncReport
 from waygraph.registry.model.errors import InvalidSetting, MassRemoval, SourceError
 from waygraph.registry.model.process import step_back
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from waygraph.api.telemetry.audit import Audit
-    from waygraph.registry.model.changes import SyncReport
-    from waygraph.registry.model.settings import Settings
-    from waygraph.registry.storage.local_registry import LocalRegistry
 
 _log = logging.getLogger("waygraph.watch")
 AGAIN_S = 30.0

@@ -7,15 +7,13 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from starlette.requests import Request
+
+from waygraph.api.rest.service import Service
+from waygraph.registry.access.visibility import Scope
 from waygraph.registry.model.errors import NotAllowed, NotAuthenticated
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from waygraph.api.rest.service import Service
-    from waygraph.registry.access.visibility import Scope
 
 
 async def begin_at_issuer(

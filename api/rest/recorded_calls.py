@@ -5,15 +5,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from waygraph.api.rest.problems import problem_of
 from waygraph.api.telemetry.audit import arguments_without_secrets
+from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.usage import RecordedCall
-
-if TYPE_CHECKING:
-    from waygraph.registry.access.visibility import Caller
 
 MOST_CALLS, MOST_OF_ALL = 50, 300
 """Of each caller, and of all together: the oldest go."""

@@ -25,8 +25,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
+from waygraph.registry.model.changes import Failure
 from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import HIDDEN_REASON
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"

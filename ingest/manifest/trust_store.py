@@ -22,8 +22,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, ServerEntry, StdioLaunch, held_transport
+from waygraph.ingest.manifest.records import (
+    HttpLaunch,
+    Launch,
+    Manifest,
+    Refusal,
+    ServerEntry,
+    StdioLaunch,
+    held_transport,
+)
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import file_stamp, write_lock, write_private
 from waygraph.registry.model.identity import digest

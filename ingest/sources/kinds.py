@@ -7,10 +7,10 @@ group `waygraph.kinds` that gives a `Kind`. See docs/sources.md.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib.metadata import EntryPoint
+from typing import Any, Protocol
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry, ToolRecord
 from waygraph.ingest.sources.formats import (
     a2a_card,
     catalogue,
@@ -27,10 +27,6 @@ from waygraph.ingest.sources.formats import (
 from waygraph.ingest.sources.parse import Lines
 from waygraph.registry.model.errors import InvalidSetting, SourceError, WaygraphError
 from waygraph.registry.model.plugins import Unfit, in_a_line, load_plugin, package_of, points
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 
 REGISTRY_PREFIX = "mcp-registry:"
 """Before the address of an MCP registry; alone it is the official one."""

@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from waygraph.ingest.manifest.fields import fields_of
-from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
@@ -170,7 +169,8 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     record = server.record
     own_name = record.name if record.name != record.key else ""
     title, name, version = sound_names(listing.title, listing.name, listing.version)
-    own_words = record.description or _without_heading(listing.instructions)
+    # Instructions that begin with a heading are described by what follows it.
+    own_words = record.description or _HEADING.sub("", listing.instructions).strip()
     intake.take(
         replace(
             record,
@@ -186,11 +186,6 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     if not own_words:
         entries = [_describe_by_tools(entry) for entry in entries]
     return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
-
-
-def _without_heading(instructions: str) -> str:
-    """Instructions that begin with a heading are described by what follows it."""
-    return _HEADING.sub("", instructions).strip()
 
 
 def _describe_by_tools(entry: AgentEntry) -> AgentEntry:

@@ -1,4 +1,7 @@
-"""What a person wrote, to the sources it names: a file, a folder, a command, an address."""
+"""What a person wrote, to the sources it names: a file, a folder, a command, an address.
+
+The rule of what may be called: a person's word for a source, given by taking it in, kept in the trust store.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,11 +11,18 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
-from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, Refusal, ServerEntry
 from waygraph.ingest.manifest.transport import without_path_keys
-from waygraph.ingest.manifest.trust_store import Approvals, VouchedFile, vouched_file
+from waygraph.ingest.manifest.trust_store import (
+    Approvals,
+    VouchedFile,
+    VouchedServer,
+    VouchedSource,
+    vouched_cards,
+    vouched_file,
+    vouched_servers,
+)
 from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
 from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX, check_kind
@@ -30,13 +40,14 @@ from waygraph.ingest.sources.read import (
 )
 from waygraph.ingest.sources.server_names import key_of_command, key_of_url, name_of_command
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.errors import InvalidSetting, SourceError
+from waygraph.registry.model.errors import InvalidSetting, RegistryLocked, SourceError, StorageFailed
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from waygraph.ingest.sources.fetch import WebDocument
     from waygraph.ingest.sources.registry_source import RegistrySource
+
 
 SERVER_KIND = "mcp-server"
 _SERVER_PATHS = {"mcp", "sse"}
@@ -372,3 +383,35 @@ def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]
     except UnresolvedReference as exc:
         raise SourceError("headers", str(exc)) from None
     return values
+
+
+def vouch(source: OpenedSource, parts: Parts) -> None:
+    """Notes what a person means by taking these parts in: which servers and addresses may be called from now on.
+
+    Not of the sources in whose names an export speaks: a person opened the export. Raises SourceError if it cannot be
+    noted.
+    """
+    if (manifest := parts.manifest).source != source.opened_name and not parts.no_document:
+        return
+    cards = vouched_cards(manifest) if source.origin and not parts.no_document else {}
+    try:
+        file = source.how.vouched_file()
+        vouched_source = VouchedSource(
+            servers=_vouched_servers(source, parts, file) if source.how.asks else {},
+            cards=cards,
+            origin=source.origin if cards else "",
+            path=source.path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
+        )
+        file.keep(manifest.source, vouched_source, partial=manifest.partial)
+    except (Refusal, RegistryLocked, StorageFailed) as exc:
+        raise SourceError(manifest.source, str(exc)) from exc
+
+
+def _vouched_servers(source: OpenedSource, parts: Parts, file: VouchedFile) -> dict[str, VouchedServer]:
+    """What a person had asked before counts as long as it is listed, unless it is asked as it is now."""
+    earlier = file.source(parts.manifest.source).servers if parts.former_keys else {}
+    servers = [server for server in parts.servers if server.key not in parts.approved_keys]
+    return {
+        **{key: server for key, server in earlier.items() if key in parts.former_keys},
+        **vouched_servers(servers, source.how.surroundings.cwd, file.digest_of),
+    }

@@ -1,21 +1,166 @@
-"""Text to plain values: JSON, JSON Lines, YAML or TOML, by the name of the file, else by the look of the text."""
+"""Text to plain values: JSON, JSON Lines, YAML or TOML, by the name of the file, else by the look of the text.
+
+An OpenAPI document whose parts stand in files beside it, as one document that can travel as one text.
+
+Each file that a `$ref` names comes along under `x-waygraph-files`, by its path from the document's folder, and the
+references lead there. Only regular files below that folder are read, and no link that leaves it. Nothing is fetched.
+
+The manifest of a plug-in (Claude Code, Codex), with the configurations that its `mcpServers` names in their places.
+
+So the manifest can travel as one text. Only files below the plug-in's own folder are read; what cannot be read stays
+named, and is reported where the servers are.
+"""
 
 import json
 import re
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
+from posixpath import join, normpath
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
-from waygraph.ingest.manifest.fields import Note, ignore_fault
+from waygraph.ingest.manifest.fields import Note, escape_pointer, ignore_fault
 from waygraph.ingest.sources.json_text import json_document, load_json
-from waygraph.ingest.sources.plugin_manifest import MANIFEST, with_named_files
-from waygraph.ingest.sources.referenced_files import with_referenced_files
 from waygraph.ingest.sources.skill_folder import is_skill, skill_of
 from waygraph.registry.model.bounded_text import UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
+
+MANIFEST = "plugin.json"
+MAX_NAMED_BYTES = 4 * 1024 * 1024
+_MANIFEST_FOLDER = "-plugin"
+_ROOT = "${CLAUDE_PLUGIN_ROOT}/"
+
+
+def with_named_files(manifest: Path, content: bytes) -> bytes:
+    """The manifest's content; as it is if it names no file."""
+    document = _json(content)
+    servers = document.get("mcpServers") if isinstance(document, dict) else None
+    if isinstance(document, dict) and isinstance(servers, str):
+        return json.dumps({**document, "mcpServers": _servers(manifest, servers)}).encode()
+    if isinstance(document, dict) and isinstance(servers, list):
+        return json.dumps({**document, "mcpServers": [_servers(manifest, each) for each in servers]}).encode()
+    return content
+
+
+def plugin_folder(manifest: Path) -> Path:
+    """The plug-in's: the manifest lies in it, or in its `.claude-plugin`."""
+    folder = manifest.parent
+    return folder.parent if folder.name.startswith(".") and folder.name.endswith(_MANIFEST_FOLDER) else folder
+
+
+def _servers(manifest: Path, name: object) -> object:
+    """What a named file holds: the document, or its `mcpServers`. The name itself if it cannot be read."""
+    if not isinstance(name, str):
+        return name
+    try:
+        folder = plugin_folder(manifest).resolve()
+        file = (folder / name.removeprefix(_ROOT)).resolve()
+        if not file.is_relative_to(folder) or not stat.S_ISREG(file.stat().st_mode):
+            return name
+        with file.open("rb") as stream:
+            document = _json(stream.read(MAX_NAMED_BYTES))
+    except (OSError, ValueError, RuntimeError):
+        return name
+    return document.get("mcpServers", document) if isinstance(document, dict) else name
+
+
+def _json(content: bytes) -> Any:
+    """None for what is no JSON: whoever reads the manifest itself says so."""
+    try:
+        return json_document(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+
+
+FILES = "x-waygraph-files"
+MAX_FILES, MAX_FILES_BYTES = 1_000, 32 * 1024 * 1024
+"""Of one document, all together. A reference to one more stays as it is, and is reported where the document is read."""
+_SUFFIXES = (".json", ".yaml", ".yml")
+_NAMES_FILE = re.compile(rb"""\$ref["']?\s*:\s*["']?[^#"'\s]""")
+
+
+def with_referenced_files(path: Path, content: bytes) -> bytes:
+    """Return the document's content as JSON with the files that it names; as it is if it names none."""
+    if not (_NAMES_FILE.search(content) and re.search(rb"openapi|swagger", content)):
+        return content
+    document = _parse(path.name, content)
+    if not (isinstance(document, dict) and document.keys() & {"openapi", "swagger"} and FILES not in document):
+        return content
+    files = dict(_files_of(document, path))
+    return json.dumps({**document, FILES: files}, default=str).encode() if files else content
+
+
+def referenced_files(document: object, where: str) -> set[str]:
+    """Return the names of the files that came along with a document of this name."""
+    files = document.get(FILES) if isinstance(document, dict) else None
+    return {str(PurePath(where).parent / name) for name in files} if isinstance(files, dict) else set()
+
+
+def _files_of(document: dict[str, Any], path: Path) -> Iterator[tuple[str, Any]]:
+    """The content of each file that the document or one of these files names, by its path from the folder. Their
+    references are changed in place to pointers into the one document.
+    """
+    root, room = path.parent.resolve(), MAX_FILES_BYTES
+    pointers: dict[str, str] = {path.name: ""}
+    parts: list[tuple[str, Any]] = [(path.name, document)]
+    while parts:
+        name, part = parts.pop()
+        for holder in _references(part):
+            target, _, fragment = holder["$ref"].partition("#")
+            other = normpath(join(name.rpartition("/")[0], unquote(target))) if target else name
+            if other not in pointers and len(pointers) <= MAX_FILES and not urlsplit(target).scheme:
+                content = _read(root, other, room)
+                room -= len(content)
+                if content and isinstance(part_document := _parse(other, content), dict | list):
+                    pointers[other] = f"/{FILES}/{quote(escape_pointer(other), safe='~')}"
+                    parts.append((other, part_document))
+                    yield other, part_document
+            if other in pointers:
+                holder["$ref"] = f"#{pointers[other]}{fragment}"
+
+
+def _references(value: object) -> Iterator[dict[str, Any]]:
+    """All mappings with a `$ref`, each once."""
+    waiting, visited_ids = [value], set[int]()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in visited_ids or not isinstance(value, dict | list):
+            continue
+        visited_ids.add(id(value))
+        if isinstance(value, dict) and isinstance(value.get("$ref"), str):
+            yield value
+        waiting += value.values() if isinstance(value, dict) else value
+
+
+def _read(root: Path, name: str, most_bytes: int) -> bytes:
+    """Empty for what is no regular file of the folder, has another suffix, or is too large."""
+    try:
+        file = (root / name).resolve()
+        if not (name.endswith(_SUFFIXES) and file.is_relative_to(root) and stat.S_ISREG(file.stat().st_mode)):
+            return b""
+        with file.open("rb") as stream:
+            content = stream.read(most_bytes + 1)
+    except (OSError, ValueError, RuntimeError):
+        return b""
+    return content if len(content) <= most_bytes else b""
+
+
+def _parse(name: str, content: bytes) -> Any:
+    """None for what cannot be read: whoever reads the document says so."""
+    import yaml
+
+    from waygraph.ingest.sources import yaml_text
+
+    try:
+        text = content.decode("utf-8-sig")
+        return json_document(text) if name.endswith(".json") else yaml_text.parse(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+
 
 Content = Callable[[int], bytes]
 """Gives at most so many bytes. Raises OSError, SourceError."""

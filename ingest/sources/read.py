@@ -12,17 +12,15 @@ from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
-from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, omission
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry
 from waygraph.ingest.manifest.trust_store import Approvals, launch_in
 from waygraph.ingest.sources.folder_files import FolderFiles, files_under, holds_other_settings, is_of_programs
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
-from waygraph.ingest.sources.parse import Content, parse, read_file, text_of
-from waygraph.ingest.sources.referenced_files import FILES, referenced_files
+from waygraph.ingest.sources.parse import FILES, Content, parse, read_file, referenced_files, text_of
 from waygraph.ingest.sources.skill_folder import is_skill, read_skill_file
 from waygraph.registry.model.changes import AgentEntry, Document, Rejected
 from waygraph.registry.model.errors import SourceError

@@ -2,6 +2,8 @@
 
 Made safe for many sources: a source changes and removes only what it claims, an agent goes when its last claim
 goes, and different agents of one id are kept apart by the later source's namespace.
+
+The texts of a manifest, embedded before the write lock is taken: by far the longest part of a sync of new texts.
 """
 
 import time
@@ -10,16 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import batched
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.suspicion.findings import text_chars
-from waygraph.ingest.manifest.suspicion.scores import Scorer, load_layers
-from waygraph.ingest.sync.checks import Checks, Draft
+from waygraph.ingest.manifest.records import Manifest
+from waygraph.ingest.manifest.suspicion.findings import Scorer, load_layers, text_chars
 from waygraph.ingest.sync.identity import part_of, tells_apart
 from waygraph.ingest.sync.plan import draft, plan
-from waygraph.ingest.sync.scanner import Scan, scan_changes
+from waygraph.ingest.sync.scanner import Checks, Draft, Scan, scan_changes
 from waygraph.registry.access.visibility import visible
-from waygraph.registry.embedding.embedder import Progress
+from waygraph.registry.embedding.cache import CachedEmbedder
+from waygraph.registry.embedding.embedder import Progress, distinct, shift_progress
+from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
     GraphView,
@@ -31,10 +34,19 @@ from waygraph.registry.graph.read import (
 )
 from waygraph.registry.graph.write import put_failures, touched_agents
 from waygraph.registry.model import clock
-from waygraph.registry.model.changes import ChangeSet, SourceSummary, SyncReport, Written
+from waygraph.registry.model.changes import (
+    ChangeSet,
+    Failure,
+    SourceStatuses,
+    SourceSummary,
+    SyncReport,
+    Written,
+    bounded_key,
+    continue_failures,
+    status_of_fault,
+)
 from waygraph.registry.model.errors import EmbedderError, MassRemoval, NotAllowed, RegistryError, RegistryNotFound
-from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
-from waygraph.registry.model.identity import namespaced_id
+from waygraph.registry.model.identity import namespaced_id, replace_surrogates
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.settings import Settings
@@ -45,7 +57,47 @@ from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS
-from waygraph.registry.writer import WriteSession
+from waygraph.registry.writer import DEFAULT_TEXTS, WriteSession
+
+BATCH_TEXTS = 2_000
+"""The vectors of so many are held at a time; they are kept in the cache."""
+
+
+def embed_ahead(registry: LocalRegistry, draft: Draft, texts: TextForm | None, progress: Progress | None) -> int:
+    """Embeds into the cache what a write of this draft will look for there; returns how many texts were new to it.
+
+    The write itself embeds what is missed, such as texts that an operator changed, and says what stands against it.
+    Without a cache nothing is embedded here. `texts`: of a new registry. Raises EmbedderUnavailable, EmbedderRefused.
+    """
+    state = None
+    with suppress(RegistryError):  # the write says why, or mends it
+        state = registry.read(read_state, before_write=True) if registry.store.exists else None
+    if state and not state.embedder:
+        return 0
+    embedder = registry.open_embedder(state.embedder_spec if state else "").embedder
+    if not isinstance(embedder, CachedEmbedder) or (state and state.embedder != embedder.fingerprint):
+        return 0
+    form = state.texts if state else texts or DEFAULT_TEXTS
+    forms = TextForms(form=form, max_chars=registry.settings.max_embedded_chars)
+    new_texts = distinct(map(replace_surrogates, _new_texts(draft, forms)))
+    before = embedder.embedded
+    with embedder.kept_open():
+        for number, some in enumerate(batched(new_texts, BATCH_TEXTS)):
+            embedder.embed(some, "document", progress=shift_progress(progress, number * BATCH_TEXTS, len(new_texts)))
+    return embedder.embedded - before
+
+
+def _new_texts(draft: Draft, forms: TextForms) -> Iterator[str]:
+    """Of what changed; under another name of the agent all of its tools have other texts."""
+    for entry in draft.entries:
+        if not (changed_ids := {each.id for each in draft.changed_entities(entry)}):
+            continue
+        old = draft.old_agents.get(entry.agent.id)
+        is_renamed = old is None or old.name != entry.agent.name
+        for entity_id, parts in forms.of_agent(entry.agent, entry.tools).items():
+            if is_renamed or entity_id in changed_ids or entity_id == entry.agent.id:
+                yield from parts.texts
+
 
 Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
@@ -230,8 +282,6 @@ def write(registry: LocalRegistry, sync_plan: SyncPlan, progress: Progress | Non
     ahead_count = 0
     if sync_plan.draft and sync_plan.draft.count_changed() > MOST_EMBEDDED_UNDER_LOCK and principal is None:
         # For a principal no cache is read, so that there is nothing to fill.
-        from waygraph.ingest.sync.embed_ahead import embed_ahead  # it imports numpy
-
         ahead_count = embed_ahead(registry, sync_plan.draft, texts, progress)
     is_long = sync_plan.draft is not None
     work = partial(_write_plan, sync_plan, progress)

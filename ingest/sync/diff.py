@@ -7,9 +7,8 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from waygraph.ingest.manifest.suspicion.findings import OwnedElsewhere
-from waygraph.ingest.sync.checks import Checks, OldTools
 from waygraph.ingest.sync.copies import free_texts
-from waygraph.ingest.sync.scanner import Scan
+from waygraph.ingest.sync.scanner import Checks, OldTools, Scan
 from waygraph.registry.access.visibility import NEAR_ID, Shows, of_others, seen_flags
 from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import AgentEntry, Change, Flagged, Policy, Updated

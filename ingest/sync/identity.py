@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.graph.read import GraphView, Part, StoredAgent
 from waygraph.registry.model.changes import AgentEntry, Claim, OperatorSettings, Rejected, plain_key
 from waygraph.registry.model.identity import agent_id as id_of

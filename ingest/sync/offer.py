@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import Listing, documents
 from waygraph.registry.model.changes import Document, Policy, SyncReport
 from waygraph.registry.model.errors import SourceError

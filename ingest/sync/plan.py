@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.sync.checks import Checks, Draft, OldTools
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.copies import Original, Seniority, alike_names, is_long, server_of
 from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
-from waygraph.ingest.sync.scanner import Scan
+from waygraph.ingest.sync.scanner import Checks, Draft, OldTools, Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
 from waygraph.registry.graph.read import GraphView, NamedTools, Part, overlaid, speaks
 from waygraph.registry.model.changes import (

@@ -23,7 +23,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.calls import Following, Questions, ToolCalls
+from waygraph.ingest.upstream.calls import Following, Items, Questions, ToolCalls, all_of, number_of
 from waygraph.ingest.upstream.connection import (
     CALL,
     LISTS,
@@ -35,7 +35,6 @@ from waygraph.ingest.upstream.connection import (
     ServerListing,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
-from waygraph.ingest.upstream.requests import Items, all_of, number_of
 from waygraph.ingest.upstream.unreadable import fault_of
 from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, error_ends_session, quietly
 from waygraph.registry.model.errors import (

@@ -8,17 +8,15 @@ from hashlib import sha256
 
 import anyio
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import ServerEntry
+from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.sync.apply import Member, put_statuses, sync
 from waygraph.ingest.upstream.clock import Clock, first_of
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import SourceFailed, SourceRead, SourceSynced, WatchEvent
-from waygraph.registry.model.changes import AgentEntry, Policy, Rejected, SourceSummary
+from waygraph.registry.model.changes import AgentEntry, Policy, Rejected, SourceSummary, bounded_key, status_of_fault
 from waygraph.registry.model.errors import MassRemoval
-from waygraph.registry.model.failures import bounded_key, status_of_fault
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.storage.local_registry import LocalRegistry
 

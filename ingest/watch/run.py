@@ -13,13 +13,11 @@ from random import Random
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
-from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, open_command, open_sources, vouch
 from waygraph.ingest.sources.read import STDIN, Parts
 from waygraph.ingest.sources.skill_folder import beside, is_skill
-from waygraph.ingest.sources.trust import vouch
 from waygraph.ingest.sync.apply import Member
 from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Clock, Starts, SystemClock
 from waygraph.ingest.upstream.connection import Connect
@@ -36,9 +34,8 @@ from waygraph.ingest.watch.events import (
 )
 from waygraph.ingest.watch.queue import Inbox, Offer, WriteAbandoned, Writer
 from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
-from waygraph.registry.model.changes import Policy
+from waygraph.registry.model.changes import Policy, status_of_fault
 from waygraph.registry.model.errors import SourceError, WaygraphError
-from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry

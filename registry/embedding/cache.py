@@ -13,22 +13,28 @@ from hashlib import sha256
 from itertools import batched
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 from zlib import crc32
 
 import numpy as np
 from cachetools import LRUCache
 
-from waygraph.registry.embedding.embedder import Embedder, Literate, Progress, Role, distinct, in_order, shift_progress
+from waygraph.registry.embedding.embedder import (
+    Embedder,
+    Literate,
+    Matrix,
+    Progress,
+    Role,
+    Vector,
+    distinct,
+    in_order,
+    shift_progress,
+)
 from waygraph.registry.embedding.texts import is_latin
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import BUSY_TIMEOUT_S, SqliteFile
-
-if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Matrix, Vector
-
 
 logger = logging.getLogger(__name__)
 

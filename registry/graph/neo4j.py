@@ -29,8 +29,7 @@ from neo4j.graph import Node, Path, Relationship
 from neo4j.time import Date, DateTime, Duration, Time
 
 from waygraph.cypher import Statement
-from waygraph.registry.graph.commit_mark import CommitMark
-from waygraph.registry.graph.engine import Gate, GraphSession, Rows, check_params
+from waygraph.registry.graph.engine import CommitMark, Gate, GraphSession, Rows, check_params
 from waygraph.registry.graph.neo4j_address import CLUSTER_HOST, ServerLocation
 from waygraph.registry.graph.neo4j_errors import (
     CONNECTION_LOSSES,

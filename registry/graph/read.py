@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from waygraph.cypher import Statement, load
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
-from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
-from waygraph.registry.model.failures import read_failures
+from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary, read_failures
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
 from waygraph.registry.model.tool_settings import mark_rejection, overlay_tools

@@ -10,9 +10,8 @@ from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, BATCH_VECTORS, GraphSession, Rows
 from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
 from waygraph.registry.graph.schema import link_subjects
-from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
+from waygraph.registry.model.changes import AgentEntry, ChangeSet, Failure, OperatorSettings, failures_json
 from waygraph.registry.model.errors import WriteConflict
-from waygraph.registry.model.failures import Failure, failures_json
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import Transition, is_tool
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import httpx2
 
-from waygraph.registry.http.guard import Guard
+from waygraph.registry.http.addresses import Guard
 from waygraph.registry.model.errors import InvalidSetting
 
 PIECE_BYTES = 64 * 1024
@@ -225,31 +225,19 @@ class TooSlow(Exception):
     """It does not end in time."""
 
 
-class BoundedBody:
-    """A body as it comes in: at most `most_bytes`, whole by `ends_at`, in seconds of `clock`."""
-
-    def __init__(self, *, most_bytes: int, ends_at: float, clock: Callable[[], float]) -> None:
-        self._most_bytes, self._ends_at, self._clock = most_bytes, ends_at, clock
-        self._content = bytearray()
-
-    def take(self, part: bytes) -> None:
-        """Raises TooMuch, TooSlow."""
-        self._content += part
-        if len(self._content) > self._most_bytes:
-            raise TooMuch
-        if self._clock() > self._ends_at:
-            raise TooSlow
-
-    def content(self) -> bytes:
-        return bytes(self._content)
-
-
 def whole_body(parts: Iterable[bytes], *, most_bytes: int, ends_at: float, clock: Callable[[], float]) -> bytes:
-    """Raises TooMuch, TooSlow."""
-    body = BoundedBody(most_bytes=most_bytes, ends_at=ends_at, clock=clock)
+    """A body as it comes in: at most `most_bytes`, whole by `ends_at`, in seconds of `clock`.
+
+    Raises TooMuch, TooSlow.
+    """
+    content = bytearray()
     for part in parts:
-        body.take(part)
-    return body.content()
+        content += part
+        if len(content) > most_bytes:
+            raise TooMuch
+        if clock() > ends_at:
+            raise TooSlow
+    return bytes(content)
 
 
 # An end for an exchange over HTTP once it is connected, the head of its answer included: a client's own limit is for

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
@@ -253,23 +253,9 @@ class QueryJson(TypedDict):
     strict: bool
 
 
-def _flat(query: Query) -> QueryJson:
-    filters = query.filters
-    return {
-        "text": query.text,
-        "steps": list(query.steps),
-        "limit": query.limit,
-        "tags": list(filters.tags),
-        "kinds": list(filters.kinds),
-        "agent_ids": list(filters.agent_ids),
-        "without_tags": list(filters.without_tags),
-        "without_kinds": list(filters.without_kinds),
-        "without_agent_ids": list(filters.without_agent_ids),
-        "reachable": filters.reachable,
-        "within": filters.within,
-        "toolset": filters.toolset,
-        "strict": query.strict,
-    }
+def _flat(query: Query) -> dict[str, object]:
+    of_query = {each.name for each in fields(query)}
+    return {name: getattr(query if name in of_query else query.filters, name) for name in QueryJson.__annotations__}
 
 
 FlatQuery = Annotated[Query, JsonForm(_flat, lambda document: {**document, "filters": document}, QueryJson)]

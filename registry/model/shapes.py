@@ -13,6 +13,7 @@ from waygraph.registry.model.changes import (
     About,
     Change,
     ChangeSet,
+    Failure,
     IndexState,
     ListedAgent,
     OperatorSettings,
@@ -23,7 +24,6 @@ from waygraph.registry.model.changes import (
     Updated,
     Waiting,
 )
-from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import (
     Agent,
     AgentMatch,

@@ -1,15 +1,19 @@
-"""Approval: what waits for it, what it says, and that it is given or refused."""
+"""Approval: what waits for it, what it says, and that it is given or refused.
+
+What operators say of an agent: the setting with some fields changed, and stored.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from waygraph.registry.access.visibility import as_seen
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import GraphView, Part
+from waygraph.registry.graph.read import GraphView, Part, overlaid
 from waygraph.registry.graph.schema import link_subjects
-from waygraph.registry.graph.write import put_agent_props, put_setting, put_tool_props, write_vectors
+from waygraph.registry.graph.write import put_agent_props, put_tool_props, remove_agents, write_vectors
+from waygraph.registry.graph.write import put_setting as put_setting_node
 from waygraph.registry.model import validation
-from waygraph.registry.model.changes import AgentEntry, Approved, Change, Rejections
+from waygraph.registry.model.changes import AgentEntry, Approved, Change, OperatorSettings, Rejections, Written
 from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
 from waygraph.registry.model.identity import call_name, is_broken
 from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json, is_doubtful
@@ -21,9 +25,9 @@ from waygraph.registry.model.tool_settings import (
     settings_of_tools,
 )
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.operators.rights import refuse_non_operator
+from waygraph.registry.operators.rights import refuse_non_operator, refuse_setting
 from waygraph.registry.operators.sources import claims_of
-from waygraph.registry.writer import WriteSession
+from waygraph.registry.writer import WriteSession, changed_entries_of, write_entry_vectors
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
@@ -244,7 +248,7 @@ def _decide[R: Approved](
         put_tool_props(graph_session, {tool.id: props(tool) for tool in tools})
         for setting in settings:
             if setting != graph.settings_of(setting.agent_id):
-                put_setting(graph_session, setting)
+                put_setting_node(graph_session, setting)
         link_subjects(graph_session, [entry.key for entry in entries])
         if rejection:
             session.log(graph_session, [_rejection_change(each, rejection.reason) for each in entities])
@@ -284,3 +288,42 @@ def _rejection_change(entity: Agent | Tool, reason: str) -> Change:
         after=canonical_json({"reason": reason}),
         flags=entity.flags,
     )
+
+
+def changed_setting(
+    graph: GraphView, agent_id: str, changes: Mapping[str, object], principal: Principal | None = None
+) -> OperatorSettings:
+    """What operators said of an agent so far, with these fields changed.
+
+    Raises UnknownName, also for what the principal may not see; what is removed only those see who see everything.
+    Raises NotAllowed for what the principal may not set.
+    """
+    if not graph.shows(agent_id, principal) and (principal is not None or agent_id not in graph.settings):
+        raise UnknownName("agent", agent_id, (each for each in graph.agents if graph.shows(each, principal)))
+    before = graph.settings_of(agent_id)
+    after = replace(before, **changes)  # type: ignore[arg-type]
+    if agent_id in graph.agents:
+        now, then = (overlaid(graph.agents[agent_id].agent, {agent_id: setting}) for setting in (before, after))
+        refuse_setting(now, then, changes, principal)
+    return after
+
+
+def put_setting(session: WriteSession, setting: OperatorSettings) -> Written:
+    """Stores what an operator says; an agent it removes goes with its tools.
+
+    What is said of tools is embedded. Raises as `WriteSession.commit`.
+    """
+    session.begin()
+    graph = session.read_graph_view(Part(agent_ids=[setting.agent_id]))
+    agent_ids = [setting.agent_id] if setting.removed and setting.agent_id in graph.agents else []
+    tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
+    entries = changed_entries_of(graph, [setting], agent_ids)
+    vectors = session.embed(graph, entries, [setting])
+
+    def work(graph_session: GraphSession) -> None:
+        remove_agents(graph_session, agent_ids, tools)
+        put_setting_node(graph_session, setting)
+        link_subjects(graph_session, [setting.agent_id])
+        write_entry_vectors(graph_session, entries, vectors)
+
+    return session.write(work, [setting.agent_id], vectors)

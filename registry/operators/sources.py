@@ -7,9 +7,8 @@ from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, outranked_sources
 from waygraph.registry.graph.write import put_agent_props, put_failures, put_setting, remove_agents
-from waygraph.registry.model.changes import Forgotten, Written
+from waygraph.registry.model.changes import Forgotten, SourceStatuses, Written, continue_failures
 from waygraph.registry.model.errors import NotAllowed, UnknownName
-from waygraph.registry.model.failures import SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.tool_settings import hide_tools
 from waygraph.registry.operators.rights import refuse_non_operator, refuse_source

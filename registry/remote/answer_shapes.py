@@ -7,7 +7,7 @@ states again stands after all others, and one with a value may be missing. What 
 from typing import Any, Literal
 
 from waygraph.registry.http.problems import Problem
-from waygraph.registry.model import changes, failures, nouns
+from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonText, TextForm
 from waygraph.registry.model.tool_calls import RankedTool
 from waygraph.registry.model.usage import RecordedCall
@@ -160,7 +160,7 @@ class Standing(changes.Standing):
     """How the agents that a source claims stand, as far as the caller sees them."""
 
 
-class Failure(failures.Failure):
+class Failure(changes.Failure):
     """What of a source does not work, until it does, or the source names it no more."""
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, TypedDict
+from typing import Any
 
 import httpx2
 
-from waygraph.registry.http.client import BoundedBody, TooMuch, TooSlow, Undecodable, decode_body, http_client, wait_s
+from waygraph.registry.http.client import TooMuch, TooSlow, Undecodable, decode_body, http_client, wait_s, whole_body
 from waygraph.registry.http.problems import MEDIA_TYPE, error_of
 from waygraph.registry.model.errors import (
     InvalidQuery,
@@ -104,24 +104,6 @@ type Clock = Callable[[], float]
 """Seconds that only grow."""
 
 
-class Unread(Exception):
-    """That a reply is not read on."""
-
-    def __init__(self, failure: FailedCall) -> None:
-        self.failure = failure
-        super().__init__(failure.error)
-
-
-class Request(TypedDict):
-    """What httpx2 takes."""
-
-    method: str
-    url: str
-    content: bytes | None
-    headers: dict[str, str]
-    timeout: httpx2.Timeout
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Of the calls of one place. `place` is its URL."""
@@ -129,24 +111,6 @@ class Limits:
     place: str
     settings: Settings
     clock: Clock
-
-    def request(self, call: Call[Any]) -> Request:
-        body = call.body
-        return {
-            "method": call.method,
-            "url": f"{self.place}{call.target}",
-            "content": body,
-            "headers": {**({} if body is None else {"Content-Type": "application/json"}), **call.headers},
-            "timeout": httpx2.Timeout(self.timeout_s(call), connect=CONNECT_TIMEOUT_S),
-        }
-
-    def body(self, call: Call[Any], response: httpx2.Response) -> "Body":
-        """Raises Unread for one that cannot be read."""
-        try:
-            decode_body(response)
-        except Undecodable as error:
-            raise Unread(_failure(self.place, str(error))) from None
-        return Body(self, response, self.timeout_s(call))
 
     def timeout_s(self, call: Call[Any]) -> float:
         return self.settings.remote_write_timeout_s if call.slow else self.settings.remote_timeout_s
@@ -183,30 +147,6 @@ class Limits:
                 reason = _error_text(error)
                 passing = not isinstance(_root(error), ssl.SSLError)  # no certificate is trusted the next time
         return FailedCall(ServiceUnavailable(self.place, reason), sent=False, passing=passing)
-
-
-class Body:
-    """A reply as it comes in. httpx2's own limit of time is for each read; this one is for all of them."""
-
-    def __init__(self, limits: Limits, response: httpx2.Response, timeout_s: float) -> None:
-        self._limits, self._response, self._timeout_s = limits, response, timeout_s
-        ends_at = limits.clock() + timeout_s
-        self._body = BoundedBody(most_bytes=MAX_ANSWER_BYTES, ends_at=ends_at, clock=limits.clock)
-
-    def take(self, part: bytes) -> None:
-        """Raises Unread if it is too much, or too late."""
-        place = self._limits.place
-        try:
-            self._body.take(part)
-        except TooMuch:
-            reason = f"its answer has more than {MAX_ANSWER_BYTES:,} bytes"
-            raise Unread(_failure(place, reason)) from None
-        except TooSlow:
-            raise Unread(too_slow(place, self._timeout_s)) from None
-
-    def reply(self) -> Reply:
-        headers = {name.lower(): value for name, value in self._response.headers.items()}
-        return Reply(self._response.status_code, headers, self._body.content())
 
 
 def too_slow(place: str, limit_s: float) -> FailedCall:
@@ -318,30 +258,30 @@ class Connection:
     def _send(self, call: Call[Any]) -> Reply | FailedCall:
         if self._client.is_closed:
             raise RegistryClosed
+        limits, timeout_s, body = self._limits, self._limits.timeout_s(call), call.body
         try:
-            with self._client.stream(**self._limits.request(call)) as response:
-                body = self._limits.body(call, response)
-                for part in response.iter_raw():
-                    body.take(part)
-                return body.reply()
-        except Unread as unread:
-            return unread.failure
+            with self._client.stream(
+                call.method,
+                f"{self.place}{call.target}",
+                content=body,
+                headers={**({} if body is None else {"Content-Type": "application/json"}), **call.headers},
+                timeout=httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
+            ) as response:
+                decode_body(response)
+                ends_at = limits.clock() + timeout_s  # httpx2's own limit of time is for each read
+                parts = response.iter_raw()
+                content = whole_body(parts, most_bytes=MAX_ANSWER_BYTES, ends_at=ends_at, clock=limits.clock)
+                return Reply(response.status_code, dict(response.headers), content)
+        except TooMuch:
+            return _failure(self.place, f"its answer has more than {MAX_ANSWER_BYTES:,} bytes")
+        except TooSlow:
+            return too_slow(self.place, timeout_s)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            return self._limits.failed_call(call, error)
+            return limits.failed_call(call, error)
 
 
-class ClientOptions(TypedDict):
-    """What httpx2 takes."""
-
-    headers: dict[str, str]
-    verify: ssl.SSLContext | bool
-    trust_env: bool
-    limits: httpx2.Limits
-    follow_redirects: bool
-
-
-def client_options(address: ServiceAddress, settings: Settings) -> ClientOptions:
-    """How a service is spoken to: key, certificates, proxies, sockets. Raises InvalidSetting."""
+def client_options(address: ServiceAddress, settings: Settings) -> dict[str, Any]:
+    """What httpx2 takes, for how a service is spoken to: key, certificates, proxies, sockets. Raises InvalidSetting."""
     try:
         httpx2.URL(address.url)
     except httpx2.InvalidURL as exc:

@@ -264,20 +264,17 @@ class EmbeddedStore:
             refuse_graph(self.folder, graph, index)
 
     @contextmanager
-    def writing(
-        self, *, timeout_s: float | None = None, trust_index: bool = True, alone: bool = False
-    ) -> "Iterator[Writing]":
+    def writing(self, *, trust_index: bool = True, alone: bool = False) -> "Iterator[Writing]":
         """The engine, alone. What was committed in the block is published when this ends, whatever ended it; together
         with the writes of threads that waited meanwhile. `alone`: the index is at the graph's revision when it begins.
 
-        Raises RegistryLocked after `timeout_s` (default: settings), RegistryUnusable, StorageFailed.
+        Raises RegistryLocked after `write_timeout_s`, RegistryUnusable, StorageFailed.
         """
         if self._closed:
             raise RegistryClosed
-        wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
         self._refuse_foreign()
         live = self._live_graph()
-        with live.turn(wait_s, alone=alone, whole=not trust_index) as engine:
+        with live.turn(self._settings.write_timeout_s, alone=alone, whole=not trust_index) as engine:
             group = live.join(engine, whole=not trust_index, alone=alone)
             try:
                 yield Writing(engine, group.publication.keep, prepare_nothing, group.state)

@@ -20,12 +20,13 @@ from waygraph.registry.model.changes import (
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.validation import check_query, setting_changes
-from waygraph.registry.operators.agent_settings import changed_setting, put_setting
 from waygraph.registry.operators.approval import (
     approve,
+    changed_setting,
     checked_names,
     checked_reason,
     find_held_tool,
+    put_setting,
     read_named,
     reject,
 )
@@ -297,7 +298,7 @@ class LocalOperator:
 
         Raises InvalidQuery, UnknownName, RegistryNotFound.
         """
-        from waygraph.registry.catalog.neighbourhood import seen_neighbourhood
+        from waygraph.registry.catalog.queries import seen_neighbourhood
         from waygraph.registry.model.pictures import check_neighbourhood
 
         check_neighbourhood(around, kinds, limit)

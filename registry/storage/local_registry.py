@@ -51,7 +51,7 @@ from waygraph.registry.taxonomy.tree import DEFAULT_NAME, CategoryView, Of, Taxo
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
-    from waygraph.registry.model.failures import SourceStatuses
+    from waygraph.registry.model.changes import SourceStatuses
     from waygraph.registry.routing.placement import Placement
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession

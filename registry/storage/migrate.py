@@ -13,8 +13,11 @@ from functools import partial
 from hashlib import sha256
 from itertools import batched, count, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.cypher import load
 from waygraph.registry.graph.contents import Contents, GraphNoun
@@ -34,9 +37,8 @@ from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.index.local.file import current_path, folder_of, open_to_write
 from waygraph.registry.index.local.publication import refuse_unknown
-from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
+from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary, failures_json
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
-from waygraph.registry.model.failures import failures_json
 from waygraph.registry.model.files import lock_of, queue_of, sync_path, write_lock
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
@@ -45,10 +47,6 @@ from waygraph.registry.storage.index_contents import IndexContents
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
 from waygraph.registry.storage.noun_list import NOUNS, count_parts, read_parts, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _STATE_CREATE = load("state/create")
 _SYNC_CREATE_TOOLS = load("sync/create_tools")

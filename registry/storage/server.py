@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
-from waygraph.registry.graph.commit_mark import Moment
+from waygraph.registry.graph.engine import Moment
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.read import RegistryState, read_state

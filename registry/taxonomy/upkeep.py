@@ -95,7 +95,7 @@ def read_placeable_vectors(session: GraphSession, of: Of, ids: Collection[str]) 
 
 def vectors_to_place(session: GraphSession, taxonomy: Taxonomy, placeable: Mapping[str, Placeable]) -> "Vectors":
     """Of these, of the kind that the taxonomy was built by: float32 of shape (dimension,) and length 1."""
-    from waygraph.registry.taxonomy.word_vectors import word_vectors
+    from waygraph.registry.taxonomy.vectors_build import word_vectors
 
     if taxonomy.built_by == By.WORDS:
         return dict(word_vectors([each.service for each in placeable.values()], by_rarity=False))
@@ -104,7 +104,7 @@ def vectors_to_place(session: GraphSession, taxonomy: Taxonomy, placeable: Mappi
 
 def _vectors_to_build(taxonomy: Taxonomy, services: Sequence[Service], vectors: "Vectors") -> "Vectors":
     """Of these services, of what they are placed by: float32 of shape (dimension,)."""
-    from waygraph.registry.taxonomy.word_vectors import word_vectors
+    from waygraph.registry.taxonomy.vectors_build import word_vectors
 
     if taxonomy.built_by == By.WORDS:
         return dict(word_vectors(services, by_rarity=True))

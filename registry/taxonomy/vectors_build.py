@@ -3,23 +3,51 @@
 Clusters: spherical k-means (Dhillon and Modha, "Concept Decompositions for Large Sparse Text Data", 2001), begun by
 k-means++ (Arthur and Vassilvitskii, 2007) from fixed seeds, or where the former tree has as many children from those:
 so that little changes where little has changed. Where nothing has a vector, words stand in for it.
+
+Vectors of words, for a tree where nothing has a vector of an embedder.
+
+A term's place follows from its hash (Weinberger and others, "Feature Hashing for Large Scale Multitask Learning",
+2009). So a text that comes later has a vector without the texts that were there before. Rarity is counted once: in the
+vectors that a tree and the directions of its categories are made of, and not in what is placed by them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from math import isqrt
+from math import isqrt, log
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waygraph.registry.index.analyser import telling_words
+from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.taxonomy.category_names import CategoryNamer
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import DEFAULT_NAME, By, Category, Of, Taxonomy, TaxonomySettings
-from waygraph.registry.taxonomy.word_vectors import word_vectors
+
+DIMENSION = 1024
+
+
+def word_vectors(services: Sequence[Service], *, by_rarity: bool) -> dict[str, NDArray[np.float32]]:
+    """Service id → float32 of shape (DIMENSION,) and length 1, of each that has a telling word.
+
+    `by_rarity`: a term weighs more, the fewer of these services have it.
+    """
+    counts = {service.id: Counter(term for term, _ in telling_words(service.text)) for service in services}
+    having = Counter(term for terms in counts.values() for term in terms)
+    rare = {term: rarity(number, len(counts)) if by_rarity else 1.0 for term, number in having.items()}
+    vectors: dict[str, NDArray[np.float32]] = {}
+    for entity, terms in counts.items():
+        vector = np.zeros(DIMENSION, dtype=np.float32)
+        for term, times in terms.items():
+            place = crc32(term.encode())
+            vector[place // 2 % DIMENSION] += (1 - place % 2 * 2) * (1 + log(times)) * rare[term]
+        if length := float(np.linalg.norm(vector)):
+            vectors[entity] = vector / length
+    return vectors
+
 
 type Matrix = NDArray[np.float32]
 type Vectors = Mapping[str, NDArray[np.float32]]

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from waygraph.ingest.manifest.suspicion.findings import Findings, examine
-from waygraph.ingest.manifest.suspicion.scores import (
+from waygraph.ingest.manifest.suspicion.findings import (
     MAX_SENTENCE_CHARS,
     MAX_SENTENCES,
+    Findings,
     Layer,
     Scorer,
     Sentence,
+    examine,
     load_layers,
     read_sentences,
 )

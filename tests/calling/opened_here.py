@@ -11,12 +11,10 @@ from tests.upstream.launches import PROGRAMS
 from waygraph import Settings
 from waygraph.ingest.execution.executor import Launches
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import ServerEntry
+from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.manifest.trust_store import VouchedFile, vouched_file
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
-from waygraph.ingest.sources.trust import vouch
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources, vouch
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.storage.local_registry import LocalRegistry

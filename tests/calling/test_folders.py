@@ -13,8 +13,7 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.upstream.served import served
 from waygraph.ingest import ingest
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import StdioLaunch
+from waygraph.ingest.manifest.records import Manifest, StdioLaunch
 from waygraph.ingest.manifest.trust_store import VouchedServer, VouchedSource, launch_digest
 from waygraph.ingest.pipeline import Ingestion, open_given
 from waygraph.ingest.sources.read import NOT_IN_REHEARSALS, NOT_STARTED

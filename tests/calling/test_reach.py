@@ -8,7 +8,7 @@ import pytest
 
 from waygraph.ingest.execution import services
 from waygraph.ingest.execution.services import Reach, Service, Services
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.manifest.trust_store import VouchedServer, VouchedSource, launch_digest, vouched_file
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry

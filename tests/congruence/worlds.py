@@ -13,7 +13,7 @@ from itertools import cycle
 from typing import Any
 
 from benchmarks.catalogue import catalogue, requests
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_stream
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.search_index import Scope

@@ -13,7 +13,7 @@ from tests.neo4j_fixtures import SERVERS
 from tests.places import PLACES, Servers, new_place
 from tests.shelf import Shelf
 from waygraph import Settings
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import CypherFailed, CypherRefused
 from waygraph.registry.storage.local_registry import LocalRegistry

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.places import PLACES, Place, Servers, new_place
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound

@@ -12,7 +12,7 @@ import pytest
 
 from tests.places import PLACES, Place, Servers, new_place
 from waygraph.cypher import load
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync import diff
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import read

@@ -15,7 +15,7 @@ import pytest
 from tests.bombs import ENDLESS
 from tests.contract.test_lookup import entry
 from waygraph import Settings
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.user_cypher import sandbox
 from waygraph.registry.model.changes import CypherResult

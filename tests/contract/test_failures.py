@@ -8,11 +8,10 @@ import pytest
 
 from tests.places import PLACES, Place, Servers, new_place
 from tests.sync_graph import entry, manifest
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import put_statuses, sync
-from waygraph.registry.model.changes import Rejected
+from waygraph.registry.model.changes import MAX_FAILURES, MAX_KEY_CHARS, Rejected
 from waygraph.registry.model.errors import NotAllowed
-from waygraph.registry.model.failures import MAX_FAILURES, MAX_KEY_CHARS
 from waygraph.registry.model.nouns import MAX_REASON_CHARS, ONLINE, Principal, failing, unreachable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.places import PLACES, Servers, new_place
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry, Standing
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.shelf import Edition, Shelf, filled
 from waygraph import RECIPES, Filters, Principal, Query
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.world import data_folder
 from tests.contract.kind_samples import PLANTED, REAL_FILES, SAMPLES, Place, RealFile, Sample, plain
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS, kind_of
 from waygraph.ingest.sources.parse import Lines, parse
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.shelf import Edition, Shelf
 from waygraph import Agent, Principal, Tool
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import UnknownName

@@ -16,7 +16,7 @@ from tests.leg_hits import legs_of
 from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph import RECIPES, Filters, Principal, Query
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.weights import PACKAGES
 from waygraph.registry.index.analyser import MOST_WORDS

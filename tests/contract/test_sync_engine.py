@@ -13,9 +13,9 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.faults.fleet import entry
 from tests.places import PLACES, Servers, new_place
 from tests.sync_graph import entry as described
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
-from waygraph.ingest.sync import apply, embed_ahead
+from waygraph.ingest.sync import apply
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.index.local.publication import published_state
@@ -262,7 +262,7 @@ def test_new_texts_are_embedded_before_the_lock_is_taken(
         before_lock.extend(asked(endpoint))
         return change(registry, *given, **options)
 
-    monkeypatch.setattr(embed_ahead, "BATCH_TEXTS", 3)
+    monkeypatch.setattr(apply, "BATCH_TEXTS", 3)
     monkeypatch.setattr(apply, "MOST_EMBEDDED_UNDER_LOCK", 2)
     progress: list[tuple[int, int]] = []
     with embedding_registry(endpoint, tmp_path) as registry:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.shelf import Edition, Shelf, filled
 from waygraph import Principal
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry, Policy

@@ -11,7 +11,7 @@ from tests.gateway_catalog import by_hand
 from tests.shelf import Shelf
 from waygraph import Principal
 from waygraph.cypher import load
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.visibility import narrow

@@ -7,7 +7,7 @@ import pytest
 
 from tests.shelf import Edition, Shelf, filled
 from waygraph import Principal, Query
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.read import read_transitions
 from waygraph.registry.model.changes import AgentEntry

@@ -1,6 +1,6 @@
 """A manifest that tells its number in every text and in how many agents and tools it has."""
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.faults.fleet import entry, manifest, number_in
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.grafeo import GrafeoEngine, GrafeoTransaction
 from waygraph.registry.graph.read import read_graph_view, read_state, read_tools

@@ -19,7 +19,7 @@ from tests.neo4j_server import Neo4jServer, start_server
 from tests.processes_left import until
 from tests.service import agent, assert_good, ingest, process
 from waygraph.cypher import load
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import read_agents, read_claims, read_tools

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, ingest, served
-from waygraph.api.mcp.http_sessions import HandshakeSessions
+from waygraph.api.mcp.http import HandshakeSessions
 from waygraph.registry.model.settings import Settings
 
 VERSION = "2025-06-18"

@@ -10,7 +10,7 @@ import pytest
 from tests.gateway.hosts import Place, toolbox_place
 from tests.gateway.test_questions import POLICY, answered, ask
 from tests.service import Served, served
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_tool

@@ -7,7 +7,7 @@ from benchmarks.peers.peer import distinct_owners, owners_of
 from benchmarks.peers.vectors import Vectors
 
 if TYPE_CHECKING:
-    from waygraph.ingest.manifest.manifest import Manifest
+    from waygraph.ingest.manifest.records import Manifest
 
 
 class ByLetters:

@@ -24,7 +24,7 @@ from benchmarks.peers.process import PeerFailed, PeerProcess
 from benchmarks.peers.table import comparison_markdown
 from benchmarks.peers.vectors import Vectors
 from benchmarks.world import with_cache
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import load_settings

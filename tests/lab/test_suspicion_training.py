@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.test_cli_pages import misfit
 from waygraph.api.cli.app import main
-from waygraph.ingest.manifest.suspicion.scores import Layer, Sentence, read_layer
+from waygraph.ingest.manifest.suspicion.findings import Layer, Sentence, read_layer
 from waygraph.registry.embedding.embedder import Role
 from waygraph_lab.synthesis.suspicious_sentences import generate_sentences
 from waygraph_lab.training.suspicion_training import (

@@ -21,8 +21,7 @@ from tests.processes_left import MARK, command_of, end_all, left_of, needs_proc,
 from tests.servers import misbehaving
 from tests.servers import misbehaving_http as web
 from tests.servers.misbehaving_http import Behaviour, misbehaving_http
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import AgentRecord, HttpLaunch, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import AgentRecord, HttpLaunch, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.registry.model.settings import Settings
 

@@ -15,7 +15,7 @@ from tests.faults.processes import child
 from tests.migrations import EXAMPLES, ROWS, Richly, copy_and_stop_half_way, richly, taken_from
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.contents import Contents

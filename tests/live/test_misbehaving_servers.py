@@ -23,7 +23,7 @@ from tests.servers.certificates import certified
 from tests.servers.misbehaving_http import Behaviour, misbehaving_http
 from waygraph.ingest.manifest.environment import inherited_variables
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.upstream import requests
+from waygraph.ingest.upstream import calls
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -188,7 +188,7 @@ def stdio(mark: str, does: str, argument: str = "", **env: str) -> StdioLaunch:
 def test_over_stdio(row: Row, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program gives its tools, or one line that says why not; and when we are done with it, nothing of it is left."""
     for name, most in row.limits.items():
-        monkeypatch.setattr(requests, name, most)
+        monkeypatch.setattr(calls, name, most)
     settings = replace(SETTINGS, **row.settings)
     outcome = ask(stdio(mark, row.does, row.argument, **row.env), settings)
     judge(row, outcome, settings)

@@ -20,8 +20,7 @@ from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
-from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.engine import DEAD_COMMIT_MS, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.index.neo4j import neo4j_upkeep
 from waygraph.registry.index.neo4j.neo4j_index import UNIQUE, Index, renew_schema

@@ -19,7 +19,7 @@ from tests.sync_graph import manifest as manifest_of
 from waygraph import Filters, Query, Settings
 from waygraph.cypher import Statement, load, names
 from waygraph.cypher.loader import TYPES
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import neo4j

@@ -15,8 +15,8 @@ import pytest
 from tests.gateway_catalog import by_hand
 from tests.service import Served, assert_good, served, until
 from waygraph.api.rest.application import document
-from waygraph.api.rest.exchange import ENDPOINTS
 from waygraph.api.rest.openapi import examples
+from waygraph.api.rest.service import ENDPOINTS
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.settings import Settings

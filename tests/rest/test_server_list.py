@@ -13,7 +13,7 @@ from waygraph.registry.model.errors import InvalidQuery, NotAllowed, UnknownName
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, canonical_json
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.export.server_list import servers
+from waygraph.registry.storage.export.formats import servers
 
 OPEN = {"url": "https://maps.example.com/mcp?key=1", "headers": {"Authorization": "${TOKEN}"}}
 GATEWAY = "-waygraph"

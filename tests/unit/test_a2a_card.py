@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.any_value import any_value
 from tests.sync_graph import new_graph
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, Manifest
 from waygraph.ingest.sources.formats import a2a_card
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.identity import SKILL_MESSAGE

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from waygraph.cypher import Statement
-from waygraph.registry.graph.commit_mark import CommitMark
-from waygraph.registry.graph.engine import Rows
+from waygraph.registry.graph.engine import CommitMark, Rows
 from waygraph.registry.model.errors import ServerUnavailable
 
 

@@ -9,7 +9,7 @@ import pytest
 from waygraph import Principal
 from waygraph.api.cli.render.output import Fields
 from waygraph.api.cli.render.views import about
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import put_statuses, sync
 from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs

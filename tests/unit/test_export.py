@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.engine import GraphSession

@@ -14,7 +14,7 @@ import pytest
 
 from tests.web_pages import WebPages, web_pages, write_certificate
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.fetch import FetchFailed, Fetching, Page, address_of, fetch, open_document
 from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.sources.read import Reading

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.files import write_named
 from waygraph.registry.registry import Registry
@@ -44,7 +44,7 @@ def test_a_registry_in_memory_is_its_own_process_s(tmp_path: Path) -> None:
         "import os, sys\n"
         "from waygraph.ingest.sync.apply import sync\n"
         "from waygraph.registry.registry import Registry\n"
-        "from waygraph.ingest.manifest.manifest import Manifest\n"
+        "from waygraph.ingest.manifest.records import Manifest\n"
         "registry = Registry.open(':memory:', embedder='none')\n"
         "sync(registry, Manifest(source='s'))\n"
         "if not (child := os.fork()):\n"

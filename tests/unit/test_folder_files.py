@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import documents, list_path, read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.sources.formats.front_matter import AS_WRITTEN, read_front_matter
+from waygraph.ingest.sources.formats.skill import AS_WRITTEN, read_front_matter
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, Manifest, StdioLaunch
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.kinds import kind_of
 from waygraph.ingest.sources.parse import parse_file

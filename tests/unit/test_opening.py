@@ -9,8 +9,7 @@ import pytest
 from tests.mcp_stubs import TIDE_TABLES
 from tests.web_pages import web_pages
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import ServerEntry
+from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import Opening, open_command, open_sources
 from waygraph.registry.model.errors import SourceError

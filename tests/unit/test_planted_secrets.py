@@ -19,8 +19,7 @@ import pytest
 
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import ServerEntry
+from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.sync.apply import sync

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.mcp_servers import describe_tools
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.diff import Judge

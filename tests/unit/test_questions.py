@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.questions import (
     TRIES,
     LanguageModelAuthor,
     TemplateAuthor,
     open_author,
 )
-from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, AgentRecord, Intake, ToolRecord
+from waygraph.ingest.manifest.records import (
+    MAX_QUESTION_CHARS,
+    MAX_QUESTIONS,
+    AgentRecord,
+    Intake,
+    Manifest,
+    ToolRecord,
+)
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.language_model.endpoint import ChatModel, Patience

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.settings import Settings
 
@@ -95,7 +95,7 @@ def test_no_reference_leaves_the_folder(reference: str, tmp_path: Path) -> None:
 
 
 def test_a_document_of_many_files_is_read_as_far_as_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waygraph.ingest.sources.referenced_files.MAX_FILES", 3)
+    monkeypatch.setattr("waygraph.ingest.sources.parse.MAX_FILES", 3)
     names = [f"p{number}" for number in range(5)]
     for name in names:
         write(tmp_path, f"{name}.json", operation(name, "#/post"))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fake_mcp_registry import FakeMcpRegistry, entry, fake_mcp_registry
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Manifest
 from waygraph.ingest.sources import registry_source
 from waygraph.ingest.sources.registry_source import OFFICIAL_URL, World, open_registry
 from waygraph.ingest.sync.apply import sync

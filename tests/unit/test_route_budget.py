@@ -10,7 +10,7 @@ import pytest
 
 from tests.contributing import install, on_path
 from tests.faults.fleet import entry
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.storage.local_registry import LocalRegistry
 

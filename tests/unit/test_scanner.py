@@ -11,7 +11,7 @@ import pytest
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph import Principal, Settings
 from waygraph.api.rest.bootstrap import ServiceOptions, open_service
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS, describe_tools
 from waygraph.ingest.sync import scanner
 from waygraph.ingest.sync.apply import sync

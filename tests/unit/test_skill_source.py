@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.any_value import any_value
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, Manifest
 from waygraph.ingest.sources.formats import skill
 from waygraph.ingest.sources.formats.skill import MAX_CHARS, describe_script
 from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path

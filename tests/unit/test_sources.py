@@ -20,7 +20,7 @@ from waygraph.api.cli.commands.toolset import _read
 from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.hosts.config import read_config
 from waygraph.ingest.hosts.hosts import HOSTS
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path, read_stream
 from waygraph.ingest.sources.yaml_text import MAX_UNFOLDED_CHARS, parse

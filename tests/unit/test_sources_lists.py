@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.settings import Settings
 

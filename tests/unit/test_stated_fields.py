@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from waygraph import Principal
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.manifest.suspicion.findings import examine
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.scanner import scanned_text

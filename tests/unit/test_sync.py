@@ -8,7 +8,7 @@ import pytest
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import Statement, load
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import refuse_mass_removal
 from waygraph.ingest.sync.identity import part_of
 from waygraph.ingest.sync.plan import plan
@@ -19,8 +19,7 @@ from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import Principal, canonical_json
-from waygraph.registry.operators.agent_settings import changed_setting, put_setting
-from waygraph.registry.operators.approval import approve
+from waygraph.registry.operators.approval import approve, changed_setting, put_setting
 from waygraph.registry.operators.sources import forget_source, put_statuses
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.model.changes import AgentEntry, Written

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from tests.sync_graph import entry
 from waygraph.api.cli.app import app
-from waygraph.api.mcp.learning import CallCounter, open_counter
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.api.mcp.gateway import CallCounter, open_counter
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.graph.read import read_transitions

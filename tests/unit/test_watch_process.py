@@ -16,7 +16,7 @@ from tests.docs.test_cli_pages import misfit
 from tests.mcp_stubs import stdio_server, until, write_config
 from tests.processes_left import end_all, left_of, needs_proc, new_mark, none_left
 from tests.service import process
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.registry import Registry
 

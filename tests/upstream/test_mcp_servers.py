@@ -17,8 +17,7 @@ import pytest
 from tests.processes_left import PATIENCE_S, left_of, needs_proc, new_mark, none_left, until
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from waygraph.api.cli.render import progress
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import AgentRecord, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import AgentRecord, Launch, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.mcp_servers import MAX_CHARS, McpServers, ServerProgress, entry_of
 from waygraph.ingest.upstream import clock
 from waygraph.ingest.upstream import open as upstream

@@ -14,7 +14,7 @@ from tests.processes_left import MARK, PATIENCE_S, all_stand, left_of, needs_pro
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from tests.upstream.reapers import has_reapers
 from waygraph.ingest.upstream.open import connect
-from waygraph.ingest.upstream.process import Child
+from waygraph.ingest.upstream.stdio import Child
 from waygraph.registry.model.errors import UpstreamError
 
 pytestmark = needs_proc
@@ -115,7 +115,7 @@ def test_a_forked_process_keeps_no_server_alive(mark: str) -> None:
     code = """if True:
         import anyio, os, sys, time
         from tests.upstream.launches import SETTINGS
-        from waygraph.ingest.upstream.process import Child
+        from waygraph.ingest.upstream.stdio import Child
 
         async def start():
             sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]

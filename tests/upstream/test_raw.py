@@ -10,7 +10,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 
-from waygraph.ingest.upstream.requests import raw_cancel, raw_request
+from waygraph.ingest.upstream.calls import raw_cancel, raw_request
 
 BAD_PAGE = {"tools": [{"name": "a", "inputSchema": {}}, {"name": None}, 7], "extra": {"kept": True}}
 MODERN = types.DiscoverResult(

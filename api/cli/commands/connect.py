@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
 from typer import Argument, Option
@@ -28,11 +28,9 @@ from waygraph.ingest.sources.opening import open_sources
 from waygraph.ingest.sources.read import with_answers
 from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName, WaygraphError
 from waygraph.registry.model.files import absolute_place
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import is_service
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.settings import Settings
-    from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.output import one_line
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import ServerEntry
+from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers, ServerProgress
 from waygraph.ingest.sources.read import Ask
 from waygraph.registry.model.settings import Settings

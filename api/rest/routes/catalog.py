@@ -1,21 +1,22 @@
 """What the registry holds, as far as the caller may see it."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
 from waygraph.api.rest.browser_sessions import SESSION
-from waygraph.api.rest.exchange import NO_GATEWAY, Exchange, handles
+from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.recorded_calls import note_result
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, Parameters, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
-from waygraph.api.rest.service import Lanes
+from waygraph.api.rest.service import NO_GATEWAY, Exchange, Lanes, handles
 from waygraph.ingest.hosts.titles import titles_of
 from waygraph.ingest.logins.store import login_file
 from waygraph.registry.catalog.queries import NOBODY, AgentSearch, AgentState, search_agents
@@ -23,6 +24,7 @@ from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.index.names import find_all_named
 from waygraph.registry.model import shapes
+from waygraph.registry.model.changes import Page
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters, Tool
@@ -39,12 +41,6 @@ from waygraph.registry.model.validation import (
 )
 from waygraph.registry.remote import operations
 from waygraph.registry.storage.export.formats import ExportFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from waygraph.api.rest.mcp_mount import OfferedGateway
-    from waygraph.registry.model.changes import Page
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]

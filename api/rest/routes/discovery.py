@@ -7,9 +7,9 @@ from fastapi import Path, Query
 from fastapi.responses import Response
 from pydantic import Field
 
-from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.mcp_mount import WHOLE
 from waygraph.api.rest.requests import Parameters, ResourceSearch
+from waygraph.api.rest.service import Exchange, handles
 from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
 from waygraph.registry.model.numbers import read_digits
@@ -125,7 +125,7 @@ def server(exchange: Exchange, server_name: ServerName, version: Version) -> Sha
 
 
 def _servers(exchange: Exchange) -> list[dict[str, Any]]:
-    from waygraph.registry.storage.export.server_list import servers
+    from waygraph.registry.storage.export.formats import servers
 
     transport_filter = exchange.transport_filter or (lambda transport: transport)
     agents = exchange.registry.agents(principal=exchange.principal)

@@ -7,8 +7,8 @@ from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.routing import Route
 
-from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.problems import answer, not_ready
+from waygraph.api.rest.service import Exchange, handles
 from waygraph.registry.remote import operations
 
 

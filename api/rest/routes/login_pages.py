@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
 from html import escape
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from anyio import to_thread
@@ -23,8 +22,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from waygraph.api.rest.browser_sessions import BrowserSessions
 from waygraph.api.rest.issuer_login import begin_at_issuer, come_from_issuer, count_stranger, parameters_of
+from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.problems import problem_of
+from waygraph.api.rest.service import Service
+from waygraph.ingest.logins.callers import OwnLogins
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.find_tools.views import open_view
@@ -35,12 +38,6 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.nouns import Agent, Principal
-
-if TYPE_CHECKING:
-    from waygraph.api.rest.browser_sessions import BrowserSessions
-    from waygraph.api.rest.mcp_mount import OfferedGateway
-    from waygraph.api.rest.service import Service
-    from waygraph.ingest.logins.callers import OwnLogins
 
 BEGINS_PER_MINUTE, BEGINS_AT_ONCE = 6.0, 10
 """Logins that one caller begins: at each a client may be registered at the server's issuer."""

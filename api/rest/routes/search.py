@@ -1,28 +1,24 @@
 """Which agents, and which of their tools, can do this?"""
 
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from fastapi.responses import Response
 
 from waygraph.api.rest.browser_sessions import SESSION
-from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest, WhyRequest
+from waygraph.api.rest.service import Exchange, handles
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.registry.catalog.tool_formats import ToolFormat, definitions
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.remote import operations
 from waygraph.registry.routing.placement import without_unread
 from waygraph.registry.routing.recipes import RECIPES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from waygraph.registry.model.nouns import Tool
 
 
 @handles(operations.ROUTE)

@@ -275,7 +275,13 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
     """`bare_variables`: as of `standard_entry`. Raises Faulty."""
     standard = standard_entry(entry, bare_variables=bare_variables)
     if (form := _form(standard)) == "stdio":
-        own = _stdio_fields(standard)
+        own: dict[str, Any] = {
+            "command": _text(standard, "command"),
+            "args": _arguments(standard),
+            "env": _texts(standard, "env"),
+            "env_file": _text(standard, "envFile"),
+            "cwd": _text(standard, "cwd"),
+        }
     else:
         own = {"url": _text(standard, "url"), "headers": _texts(standard, "headers")}
     return ConfiguredServer(
@@ -328,16 +334,6 @@ def _form_of_url(url: str) -> Literal["http", "sse"]:
     except ValueError:
         raise Faulty("its url cannot be read") from None  # the error's text holds the URL's login
     return "sse" if path.rstrip("/").endswith("/sse") else "http"
-
-
-def _stdio_fields(entry: Mapping[Any, Any]) -> dict[str, Any]:
-    return {
-        "command": _text(entry, "command"),
-        "args": _arguments(entry),
-        "env": _texts(entry, "env"),
-        "env_file": _text(entry, "envFile"),
-        "cwd": _text(entry, "cwd"),
-    }
 
 
 def _text(entry: Mapping[Any, Any], name: str) -> str:

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, Manifest
 from waygraph.ingest.manifest.suspicion.hidden_text import hidden_characters
 from waygraph.ingest.sources.formats import catalogue
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected

@@ -24,8 +24,7 @@ from waygraph.ingest.sources.formats.configured_server import (
 from waygraph.ingest.sources.formats.desktop_bundle import as_config
 from waygraph.ingest.sources.formats.switches import Faulty, Switches, is_off, switches_of
 from waygraph.ingest.sources.formats.tools_list import tool_records
-from waygraph.ingest.sources.parse import parse_file
-from waygraph.ingest.sources.plugin_manifest import MANIFEST, plugin_folder
+from waygraph.ingest.sources.parse import MANIFEST, parse_file, plugin_folder
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import name_fault
 from waygraph.registry.model.settings import Settings

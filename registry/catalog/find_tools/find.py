@@ -606,13 +606,10 @@ def _nothing(
     return ToolsAnswer([], facts | notices_field(route) | _selection(request, route))
 
 
-def capabilities(registry: "Searchable", notice: str = "") -> dict[str, Any]:
-    """As JSON has it. `backends`: what tools are found by. `notice`: what limits the answers of a registry here; a
-    service tells it with its answers.
-    """
-    by_vectors = bool(registry.status().state.embedder) and not notice
-    facts: dict[str, Any] = {
-        "backends": ["keyword", "embedding"] if by_vectors else ["keyword"],
+def capabilities(registry: "Searchable") -> dict[str, Any]:
+    """As JSON has it. `backends`: what tools are found by."""
+    return {
+        "backends": ["keyword", "embedding"] if registry.status().state.embedder else ["keyword"],
         "recipes": {name: recipe.purpose for name, recipe in RECIPES.items() if recipe.ranks_tools},
         "default_recipe": DEFAULT_RECIPE,
         "formats": list(TOOL_FORMATS),
@@ -625,4 +622,3 @@ def capabilities(registry: "Searchable", notice: str = "") -> dict[str, Any]:
             "parameters_told": PARAMETERS_TOLD,
         },
     }
-    return facts | ({"notice": notice} if notice else {})

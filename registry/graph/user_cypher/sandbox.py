@@ -323,12 +323,12 @@ NAMES: Mapping[str, frozenset[str]] = {
 }
 
 
-def unknown_names(statement: str, vocabulary: Mapping[str, frozenset[str]] = NAMES) -> str:
+def unknown_names(statement: str) -> str:
     """A notice of each unknown name, with the nearest known one; empty if there is none."""
     notices = []
     for kind, name in dict.fromkeys(_names(statement)):
-        if name not in vocabulary[kind]:
-            near = nearest(name, vocabulary[kind])
+        if name not in NAMES[kind]:
+            near = nearest(name, NAMES[kind])
             hint = f"; did you mean {near[0]}?" if near else ""
             notices.append(f"no {kind} of this registry is called {name!r}{hint}")
     return " ".join(notices)

@@ -49,9 +49,8 @@ from waygraph.registry.index.search_index import (
     Transitions,
     of_record,
 )
-from waygraph.registry.model.changes import Claim, OperatorSettings, SourceSummary
+from waygraph.registry.model.changes import Claim, Failure, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import IndexOutdated
-from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span

@@ -14,9 +14,8 @@ from typing import Any, cast
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.embedding.embedder import Vector
-from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.contents import GraphNoun, NounValue
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession, Moment
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.read import (
     read_claims,

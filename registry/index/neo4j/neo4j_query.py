@@ -10,7 +10,7 @@ import numpy as np
 
 from waygraph.registry.access.visibility import tools_within
 from waygraph.registry.embedding.embedder import Vector
-from waygraph.registry.graph.commit_mark import is_committing
+from waygraph.registry.graph.engine import is_committing
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
-from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.engine import DEAD_COMMIT_MS, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, seen_migrations
 from waygraph.registry.index.neo4j.neo4j_index import (

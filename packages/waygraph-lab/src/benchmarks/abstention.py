@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.families import FAMILIES
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, show_progress
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Filters, Query, Route, ToolRoute
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER

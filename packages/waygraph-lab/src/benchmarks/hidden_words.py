@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.record import Measure, Result
 from benchmarks.timing import CallTime, time_call
 from benchmarks.world import World, scratch_folder
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, Principal, Tool

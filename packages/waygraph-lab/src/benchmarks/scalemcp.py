@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.published import CROSS, DEPTHS, LLM, METRICS, SCALEMCP
 from benchmarks.record import Measure, Result
 from benchmarks.world import QUICK_QUESTIONS, World, scratch_folder, show_progress, with_cache
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import TextForm

@@ -18,7 +18,7 @@ from benchmarks.record import PROJECT, Measure, Result, Target
 from benchmarks.suspicion_scores import NOTES as NOTES_ON_SCORES
 from benchmarks.suspicion_scores import measure_scores
 from benchmarks.world import World
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.manifest.suspicion.findings import examine
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import NEAR_COPY

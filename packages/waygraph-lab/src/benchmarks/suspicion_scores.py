@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.record import PROJECT, Measure, Target
 from benchmarks.world import World
-from waygraph.ingest.manifest.suspicion.findings import examine
-from waygraph.ingest.manifest.suspicion.scores import Layer, load_layers
+from waygraph.ingest.manifest.suspicion.findings import Layer, examine, load_layers
 from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.model.nouns import Tool, suspicions

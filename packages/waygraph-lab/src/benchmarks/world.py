@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.catalogue import catalogue
 from benchmarks.record import PROJECT
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.factory import open_embedder

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from benchmarks.processes import TIMEOUT_S, ProcessFailed, free_port, plain_environ, run_server, waygraph_command
 from benchmarks.record import PROJECT
 from benchmarks.world import World, scratch_folder, show_progress, with_cache
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.registry import Registry

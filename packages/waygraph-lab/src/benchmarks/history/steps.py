@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.history.answers import EVERYTHING, FOLDS, find, first_tool, recover, with_shares
 from benchmarks.history.next_calls import Level
 from benchmarks.world import World, scratch_folder, write_catalogue
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.nouns import Filters, Turn
 from waygraph.registry.registry import Registry

@@ -27,7 +27,7 @@ from benchmarks.record import PROJECT, Measure, Result
 from benchmarks.world import World, scratch_folder, write_catalogue
 from tests.environments import NotInstalled
 from tests.live_servers import find_server
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.catalog.tool_formats import definitions

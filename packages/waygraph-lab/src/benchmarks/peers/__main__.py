@@ -16,7 +16,7 @@ from benchmarks.peers.measure import LIMIT, Effort, accounts, row
 from benchmarks.peers.peer import pad_catalogue, write_catalogue_file
 from benchmarks.record import PROJECT, Measure, Result, as_record, write_record
 from benchmarks.world import DATA_VARIABLE, data_folder, scratch_folder, with_cache
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph_lab.evaluation.dataset import Asked
 

@@ -14,7 +14,7 @@ from benchmarks.peers.peer import READ_TOOLS, called_names, described_tools, dis
 from benchmarks.peers.vectors import Vectors
 
 if TYPE_CHECKING:
-    from waygraph.ingest.manifest.manifest import Manifest
+    from waygraph.ingest.manifest.records import Manifest
     from waygraph.registry.registry import Registry
 
 # -- Waygraph itself: a registry in memory, asked by a recipe over the texts that the recipe is made for

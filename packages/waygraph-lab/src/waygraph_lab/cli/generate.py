@@ -11,7 +11,7 @@ from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.output import flush, note, show
 
 if TYPE_CHECKING:
-    from waygraph.ingest.manifest.manifest import Manifest
+    from waygraph.ingest.manifest.records import Manifest
     from waygraph.registry.model.settings import Settings
     from waygraph_lab.scalemcp.companies import Company, Layout
     from waygraph_lab.synthesis.orders import Order

@@ -13,8 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ToolRecord
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing
 from waygraph.registry.model.changes import AgentEntry, Rejected

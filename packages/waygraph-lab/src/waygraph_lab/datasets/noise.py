@@ -4,7 +4,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.settings import Settings
 from waygraph_lab.datasets.conversations import read_catalogue

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, Manifest
 from waygraph.ingest.sources.formats.listings import service_record
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import InvalidDataset

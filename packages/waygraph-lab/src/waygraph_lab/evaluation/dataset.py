@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn
 from waygraph_lab.evaluation.metrics import Gold

@@ -8,9 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
-from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.questions import bare_sentence
-from waygraph.ingest.manifest.records import AgentRecord, Intake
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.registry.index.analyser import fold
 from waygraph.registry.language_model.answers import ModelAnswers, Usage

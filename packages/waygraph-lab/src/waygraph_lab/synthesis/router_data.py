@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.transitions import owner_of

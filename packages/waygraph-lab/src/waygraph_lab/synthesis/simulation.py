@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors
 from waygraph.registry.language_model.answers import ModelAnswers, Usage

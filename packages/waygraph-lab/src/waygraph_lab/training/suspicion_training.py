@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from waygraph.ingest.manifest.suspicion.scores import Layer, Sentence, read_sentences
+from waygraph.ingest.manifest.suspicion.findings import Layer, Sentence, read_sentences
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Tool, canonical_json
