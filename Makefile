@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-scale bench-peers docs lock release model-package test-sentence-transformers test-router-training clean
+.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality speed bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-scale bench-peers docs lock release model-package test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: $(READY) ## measure ingest, start and routing on this machine
 
 bench-quality: $(READY) ## measure how good answers are, all of it at one commit; begins nothing after an hour
 	@$(BIN)/python -m benchmarks quality table --budget-s 3600
+
+speed: $(READY) ## time routes beside commit 0a75347b: ratios at 500, 5,000 and 20,000 tools
+	@$(BIN)/python -m benchmarks route_ratio
 
 bench-budgets: $(READY) ## print each latency figure beside its budget: route, service, gateway; about 12 minutes
 	@$(BIN)/python -m benchmarks route_ratio service gateway table

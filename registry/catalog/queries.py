@@ -517,7 +517,7 @@ class _View:
             scope = Scope(principal=self._principal)
             # Without a vector there is no leg of vectors.
             hits = self._index.search([leg], vector, "", MOST_SIMILAR + 1, scope)
-            for other, cosine in hits.scored(leg).items():
+            for other, cosine in hits.scores_of(leg).items():
                 if other != name and cosine >= LEAST_COSINE:  # one edge a pair, whichever of the two is a centre
                     start, end = sorted((node, _node_of(other)))
                     yield GraphEdge("similar", start, end, round(cosine, 3))

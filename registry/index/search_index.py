@@ -48,16 +48,18 @@ class Scope:
 
 
 class Entities(Protocol):
-    """Agents and tools by their rows."""
+    """Agents and tools by their rows, int64 of shape (n,)."""
 
-    def ids(self, rows: Rows) -> list[str]: ...
+    def ids(self, rows: Rows) -> list[str]:
+        """Of these rows, int64 of shape (n,)."""
+        ...
 
     def owners(self, rows: Rows) -> Rows:
-        """The row of the agent of each; an agent's own."""
+        """The row of the agent of each, an agent's own; both int64 of shape (n,)."""
         ...
 
     def rows(self, ids: Sequence[str]) -> Rows:
-        """Of agents and tools that are there, whether they were found or not. Raises KeyError."""
+        """Of agents and tools that are there, whether they were found or not: int64 of shape (n,). Raises KeyError."""
         ...
 
 
@@ -84,13 +86,15 @@ class NumberedRecords(Records, Entities, Protocol):
     """The records of one search, whose rows its hits have."""
 
     def call_facts(self, rows: Rows) -> list[CallFacts]:
-        """What ranking reads of these tools."""
+        """What ranking reads of these tools, int64 of shape (n,)."""
         ...
 
-    def agents_at(self, rows: Rows) -> list[Agent]: ...
+    def agents_at(self, rows: Rows) -> list[Agent]:
+        """Of these rows, int64 of shape (n,). Raises IndexOutdated for what is gone since, as `tools_at`."""
+        ...
 
     def tools_at(self, rows: Rows) -> list[Tool]:
-        """Raises IndexOutdated for what is gone since."""
+        """Of these rows, int64 of shape (n,)."""
         ...
 
 
@@ -109,7 +113,7 @@ class Hits(NamedTuple):
     records: NumberedRecords
     populations: Mapping[EntityKind, int]
 
-    def scored(self, leg: Leg) -> dict[str, float]:
+    def scores_of(self, leg: Leg) -> dict[str, float]:
         """Return what a leg found, best first: ids with their scores; nothing of a leg that was not asked for."""
         rows, scores = self.legs.get(leg, NO_HITS)
         return dict(zip(self.records.ids(rows), scores.tolist(), strict=True))

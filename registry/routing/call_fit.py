@@ -61,8 +61,8 @@ def judge_calls(text: str, at: Places, facts: Sequence[CallFacts], best: float, 
     request = frozenset(query_terms(text))
     values = frozenset([kind for kind, pattern in _VALUES.items() if pattern.search(text)])
     shares = np.asarray([_share(each, request, values, lean) for each in facts])
-    judged = np.flatnonzero(shares)
-    return column_of(SOURCE, at[judged], shares[judged], best, may_bring=False) if len(judged) else None
+    some = np.flatnonzero(shares)
+    return column_of(SOURCE, at[some], shares[some], best, may_bring=False) if len(some) else None
 
 
 def _share(facts: CallFacts, request: Terms, values: Terms, lean: Lean) -> float:

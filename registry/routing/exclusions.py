@@ -198,7 +198,7 @@ def _find_tools(phrase: Phrase, index: SearchIndex, scope: Scope) -> set[str]:
     says_tool = not phrase.is_exact and (phrase.is_means or name != phrase.words)
     if not says_tool and (" " in name or not LOOKS_CODED.search(name)):
         return set()
-    return {each for each in index.search(("name",), None, name, _MOST_TOOLS, scope).scored("name") if "/" in each}
+    return {each for each in index.search(("name",), None, name, _MOST_TOOLS, scope).scores_of("name") if "/" in each}
 
 
 def _is_named(agent: Agent, phrase: Phrase, keys: frozenset[str]) -> bool:

@@ -52,13 +52,13 @@ class Worths(NamedTuple):
 
 
 class Past[T](NamedTuple):
-    """What a history gives: `used` to agents, `done` to tools that were called for the request under way (1) or before
+    """What a history gives: `use` to agents, `finish` to tools that were called for the request under way (1) or before
     (0). What follows the calls, as shares of the sum of all scores (`votes.share_of_sum`), and what failed at last
     (`votes.lift_rivals`), of agents and of tools.
     """
 
-    used: T | None = None
-    done: T | None = None
+    use: T | None = None
+    finish: T | None = None
     agent_follows: T | None = None
     agent_failures: T | None = None
     tool_follows: T | None = None
@@ -126,8 +126,8 @@ def read_calls(
     finishes = {call.tool_id: float(call.is_done) for call in reversed(calls)}
     finishes = _within(finishes, tools - failing_tools.keys())
     past = Past(
-        used=_worths("used", use, weights["agent"]),
-        done=_worths("used", finishes, -weights["tool"] * shares.done),
+        use=_worths("used", use, weights["agent"]),
+        finish=_worths("used", finishes, -weights["tool"] * shares.done),
         agent_follows=_worths("follows", agent_follows, need * shares.follows),
         agent_failures=_worths("failed", _within(failing_agents, agents), shares.failed),
         tool_follows=_worths("follows", follows, need * shares.follows),

@@ -65,7 +65,7 @@ class Ranking:
         """Return it with what the text gives for the calls of the best tools, and what siblings add where scores are
         summed.
         """
-        scores = score_tools(self._found)
+        scores = score_tools(self._matrix)
         best = (-scores.values).argsort(kind="stable")[:READ]
         best = best[scores.values[best] > -np.inf]
         facts = self.hits.records.call_facts(self.candidates.rows[best])
@@ -81,19 +81,19 @@ class Ranking:
         return [leg_column(self.recipe, leg, self.candidates, agents) for leg in self.legs]
 
     @cached_property
-    def _found(self) -> Matrix:
-        return Matrix.of(self.candidates, [*self._columns, self.past.used, self.past.done])
+    def _matrix(self) -> Matrix:
+        return Matrix.of(self.candidates, [*self._columns, self.past.use, self.past.finish])
 
     @property
     def _silent(self) -> Places:
         """The tools that were called for the request under way: they do not speak for their agents again."""
-        done = self.past.done
-        return done.at[done.scores > 0] if done else np.empty(0, np.int64)
+        finish = self.past.finish
+        return finish.at[finish.scores > 0] if finish else np.empty(0, np.int64)
 
     @cached_property
     def tools(self) -> Scores:
         """Score the tools that were found."""
-        matrix = self._found.plus(*self.fit)
+        matrix = self._matrix.plus(*self.fit)
         return _with_calls(matrix, self.past.tool_follows, self.past.tool_failures, score_tools)
 
     @cached_property
@@ -104,10 +104,10 @@ class Ranking:
         if self.recipe.merge == "one_list":
             return score(Matrix.of(self.candidates, list_columns(self.legs, self.candidates)))
         if self.recipe.merge == "by_score":
-            matrix = Matrix.of(self.candidates, [*self._columns, past.used, *self.fit])
+            matrix = Matrix.of(self.candidates, [*self._columns, past.use, *self.fit])
         else:
             ranks = [rank_column(leg, self.candidates, silent) for leg in self.legs]
-            matrix = Matrix.of(self.candidates, [*ranks, past.used])
+            matrix = Matrix.of(self.candidates, [*ranks, past.use])
         return _with_calls(matrix, past.agent_follows, past.agent_failures, score)
 
 

@@ -58,7 +58,7 @@ NEAREST_SHOWN = 3
 CAPABILITY_LEGS: tuple[Leg, ...] = ("capability_vector", "capability_text")
 """They give tools, and agents without any."""
 BETTER_SHOWN = 2
-"""Agents without tools that fit better than the tools found, at most."""
+"""Agents without tools that fit better than the tools result, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
 NOTHING_ELSE_FITS = "beside the pinned agents nothing in this registry fits the request closely enough"
 NOTHING_ALLOWED = "no agent passes the filters"
@@ -129,12 +129,12 @@ class Router:
         from waygraph.registry.routing.exclusions import read_exclusions
 
         original, (query, exclusions) = query, read_exclusions(query, self.index, ask.principal)
-        found = self._search(query, ask)
-        hits = found.hits
+        result = self._search(query, ask)
+        hits = result.hits
         with span("fusion"):
-            candidates = _tool_matches(found.ranking, query.limit, shows(self.index, ask.principal))
-            agents = self._better_agents(found.ranking)
-            confidence, is_doubtful = _probability(found, ask.recipe, _tool_fit(found, ask))
+            candidates = _tool_matches(result.ranking, query.limit, shows(self.index, ask.principal))
+            agents = self._better_agents(result.ranking)
+            confidence, is_doubtful = _probability(result, ask.recipe, _tool_fit(result, ask))
         is_withheld = query.strict and is_doubtful
         matches = () if is_withheld else candidates
         return ToolRoute(
@@ -146,7 +146,7 @@ class Router:
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *found.notices),
+            notices=(*self._own_notices(), *result.notices),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
@@ -180,15 +180,15 @@ class Router:
         from waygraph.registry.routing.exclusions import read_exclusions
 
         original, (query, exclusions) = query, read_exclusions(query, self.index, ask.principal)
-        found = self._search(query, ask)
-        hits = found.hits
+        result = self._search(query, ask)
+        hits = result.hits
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
-            best = best_candidates(found.ranking.agents, query.limit + len(apart))
-            confidence, is_doubtful = _confidence(found, ask)
+            best = best_candidates(result.ranking.agents, query.limit + len(apart))
+            confidence, is_doubtful = _confidence(result, ask)
             is_withheld = query.strict and is_doubtful
             may_see = shows(self.index, ask.principal)
-            candidates = () if is_withheld else _agent_matches(found.ranking, best, may_see)
+            candidates = () if is_withheld else _agent_matches(result.ranking, best, may_see)
         matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
         by_id = {match.agent.id: match for match in candidates}  # of one that was not found the score is 0
         pinned_matches = tuple(
@@ -203,7 +203,7 @@ class Router:
             confidence=confidence,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *found.notices),
+            notices=(*self._own_notices(), *result.notices),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
@@ -213,7 +213,7 @@ class Router:
         """The ask itself, but where the model does not know the script of the text."""
         return ask if self.queries is None or self.queries.knows_script(text) else ask.by(for_unread_script(ask.recipe))
 
-    def _search(self, query: Query, ask: Ask) -> "_Found":
+    def _search(self, query: Query, ask: Ask) -> "_Result":
         """Search by the text and the words before it, and rank by that and what the turns before give."""
         recipe, scope = ask.recipe, Scope(query.filters, ask.principal)
         words = read_words(query, recipe.history) if query.history else NO_WORDS
@@ -238,7 +238,7 @@ class Router:
             with span("calls"):
                 ranking = ranking.with_fit(f"{words.text} {query.text}", partial(self._lean, query, vector))
         cut = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
-        return _Found(ranking, words, (*notices, *([Notice(code="cut", text=cut)] if cut else [])))
+        return _Result(ranking, words, (*notices, *([Notice(code="cut", text=cut)] if cut else [])))
 
     def _lean(self, query: Query, vector: "Vector | None") -> float:
         """How far the request leans towards removals, as a cosine."""
@@ -253,7 +253,7 @@ class Router:
             text = f"The turns before the request do not count: {ask.recipe.name!r} takes none here."
             return Past(), (Notice(code="history", text=text),)
         with span("history"):
-            alone = _Found(Ranking.of(ask.recipe, ask.recipe.weights, hits, Past()))
+            alone = _Result(Ranking.of(ask.recipe, ask.recipe.weights, hits, Past()))
             need = 1.0 if has_words(query) else read_need(_confidence(alone, ask)[0], shares)
             return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
 
@@ -283,8 +283,8 @@ class Router:
         return nothing_fits
 
 
-class _Found(NamedTuple):
-    """What one search found, the words before it, and what is to be said of it."""
+class _Result(NamedTuple):
+    """What one search result, the words before it, and what is to be said of it."""
 
     ranking: Ranking
     words: Words = NO_WORDS
@@ -339,31 +339,31 @@ def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows |
     )
 
 
-def _confidence(found: _Found, ask: Ask) -> tuple[float | None, bool]:
+def _confidence(result: _Result, ask: Ask) -> tuple[float | None, bool]:
     """How likely any agent found is right, and whether that is less than the recipe's least."""
-    best = found.as_calibrated(ask).agents.best
-    return _probability(found, ask.recipe, ask.recipe.fit(found.hits.similarity, found.hits.coverage, best))
+    best = result.as_calibrated(ask).agents.best
+    return _probability(result, ask.recipe, ask.recipe.fit(result.hits.similarity, result.hits.coverage, best))
 
 
-def _tool_fit(found: _Found, ask: Ask) -> float:
+def _tool_fit(result: _Result, ask: Ask) -> float:
     """Where scores are summed, of the best tool alone: an agent without tools may fit better."""
     if ask.recipe.merge != "by_score":
-        return ask.recipe.fit(found.hits.similarity, found.hits.coverage, 0.0)
-    return found.as_calibrated(ask).tools.best
+        return ask.recipe.fit(result.hits.similarity, result.hits.coverage, 0.0)
+    return result.as_calibrated(ask).tools.best
 
 
-def _probability(found: _Found, recipe: Recipe, fit: float) -> tuple[float | None, bool]:
+def _probability(result: _Result, recipe: Recipe, fit: float) -> tuple[float | None, bool]:
     """1 if an entity is named outright, None where the recipe is not calibrated for the model, or not for the texts
     that are embedded; and whether it is less than the recipe's least: then nothing fits, and a strict query is
     withheld.
     """
-    state = found.hits.records.state
+    state = result.hits.records.state
     calibration = recipe.calibration(state.embedder)
     if calibration is None or recipe.texts not in (None, state.texts):
         return None, False
-    if len(found.hits.legs.get("name", NO_HITS).rows):
+    if len(result.hits.legs.get("name", NO_HITS).rows):
         return 1.0, False
-    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and found.words.text else 0.0))
+    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and result.words.text else 0.0))
     return sure, sure < calibration.least
 
 

@@ -51,16 +51,16 @@ class Candidates:
     @classmethod
     def of(cls, entities: Entities, lists: Sequence[Rows]) -> tuple[Self, list[Places]]:
         """Return the candidates that these lists name, and the positions of each list's."""
-        named = np.concatenate(lists) if lists else np.empty(0, np.int64)
+        rows = np.concatenate(lists) if lists else np.empty(0, np.int64)
         distinct, first, numbers = np.unique(
-            np.concatenate([named, entities.owners(named)]), return_index=True, return_inverse=True
+            np.concatenate([rows, entities.owners(rows)]), return_index=True, return_inverse=True
         )
         order = first.argsort()
         positions = order.argsort()[numbers]
         owners = np.arange(len(distinct))
-        owners[positions[: len(named)]] = positions[len(named) :]
-        ends = np.cumsum([len(rows) for rows in lists])[:-1]
-        return cls(entities=entities, rows=distinct[order], owners=owners), np.split(positions[: len(named)], ends)
+        owners[positions[: len(rows)]] = positions[len(rows) :]
+        ends = np.cumsum([len(each) for each in lists])[:-1]
+        return cls(entities=entities, rows=distinct[order], owners=owners), np.split(positions[: len(rows)], ends)
 
     @cached_property
     def is_agent(self) -> Mask:
@@ -89,19 +89,21 @@ class Column(NamedTuple):
     speakers: Places
     may_bring: bool = True
 
-    def only(self, chosen: Mask) -> "Column":
-        """Return it without the candidates that are not chosen, bool of shape (k,)."""
+    def only(self, mask: Mask) -> "Column":
+        """Return it with those candidates alone that the mask, bool of shape (k,), is true of."""
         return self._replace(
-            at=self.at[chosen],
-            parts=self.parts[chosen],
-            scores=self.scores[chosen],
-            places=self.places[chosen],
-            speakers=self.speakers[chosen],
+            at=self.at[mask],
+            parts=self.parts[mask],
+            scores=self.scores[mask],
+            places=self.places[mask],
+            speakers=self.speakers[mask],
         )
 
 
 def column_of(source: str, at: Places, scores: Numbers, weight: float, *, may_bring: bool = True) -> Column:
-    """Return the column of a source whose scores count times its weight. `at` and `scores` are of one shape."""
+    """Return the column of a source whose scores count times its weight. `at`: int64, `scores`: float64, of shape
+    (k,).
+    """
     places = (-scores).argsort(kind="stable").argsort() + 1
     return Column(source, weight, at, weight * scores, scores, places, at, may_bring)
 
@@ -116,7 +118,7 @@ class Leg(NamedTuple):
 
 
 def legs_of(recipe: Recipe, weights: Weights, legs: Mapping[LegName, LegHits], at: Iterable[Places]) -> list[Leg]:
-    """Return those legs of a recipe that were searched. `at`: the positions of the hits of each."""
+    """Return those legs of a recipe that were searched. `at`: positions of the hits of each, int64 of shape (k,)."""
     uses = [use for use in recipe.legs if use.leg in legs]
     return [
         Leg(use, use.share * weights[use.kind], positions, legs[use.leg].scores)
@@ -159,8 +161,8 @@ def _parts_of_words(weight: float, scores: Numbers, owners: Places, agents: int)
 
 
 def rank_column(leg: Leg, candidates: Candidates, silent: Places) -> Column:
-    """Return how a leg ranks agents, by the first hit of each (Equation 3). Tools that are `silent` do not speak for
-    their agents, unless they are named outright.
+    """Return how a leg ranks agents, by the first hit of each (Equation 3). Tools that are `silent`, int64 of shape
+    (tools,), do not speak for their agents, unless they are named outright.
     """
     use, weight, at, scores = leg
     if len(silent) and use.leg != "name":
@@ -189,10 +191,9 @@ def list_columns(legs: Sequence[Leg], candidates: Candidates) -> list[Column]:
     own = order[first]
     columns = []
     for number, (use, weight, *_) in enumerate(legs):
-        mine = of[own] == number
-        chosen = own[mine]
-        column = Column(use.leg, weight, agents[mine], parts[chosen], scores[chosen], places[chosen], at[chosen])
-        columns.append(column)
+        mask = of[own] == number
+        mine = own[mask]
+        columns.append(Column(use.leg, weight, agents[mask], parts[mine], scores[mine], places[mine], at[mine]))
     return columns
 
 
@@ -224,15 +225,15 @@ class Matrix:
 
     def plus(self, *columns: Column | None) -> Self:
         """Return it with more columns; what only speaks of those that others name is cut to these."""
-        added, sums, is_named = list(self.columns), self.sums.copy(), self.is_named.copy()
+        all_columns, sums, is_named = list(self.columns), self.sums.copy(), self.is_named.copy()
         for each in columns:
             if each is None:
                 continue
             column = each if each.may_bring else each.only(is_named[each.at])
             sums[column.at] += column.parts
             is_named[column.at] = True
-            added.append(column)
-        return type(self)(candidates=self.candidates, columns=tuple(added), sums=sums, is_named=is_named)
+            all_columns.append(column)
+        return type(self)(candidates=self.candidates, columns=tuple(all_columns), sums=sums, is_named=is_named)
 
     @cached_property
     def _at(self) -> list[list[int]]:
@@ -282,13 +283,13 @@ def score_tools(matrix: Matrix) -> Scores:
 def score_agents(matrix: Matrix, silent: Places) -> Scores:
     """Score agents: each by what speaks for it and for its best tool, so that agents and tools come in one order.
 
-    Tools that are `silent` do not speak for theirs, unless they are named outright.
+    Tools that are `silent`, int64 of shape (tools,), do not speak for theirs, unless they are named outright.
     """
     sums, is_agent, owners = matrix.sums, matrix.candidates.is_agent, matrix.candidates.owners
     speaks = matrix.is_named & ~is_agent
     if len(silent):
-        named = [silent[:0], *(column.at for column in matrix.columns if column.source == "name")]
-        speaks[np.setdiff1d(silent, np.concatenate(named))] = False
+        outright = [silent[:0], *(column.at for column in matrix.columns if column.source == "name")]
+        speaks[np.setdiff1d(silent, np.concatenate(outright))] = False
     values = np.where(matrix.is_named & is_agent, sums, -inf)
     partners = np.arange(len(values))
     tools = _best_of_owners(speaks.nonzero()[0], sums, owners)
@@ -352,8 +353,8 @@ def lift_rivals(column: Column, scores: Scores) -> Column | None:
             lifts[rival] = max(lifts.get(rival, 0.0), score - float(values[rival]) + _AHEAD)
     if not lifts:
         return None
-    lifted = column_of(column.source, np.asarray(list(lifts), np.int64), np.asarray(list(lifts.values())), 1.0)
-    return lifted._replace(weight=column.weight)
+    rivals_column = column_of(column.source, np.asarray(list(lifts), np.int64), np.asarray(list(lifts.values())), 1.0)
+    return rivals_column._replace(weight=column.weight)
 
 
 class Candidate(NamedTuple):
@@ -368,12 +369,12 @@ class Candidate(NamedTuple):
 def best_candidates(scores: Scores, limit: int) -> list[Candidate]:
     """Return the best `limit`, in the one order: by score, then by smaller best rank, then by id."""
     matrix, values, partners = scores
-    found = (values > -inf).nonzero()[0]
-    if len(found) > limit:
-        found = found[values[found] >= np.partition(values[found], len(found) - limit)[len(found) - limit]]
+    top = (values > -inf).nonzero()[0]
+    if len(top) > limit:
+        top = top[values[top] >= np.partition(values[top], len(top) - limit)[len(top) - limit]]
     owners, ids = matrix.candidates.owners, matrix.candidates.ids
     candidates = []
-    for at in found.tolist():
+    for at in top.tolist():
         votes = matrix.votes(at)
         if (partner := int(partners[at])) != at:  # a tool's agent speaks behind it, an agent's tool before it
             other = matrix.votes(partner)
@@ -384,7 +385,7 @@ def best_candidates(scores: Scores, limit: int) -> list[Candidate]:
 
 
 def best_tools(scores: Scores, agents: Iterable[Candidate], limit: int) -> list[Rows]:
-    """Return for each agent the rows of its tools that were found, best first, at most `limit` of each."""
+    """Return for each agent its best tools, at most `limit`, best first: rows, int64 of shape (tools,)."""
     candidates, values = scores.matrix.candidates, scores.values
     tools = (-values).argsort(kind="stable")
     tools = tools[values[tools] > -inf]

@@ -24,11 +24,11 @@ def test_the_earlier_code_is_measured_beside_this_checkout(tmp_path: Path) -> No
     output = subprocess.run(where, capture_output=True, text=True, check=True, env=environ, cwd=PROJECT).stdout
     assert Path(output.strip()) == tmp_path / "old" / "waygraph" / "registry" / "__init__.py"
     world = World(settings=load_settings(), environ=os.environ, data=tmp_path / "none", cache=tmp_path / "cache")
-    result = measure(world, tmp_path, tools=14, count=20)
+    measures = measure(world, tmp_path, tools=14, count=20)
     names = [f"Registry.route, 14 tools, {texts}" for texts in ("new texts", "vector cached")]
-    assert [each.name for each in result.measures if each.target] == [f"{name}, {NEW} / {OLD}" for name in names]
-    assert len(result.measures) == 6
-    assert all(each.value > 0 for each in result.measures)
+    assert [each.name for each in measures if each.target] == [f"{name}, {NEW} / {OLD}" for name in names]
+    assert len(measures) == 6
+    assert all(each.value > 0 for each in measures)
 
 
 def test_a_commit_that_is_not_there_is_reported(tmp_path: Path) -> None:

@@ -150,12 +150,12 @@ class Rows:
         return np.asarray([np.frombuffer(bodies[row], np.float32) for row in rows.tolist()], np.float32)
 
     def call_facts(self, rows: Places) -> list[CallFacts]:
-        """Of these tools: unpacked when they are first asked for."""
-        packed = self.facts
+        """Of these tools, int64 of shape (tools,): unpacked when they are first asked for."""
+        column = self.facts
         for row in rows.tolist():
-            if isinstance(packed[row], str):
-                packed[row] = CallFacts.unpack(packed[row])
-        facts: list[CallFacts] = packed[rows].tolist()
+            if isinstance(column[row], str):
+                column[row] = CallFacts.unpack(column[row])
+        facts: list[CallFacts] = column[rows].tolist()
         return facts
 
     def postings(self, file: IndexFile, word: str, header: Header) -> Postings:
