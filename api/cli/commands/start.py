@@ -13,6 +13,7 @@ from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation
 from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, one_line, one_lines, show
+from waygraph.api.telemetry.logs import without_secrets
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 CHECK = "waygraph connect --check"
 REQUESTS = 3
 """So many requests are tried."""
-MOST_SHOWN_CHARS = 2_000
-"""Of a tool's text, and of a call's result."""
+MOST_SHOWN_CHARS, MOST_RESULT_CHARS = 2_000, 200
+"""Of a tool's text; of a call's result, which is shown as proof that it came."""
 EXAMPLES = {
     "uvx": "waygraph ingest -- uvx mcp-server-time",
     "npx": "waygraph ingest -- npx -y @modelcontextprotocol/server-everything",
@@ -308,14 +309,22 @@ def _samples(registry: "Registry") -> list[tuple[str, "Tool"]]:
 
 
 def _wish(tool: "Tool") -> str:
-    """What somebody may say who wants such a tool: by its name, and what it needs."""
-    from waygraph.ingest.manifest.questions import ASKS, SYNONYMS, parameter_words, verb_and_thing
+    """What somebody may say who wants such a tool: by its name, and what it needs.
+
+    A name of one word is taken for a verb, and the first of several if the description begins with it too, as that of
+    `open_nodes` with "Opens nodes".
+    """
+    from waygraph.ingest.manifest.questions import ASKS, SYNONYMS, imperative, parameter_words, verb_and_thing
 
     verb, thing = verb_and_thing(tool.name)
     asks = ASKS.get(SYNONYMS.get(verb, verb), ())
     if asks and thing:
         return asks[1].format(thing)
-    return f"Can you {' '.join([thing or verb, *parameter_words(tool)[:1]])}?"
+    first, _, rest = (thing or verb).partition(" ")
+    if rest and first != imperative(tool.description).partition(" ")[0]:
+        return f"Help me with the {thing or verb}"
+    objects = [each for each in (rest, *parameter_words(tool)) if each]
+    return " ".join(["Please", first, *(f"the {each}" for each in objects[:1])])
 
 
 def _only_reads(tool: "Tool") -> bool:
@@ -391,7 +400,8 @@ def _call(entry: object, tool: "Tool", host: Host, settings: "Settings") -> str:
         return f"{tool.id} was called by {host.name}'s entry, and failed: {error}"
     texts = [str(part["text"]) for part in items_of(result.get("content")) if "text" in fields_of(part)]
     verb = "reported an error" if result.get("isError") else "answered"
-    return f"{tool.id}, called by {host.name}'s entry, {verb}: {one_line(' '.join(texts))[:MOST_SHOWN_CHARS]}"
+    text = without_secrets(one_line(" ".join(texts))[:MOST_RESULT_CHARS])
+    return f"{tool.id}, called by {host.name}'s entry, {verb}: {text}"
 
 
 def _connect(options: Invocation, config: KnownConfig, stays: Mapping[str, str], *, yes: bool) -> bool:
