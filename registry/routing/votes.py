@@ -179,6 +179,8 @@ def list_columns(legs: Sequence[Leg], candidates: Candidates) -> list[Column]:
 
     Each agent counts by its first entity, ties by smaller r(e) (lines 9 to 15).
     """
+    if not legs:
+        return []
     lengths = [len(leg.at) for leg in legs]
     of = np.repeat(np.arange(len(legs)), lengths)
     at = np.concatenate([leg.at for leg in legs])

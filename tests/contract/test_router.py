@@ -31,7 +31,7 @@ from waygraph.registry.model.errors import (
     UnknownRecipe,
 )
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
-from waygraph.registry.model.nouns import Agent, Route, Tool, Vote
+from waygraph.registry.model.nouns import Agent, Route, TextForm, Tool, Vote
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.routing.recipes import HYBRID, Calibration
@@ -709,3 +709,15 @@ def test_the_reason_is_of_what_is_there_now(shelf: Shelf) -> None:
         assert asking.route("zzz qqq", recipe="lexical").reason == NOTHING_FITS
         writer.operator.forget(walled([]).source)
         assert asking.route("zzz qqq", recipe="lexical").reason == NOTHING_KNOWN
+
+
+@pytest.mark.parametrize("texts", ["plain", "contextual"])
+def test_a_registry_whose_agents_all_went_answers_by_every_recipe(shelf: Shelf, texts: TextForm) -> None:
+    """Also once its index was built anew, with no row in it."""
+    with opened(shelf.empty()) as emptied:
+        sync(emptied, fleet_manifest(1), texts=texts)
+        sync(emptied, Manifest(source="fleet", namespace="fleet", entries=()), allow_mass_removal=True)
+        for _ in range(2):
+            for recipe in (each for each in RECIPES.values() if each.takes(texts) and not each.walk):
+                assert emptied.route("moor a ship", recipe=recipe).reason == NOTHING_KNOWN, recipe.name
+            emptied.reindex(texts=texts)
