@@ -200,7 +200,7 @@ const asked = new Set();
 let isAsking = false;
 
 /** A source by its title; by its name where that is all that the caller may see of it. @param {{name: string}} props */
-export function SourceLink({ name }) {
+export function SourceTitle({ name }) {
   useEffect(() => {
     if (name in titles.value || asked.has(name)) return;
     asked.add(name);
@@ -210,7 +210,12 @@ export function SourceLink({ name }) {
       .then((answer) => (titles.value = answer.titles), () => asked.clear())
       .finally(() => (isAsking = false));
   }, [name]);
-  return html`<a title=${name} href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(titles.value[name] || name)}</a>`;
+  return html`<span title=${name}>${marked(titles.value[name] || name)}</span>`;
+}
+
+/** @param {{name: string}} props */
+export function SourceLink({ name }) {
+  return html`<a href=${`${HOME}/sources${queryOf({ source: name })}`}><${SourceTitle} name=${name} /></a>`;
 }
 
 /** @param {{id: string, short?: boolean}} props */

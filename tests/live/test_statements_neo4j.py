@@ -168,6 +168,7 @@ def live(registry: LocalRegistry, folder: Path) -> None:
         sync(registry, manifest_of(name, entry(name, transport="npx mail")))
     sync(registry, orders())
     registry.find_tools(Query(text="track it", history=(Turn(role="call", tool="shop/order"),)), recipe="lexical")
+    assert any(source.standing and source.standing.notices for source in registry.sources())
 
 
 def orders() -> Manifest:
@@ -175,7 +176,8 @@ def orders() -> Manifest:
     gives = json.dumps({"properties": {"order_id": {}, "name": {}}})
     takes = json.dumps({"required": ["orderId", "name"]})
     shop, post = entry("shop", tools=["order"]), entry("post", tools=["track", "greet"])
-    tools = (replace(post.tools[0], input_schema=takes), post.tools[1])
+    noticed = replace(post.tools[1], description="Greets who\u200bever comes.")
+    tools = (replace(post.tools[0], input_schema=takes), noticed)
     shop = replace(shop, tools=(sealed_tool(replace(shop.tools[0], output_schema=gives)),))
     return manifest_of("test", shop, replace(post, tools=tuple(map(sealed_tool, tools))))
 

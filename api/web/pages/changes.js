@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, pathOf, queryOf, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, NoticeLine, notify, SourceLink, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -223,7 +223,7 @@ function grouped(changes) {
 function Entries({ changes, shown }) {
   const entries = changes.map((each) => html`<${Entry} key=${each.id} change=${each} shown=${each.id === shown} />`);
   if (changes.length <= FEW) return entries;
-  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.filter((each) => !each.agent_id.startsWith("source:")).length} agents came</b> <span class="quiet"><${SourceLink} name=${changes[0].source} /></span>`;
+  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.filter((each) => !each.agent_id.startsWith("source:")).length} agents came</b> <span class="quiet"><${SourceTitle} name=${changes[0].source} /></span>`;
   return html`<li><${Fold} open=${false} title=${line}>${() => html`<ol class="log">${entries}</ol>`}<//></li>`;
 }
 
@@ -233,7 +233,7 @@ const KINDS = /** @type {Record<string, string>} */ ({ added: "good", changed: "
 function Entry({ change, shown }) {
   const name = change.tool ? `${change.agent_id}/${change.tool}` : change.agent_id;
   const numbers = isArrival(change) ? Object.entries(change.after).map(([noun, count]) => `${count} ${noun}`) : change.fields;
-  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · <${SourceLink} name=${change.source} />`}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
+  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · <${SourceTitle} name=${change.source} />`}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
   if (isArrival(change)) return html`<li><p>${line}</p></li>`;
   const here = `${HOME}/changes${queryOf({ agent: change.agent_id, since: change.at, change: change.id })}`;
   return html`<li><${Fold} open=${shown} title=${line}>${() => html`
