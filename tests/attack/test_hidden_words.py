@@ -143,15 +143,17 @@ def test_a_hidden_word_makes_the_work_of_one_that_nobody_wrote(
     monkeypatch.setattr(embedded, "LOOK_AGAIN_S", 3600.0)  # a look in between has lines of its own
     assert service.registry is not None
 
-    def route(word: str, group: str) -> Counter[tuple[str, int]]:
-        query = f"look after the harbour {word}"
+    def route(word: str, group: str, before: str = "look after the harbour ") -> Counter[tuple[str, int]]:
+        query = f"{before}{word}"
         principal = Principal(groups=(group,))
         return lines_run(lambda: service.registry.route(query, recipe=recipe, principal=principal, limit=50))
 
     for group in ("many", "few"):
         route(ABSENT[-1], group)  # what is read once is read now
+        route(ABSENT[-1], group, "")
     for word in (*HIDDEN[:20], *ABSENT[:20]):
         query_terms(word)  # the service wrote the hidden ones in this process, and knows their stems
     for hidden, absent in zip(HIDDEN[:20], ABSENT[:20], strict=True):
         assert route(hidden, "many") == route(absent, "many")
-        assert route(hidden, "few") != route(absent, "few")
+        assert route(hidden, "many", "") == route(absent, "many", "")
+        assert route(hidden, "few", "") != route(absent, "few", "")
