@@ -16,7 +16,7 @@ from waygraph.ingest.manifest.redaction import shorten, strike_secrets, struck_j
 from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
 from waygraph.ingest.upstream.unreadable import refusal_text
-from waygraph.registry.http.addresses import Guard, NotPublic, Reach
+from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     Undecodable,
     UnusableProxy,
@@ -28,6 +28,7 @@ from waygraph.registry.http.client import (
     seconds_in,
     trust,
 )
+from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import UpstreamBusy, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings

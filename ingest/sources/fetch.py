@@ -21,8 +21,9 @@ from waygraph.ingest.sources.formats.a2a_card import card_urls
 from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parse import SUFFIXES
 from waygraph.ingest.sources.read import Listing, Parts, Reading, read_parts
-from waygraph.registry.http.addresses import Guard, NotPublic, Reach, split_url
+from waygraph.registry.http.addresses import Reach, split_url
 from waygraph.registry.http.client import UnusableProxy, connection_fault, decode_body, http_client, same_origin
+from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.process import run_whole

@@ -16,7 +16,7 @@ from waygraph.ingest.manifest.records import Intake, Manifest, ServerEntry
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.http.addresses import Guard, names_user, split_url
+from waygraph.registry.http.addresses import names_user, split_url
 from waygraph.registry.http.client import (
     TooMuch,
     TooSlow,
@@ -27,6 +27,7 @@ from waygraph.registry.http.client import (
     wait_s,
     whole_body,
 )
+from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings

@@ -39,7 +39,7 @@ from waygraph.ingest.upstream.wire import (
     session_of,
     start_of,
 )
-from waygraph.registry.http.addresses import Guard, Reach
+from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     PAST_PROXIES,
     Undecodable,
@@ -53,6 +53,7 @@ from waygraph.registry.http.client import (
     seconds_in,
     trust,
 )
+from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import (
     RegistryError,
     UpstreamBusy,

@@ -15,8 +15,9 @@ from cachetools import FIFOCache
 
 from waygraph.registry.access.api_keys import is_plain
 from waygraph.registry.access.visibility import SCOPES, Caller, Scope
-from waygraph.registry.http.addresses import Guard, Reach, is_loopback
+from waygraph.registry.http.addresses import Reach, is_loopback
 from waygraph.registry.http.client import CutOff, TooMuch, TooSlow, Undecodable, decode_body, http_client, whole_body
+from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated, UpstreamRefused
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.numbers import read_number

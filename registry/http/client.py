@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import httpx2
 
-from waygraph.registry.http.addresses import Guard
+from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting
 
 PIECE_BYTES = 64 * 1024

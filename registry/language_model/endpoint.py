@@ -1,7 +1,4 @@
-"""Asks endpoints that speak OpenAI's protocol: addresses, keys, repeats, and errors that tell no secret.
-
-What a language model's answer says: the text after its thoughts, and the JSON in it. All of it is untrusted.
-"""
+"""Asks endpoints that speak OpenAI's protocol: addresses, keys, repeats, and errors that tell no secret."""
 
 import json
 import math
@@ -15,50 +12,10 @@ from typing import Any
 import httpx2
 
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, wait_s, whole_body
+from waygraph.registry.language_model.answer_text import after_thoughts, begins_with_object, object_in
 from waygraph.registry.model import errors
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.settings import Settings
-
-_FIRST_MARK, _LAST_MARK = "<think>", "</think>"
-_ANSWER_STARTS = ("{", "[", "```")
-
-
-def after_thoughts(text: str) -> str:
-    """The answer of a model that thinks aloud first; empty if it did not end its thoughts.
-
-    A text that starts as an answer has none: what it quotes of others may hold the mark. Some endpoints leave out the
-    first mark, so the last one counts.
-    """
-    if text.lstrip().startswith(_ANSWER_STARTS):
-        return text
-    _, end, answer = text.rpartition(_LAST_MARK)
-    if end:
-        return answer.lstrip()
-    return "" if text.lstrip().startswith(_FIRST_MARK) else text
-
-
-def object_in(answer: str) -> dict[str, Any]:
-    """The first JSON object of an answer, whatever thoughts, fences or words are around it; empty if none is whole."""
-    answer = after_thoughts(answer)
-    start = answer.find("{")
-    try:
-        document, _ = json.JSONDecoder().raw_decode(answer[start:]) if start >= 0 else ({}, 0)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def begins_with_object(answer: str) -> bool:
-    """Whether a whole JSON object is first: of an answer that was cut off, words before one may be thoughts."""
-    return answer.lstrip().startswith(_ANSWER_STARTS) and bool(object_in(answer))
-
-
-def list_in(answer: str, key: str) -> list[object]:
-    """What stands under the only key of a JSON object; empty if the answer is anything else than `{key: [...]}`."""
-    document = object_in(answer)
-    entries = document.get(key) if document.keys() == {key} else None
-    return entries if isinstance(entries, list) else []
-
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 MAX_ANSWER_BYTES = 256 * 1024 * 1024

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
-from waygraph.registry.language_model.endpoint import after_thoughts
+from waygraph.registry.language_model.answer_text import after_thoughts
 from waygraph.registry.language_model.turns import turn_rows
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Agent, Tool, Turn

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.language_model.endpoint import list_in
+from waygraph.registry.language_model.answer_text import list_in
 from waygraph.registry.model.errors import UnfitAnswer
 from waygraph.registry.model.settings import Settings
 

@@ -15,7 +15,8 @@ from operator import sub
 from threading import Lock
 from typing import Any
 
-from waygraph.registry.language_model.endpoint import ChatModel, Completion, object_in
+from waygraph.registry.language_model.answer_text import object_in
+from waygraph.registry.language_model.endpoint import ChatModel, Completion
 from waygraph.registry.model.errors import IndexOutdated, LanguageModelError, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Mode, Pick, Visit, Walked

@@ -24,8 +24,9 @@ from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.sources.fetch import FetchFailed, Fetching, fetch
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.access.oidc import IssuerDocuments
-from waygraph.registry.http.addresses import Guard, NotPublic, Reach, reach_of
+from waygraph.registry.http.addresses import Reach, reach_of
 from waygraph.registry.http.client import http_client
+from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import (
     IssuerUnavailable,
     UpstreamError,

@@ -295,7 +295,7 @@ def test_how_agents_stand_comes_over_whole() -> None:
         assert registry.tools() == service.registry.tools()
         assert all(tool.flags and tool.approved_hash for tool in registry.tools())
         assert registry.sources() == service.registry.sources()
-        assert registry.sources()[0].standing == Standing(online=1, unreachable=1, notices=2)
+        assert registry.sources()[0].standing == Standing(online=1, unreachable=1)
         query = Query(text="x up down", filters=Filters(reachable=True))
         assert [match.agent.id for match in registry.route(query).matches] == ["up"]
         assert registry.route(query) == service.registry.route(query)

@@ -238,8 +238,12 @@ def _outcomes_json(outcomes: Sequence[Outcome]) -> shapes.Shape:
 
 def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     """The numbers of each source, then every change that has a name; created ones in a dry run only."""
-    columns = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision", "place")
-    yield Table(columns, [_numbers(each) for each in outcomes], spare=("place",))
+    columns: tuple[str, ...] = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision")
+    names = [each.report.changes.source for each in outcomes if each.report]
+    if any(title_of(name) != name for name in names):
+        columns = (*columns, "place")
+    rows = [_numbers(each)[: len(columns)] for each in outcomes]
+    yield Table(columns, rows, spare=("place",))
     if changes := [row for each in outcomes for row in _named_changes(each)]:
         yield Table(columns=("change", "what", "detail"), rows=changes)
     if telling := [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]:
