@@ -244,3 +244,18 @@ def test_known_datasets_are_read_whole(folder: str) -> None:
     sizes, judged = KNOWN[folder]
     assert dataset.size == sizes
     assert (len(dataset.queries("questions")), len(dataset.queries("steps"))) == judged
+
+
+def test_requests_for_training_name_one_tool_each() -> None:
+    """Of a server whose id the tool's begins with; none stands twice. The tools are there, where the data are."""
+    path = ROOT / "packages" / "waygraph-lab" / "data" / "typed_requests" / "queries.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    pairs = [(agent, tool) for row in rows for [agent], [tool] in zip(row["gold"], row["gold_tools"], strict=True)]
+    assert all(tool.startswith(f"{agent}/") for agent, tool in pairs)
+    assert len(pairs) == len(rows) == len({row["id"] for row in rows}) == len({row["text"].lower() for row in rows})
+    assert len({agent for agent, _ in pairs}) >= 800
+    if not (SHARED / "training" / "toucan").is_dir():
+        pytest.skip("no shared data: WAYGRAPH_BENCH_DATA names its folder")
+    agents = (SHARED / "training" / "toucan" / "agents.jsonl").read_text(encoding="utf-8").splitlines()
+    known = {f"{agent['id']}/{tool['name']}" for agent in map(json.loads, agents) for tool in agent["tools"]}
+    assert {tool for _, tool in pairs} <= known
