@@ -280,10 +280,7 @@ class OpenConnection:
         """Why a call has no result."""
         if (loss := self._of_ours(exc)) is None and (loss := self._session_end(exc, params)) is not None:
             call.is_delivered = False
-        if not self.is_open or exc.error.message == _CUT[0]:
-            with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
-                await self._ended.wait()
-            loss = self._loss_error()
+        loss = await self._end_error(exc) or loss
         if loss is None:
             most = self._settings.most_error_chars
             data = self._discretion.redact_data(exc.error.data, most)
@@ -352,10 +349,15 @@ class OpenConnection:
 
     async def _explain(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
         """Why a request has no result."""
-        if self._over.is_set() or self._ended.is_set():
+        return await self._end_error(exc) or self._session_end(exc, params) or self._answer_error(exc)
+
+    async def _end_error(self, exc: MCPError) -> UpstreamError | None:
+        """Why the connection ended, where it did. A request may be told so before the end is known."""
+        if self.is_open and exc.error.message != _CUT[0]:
+            return None
+        with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
             await self._ended.wait()
-            return self._loss_error()
-        return self._session_end(exc, params) or self._answer_error(exc)
+        return None if self.is_open else self._loss_error()
 
     def _session_end(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError | None:
         """That an error of the server's means that it no longer knows the session, which ends the connection."""

@@ -2,11 +2,8 @@
 
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.embedding.texts import parameter_text
@@ -17,6 +14,10 @@ from waygraph.registry.model.changes import IndexState, OperatorSettings, Source
 from waygraph.registry.model.identity import call_prefix
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool, stated_text
 from waygraph.registry.model.tool_settings import ToolSetting
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
 """One ranked list. A capability is a tool, or an agent that has none: so that such agents are as findable."""
@@ -33,10 +34,15 @@ class LegHits(NamedTuple):
     """What one leg found, best first: rows, and scores (cosine or BM25) as float64; both of shape (hits,)."""
 
     rows: Rows
-    scores: NDArray[np.float64]
+    scores: "NDArray[np.float64]"
 
 
-NO_HITS = LegHits(np.empty(0, np.int64), np.empty(0, np.float64))
+@cache
+def no_hits() -> LegHits:
+    """Return what a leg found that found nothing."""
+    import numpy as np
+
+    return LegHits(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ class Hits(NamedTuple):
 
     def scores_of(self, leg: Leg) -> dict[str, float]:
         """Return what a leg found, best first: ids with their scores; nothing of a leg that was not asked for."""
-        rows, scores = self.legs.get(leg, NO_HITS)
+        rows, scores = self.legs.get(leg, no_hits())
         return dict(zip(self.records.ids(rows), scores.tolist(), strict=True))
 
 

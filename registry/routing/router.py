@@ -14,7 +14,7 @@ from waygraph.registry.access.visibility import Shows, as_seen, routable, visibl
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import NO_HITS, TEXT_LEGS, Hits, Leg, Scope, SearchIndex
+from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Scope, SearchIndex, no_hits
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     AgentMatch,
@@ -361,7 +361,7 @@ def _probability(result: _Result, recipe: Recipe, fit: float) -> tuple[float | N
     calibration = recipe.calibration(state.embedder)
     if calibration is None or recipe.texts not in (None, state.texts):
         return None, False
-    if len(result.hits.legs.get("name", NO_HITS).rows):
+    if len(result.hits.legs.get("name", no_hits()).rows):
         return 1.0, False
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and result.words.text else 0.0))
     return sure, sure < calibration.least

@@ -129,20 +129,21 @@ def legs_of(recipe: Recipe, weights: Weights, legs: Mapping[LegName, LegHits], a
 def leg_column(recipe: Recipe, leg: Leg, candidates: Candidates, agents: int) -> Column:
     """Return what each hit of a leg says of itself. `agents`: how many there are, found or not."""
     use, weight, at, scores = leg
-    places: Places = np.arange(1, len(at) + 1)
-    parts: Numbers
-    if use.leg == "name":
-        # Whoever is named outright is named as much as the next: no rank among them.
-        places, parts = np.ones_like(places), np.full(len(at), weight / (use.k + 1))
-    elif recipe.merge != "by_score":
-        parts = weight / (use.k + places.astype(np.float64))
-    elif use.leg in TEXT_LEGS:
+    places, parts = _rank(leg, len(at))
+    if recipe.merge == "by_score" and use.leg in TEXT_LEGS:
         parts = _parts_of_words(weight, scores, candidates.owners[at], agents)
-    else:
+    elif recipe.merge == "by_score" and use.leg != "name":
         # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
         floor = max(float(scores[-1]), 0.0) if len(scores) >= recipe.depth else 0.0
         parts = weight * np.maximum(scores - floor, 0.0)
     return Column(use.leg, weight, at, parts, scores, places, at)
+
+
+def _rank(leg: Leg, count: int) -> tuple[Places, Numbers]:
+    """Return the places of so many hits, best first, and weight / (k + place) of each."""
+    # Whoever is named outright is named as much as the next: no rank among them.
+    places: Places = np.ones(count, np.int64) if leg.use.leg == "name" else np.arange(1, count + 1)
+    return places, leg.weight / (leg.use.k + places.astype(np.float64))
 
 
 def _parts_of_words(weight: float, scores: Numbers, owners: Places, agents: int) -> Numbers:
@@ -169,8 +170,7 @@ def rank_column(leg: Leg, candidates: Candidates, silent: Places) -> Column:
         speaks = ~np.isin(at, silent)
         at, scores = at[speaks], scores[speaks]
     agents, first = _distinct(candidates.owners[at])
-    places: Places = np.ones(len(agents), np.int64) if use.leg == "name" else np.arange(1, len(agents) + 1)
-    parts: Numbers = weight / (use.k + places.astype(np.float64))
+    places, parts = _rank(leg, len(agents))
     return Column(use.leg, weight, agents, parts, scores[first], places, at[first])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.web_pages import web_pages
 from waygraph.ingest.sources.fetch import FetchFailed, Fetching, fetch
-from waygraph.registry.http import addresses
+from waygraph.registry.http import guard
 from waygraph.registry.http.addresses import Reach, reach_of
 from waygraph.registry.model.settings import Settings
 
@@ -57,7 +57,7 @@ def test_a_redirect_to_another_port_of_this_machine_is_not_followed(host: str) -
 def test_what_is_elsewhere_does_not_lead_back_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """The origin that a person named may be private; another one may not send its requests there."""
     monkeypatch.setattr(
-        addresses, "reach_of", lambda address: Reach.NETWORK if address == "127.0.0.2" else reach_of(address)
+        guard, "reach_of", lambda address: Reach.NETWORK if address == "127.0.0.2" else reach_of(address)
     )
     with web_pages({"/c": (200, {}, CATALOGUE)}) as web, web_pages(host="127.0.0.2") as other:
         web.redirect("/a", f"{other.url}/b")

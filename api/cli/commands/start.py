@@ -60,10 +60,7 @@ def show_overview(options: Invocation) -> None:
     elsewhere = [config for config in configs if config.gateways and not config.reaches(location)]
     pairs = [
         ("registry", here(place)),
-        (
-            "holds",
-            f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet",
-        ),
+        ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
         ("searched", _model(options, settings, state)),
         ("connected", hosts or "no host"),
         ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
@@ -400,7 +397,7 @@ def _call(entry: object, tool: "Tool", host: Host, settings: "Settings") -> str:
         return f"{tool.id} was called by {host.name}'s entry, and failed: {error}"
     texts = [str(part["text"]) for part in items_of(result.get("content")) if "text" in fields_of(part)]
     verb = "reported an error" if result.get("isError") else "answered"
-    text = without_secrets(one_line(" ".join(texts))[:MOST_RESULT_CHARS])
+    text = without_secrets(one_line(" ".join(texts)))[:MOST_RESULT_CHARS]
     return f"{tool.id}, called by {host.name}'s entry, {verb}: {text}"
 
 

@@ -38,7 +38,7 @@ POSTING_ROWS = 4096
 """Rows of one block of postings: a row in its block takes 12 bits, its count the other 20."""
 TOOL, BARE, PENDING, IS_HIDDEN, IS_PINNED, VECTOR, GIVES, HAS_NOTICES = (1 << bit for bit in range(8))
 """Flags of a row. BARE: an agent without tools. VECTOR: it has a direction. GIVES: a tool that says what it returns.
-HAS_NOTICES: a tool with notices; in a row that an older Waygraph wrote, with any flags.
+HAS_NOTICES: a tool with notices.
 """
 
 _KEYS = {

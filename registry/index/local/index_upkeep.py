@@ -97,7 +97,7 @@ _NEAR_BYTES = 6
 class Row(NamedTuple):
     """What the index keeps of an agent or a tool. `words`: term → count, names and required parameters among them.
 
-    `length`: of its text, in terms. `audience`: of an agent, who may see it. `facts`: of a tool, packed.
+    `length`: of its text, in terms. `audience`: of an agent, who may see it. `tool`: where it is one.
     """
 
     id: str
@@ -107,7 +107,7 @@ class Row(NamedTuple):
     length: int
     vector_key: str
     audience: tuple[bool, tuple[str, ...]] | None = None
-    facts: str = ""
+    tool: Tool | None = None
 
     @property
     def stamp(self) -> str:
@@ -134,8 +134,7 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
         flags |= GIVES * bool(given_names(tool.output_schema))
         document = tool_document(agent, tool)
         words = _words(document, tool_names(agent, tool), required_names(tool.input_schema))
-        facts = CallFacts.of(tool).pack()
-        yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key, facts=facts)
+        yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key, tool=tool)
 
 
 def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str] = ()) -> dict[str, int]:
@@ -227,7 +226,8 @@ class IndexWriter:
             for word, count in row.words.items():
                 self._postings[word, block].append(count << 12 | low)
             self._posting_count += len(row.words)
-        self._append_columns(Columns(ids, [row.facts for _, row in new], numbers))
+        facts = [CallFacts.of(row.tool).pack() if row.tool else "" for _, row in new]
+        self._append_columns(Columns(ids, facts, numbers))
         self._file.put("record", ((first + place, row.record) for place, (_, row) in enumerate(new)))
         self._file.put("vector", bodies)
         self._rows += len(new)

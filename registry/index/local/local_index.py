@@ -36,7 +36,6 @@ from waygraph.registry.index.local.file import (
 from waygraph.registry.index.local.index_rows import AgentRecord, Living, Mask, Postings, Rows
 from waygraph.registry.index.local.scoring import Codes, Places, best, candidates
 from waygraph.registry.index.search_index import (
-    NO_HITS,
     TEXT_LEGS,
     VECTOR_LEGS,
     AnswerCache,
@@ -47,6 +46,7 @@ from waygraph.registry.index.search_index import (
     ReadById,
     Scope,
     Transitions,
+    no_hits,
     of_record,
 )
 from waygraph.registry.model.changes import Claim, Failure, OperatorSettings, SourceSummary
@@ -175,7 +175,7 @@ class LocalIndex:
         rows = {leg: self._rows_of(leg, scope) for leg in legs}
         embeddings = self._rows.embeddings  # once: a later revision may change from floats to codes
         if embeddings is None or not vector.any():
-            return dict.fromkeys(legs, NO_HITS)
+            return dict.fromkeys(legs, no_hits())
         if not isinstance(embeddings, Codes):
             # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
             scores = np.vecdot(embeddings[: self.header.rows], vector)
@@ -211,7 +211,7 @@ class LocalIndex:
             self._shares.get((leg, word, principal), partial(self._word_shares, leg, word, principal)) for word in words
         ]
         if not any(len(rows) for rows, *_ in parts):
-            return NO_HITS, 0.0
+            return no_hits(), 0.0
         sums = np.bincount(
             np.concatenate([rows for rows, *_ in parts]),
             np.concatenate([shares for _, shares, _ in parts]),
@@ -226,7 +226,7 @@ class LocalIndex:
     def _word_shares(self, leg: Leg, word: str, principal: Principal | None) -> Shares:
         """The rows whose text holds the word, what it adds to the score of each, and the most that it could add.
 
-        None where the principal may find none of these rows.
+        No rows where the principal may find none of them.
         """
         living, postings = self._living, self._postings(word)
         rows = postings.rows[keep := living.texts(leg)[postings.rows]]

@@ -15,7 +15,6 @@ from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, 
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import (
-    NO_HITS,
     TEXT_LEGS,
     VECTOR_LEGS,
     Hits,
@@ -25,6 +24,7 @@ from waygraph.registry.index.search_index import (
     Records,
     Rows,
     Scope,
+    no_hits,
     of_record,
 )
 from waygraph.registry.model.changes import IndexState
@@ -239,7 +239,7 @@ class Answer:
     def _leg_hits(self, name: Leg, ask: Ask, numbers: dict[str, int]) -> LegHits:
         """`numbers`: those of the entities, which begin with the first hit."""
         if (leg := self.legs.get(name)) is None:
-            return NO_HITS
+            return no_hits()
         ranks = [_first_named(n, ask.names) for n in leg.names] if name == "name" else [-s for s in leg.scores]
         order = list(zip(ranks, leg.ordered_ids, strict=True))
         tools = tools_within(ask.scope.filters)
@@ -280,18 +280,16 @@ class _AnswerRecords:
 
     def __init__(self, answer: Answer, state: IndexState, index: Records, numbers: dict[str, int]) -> None:
         self._answer, self.state, self._index, self._numbers = answer, state, index, numbers
-        self._ids = list(numbers)
 
     def ids(self, rows: Rows) -> list[str]:
-        return [self._ids[row] for row in rows.tolist()]
+        ids = list(self._numbers)
+        return [ids[row] for row in rows.tolist()]
 
     def owners(self, rows: Rows) -> Rows:
         return self.rows([owner_of(each) for each in self.ids(rows)])
 
     def rows(self, ids: Sequence[str]) -> Rows:
-        rows = [self._numbers.setdefault(each, len(self._numbers)) for each in ids]
-        self._ids = list(self._numbers)
-        return np.asarray(rows, np.int64)
+        return np.asarray([self._numbers.setdefault(each, len(self._numbers)) for each in ids], np.int64)
 
     def call_facts(self, rows: Rows) -> list[CallFacts]:
         return [CallFacts.of(tool) for tool in self.tools_at(rows)]
@@ -305,7 +303,7 @@ class _AnswerRecords:
 
     def agents(self) -> Mapping[str, Agent]:
         own = ReadById(dict(sorted(self._answer.agents.items())), lambda records: [*map(agent_of, records)])
-        owners = {owner_of(each) for each in self._ids}
+        owners = set(map(owner_of, self._numbers))
         return own if owners <= own.keys() else {**self._index.agents(), **own}
 
     def pinned_agents(self) -> Sequence[Agent]:

@@ -302,8 +302,9 @@ def with_least(calibration: Calibration, probes: Sequence[Probes]) -> Calibratio
         if probe.half == CHOSEN and probe.present:
             sizes.setdefault(probe.size, []).append(probe)
     threshold = min(threshold_losing([probe.present for probe in each], LOST_SHARE) for each in sizes.values())
-    # Rounded down: what is exactly at the threshold is not in doubt.
-    return replace(calibration, least=floor(1000 * calibration.probability(threshold)) / 1000)
+    # Rounded down: what is exactly at the threshold is not in doubt. What nothing speaks for is, whatever the share.
+    least = max(floor(1000 * calibration.probability(threshold)), floor(1000 * calibration.probability(0.0)) + 1)
+    return replace(calibration, least=least / 1000)
 
 
 def threshold_losing(sets: Sequence[Sequence[float]], share: float) -> float:
