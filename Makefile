@@ -41,7 +41,7 @@ types: $(READY) ## mypy --strict and pyright, tests included; tsc over the explo
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@scripts/types_pages
 
-house: $(READY) ## print the size and order of the code; fails where one ingest turns back more often than it did
+house: $(READY) ## print the size and order of the code; fails above its ceilings, and where one ingest turns back more often
 	@$(BIN)/python -m scripts.measure_house
 	@$(BIN)/python -m scripts.trace_ingest
 
