@@ -371,3 +371,18 @@ function ago(at) {
   for (const [unit, length] of units) if (Math.abs(seconds) >= length) return words.format(-Math.round(seconds / length), unit);
   return words.format(-Math.round(seconds), "second");
 }
+
+/** @param {{tools: any[], caption: string, empty?: string, short?: boolean}} props */
+export function ToolTable({ tools, caption, empty = "It has no tools.", short }) {
+  const rows = tools.map((tool) => [
+    html`<${ToolLink} id=${tool.id} short=${short} />`,
+    html`<div class="described">${isRenamed(tool) && html`<${Badge}>shown as ${tool.name}<//> `}<${Words} text=${tool.description} max=${240} /></div>`,
+    html`<${Standing} of=${tool} />`,
+  ]);
+  return html`<${Table} caption=${caption} columns=${["Tool", "What it does", "State"]} rows=${rows} empty=${empty} />`;
+}
+
+/** Whether operators gave it another name than its source. @param {{id: string, agent_id: string, name: string}} tool */
+export function isRenamed(tool) {
+  return tool.id !== `${tool.agent_id}/${tool.name}`;
+}

@@ -1,7 +1,7 @@
 // The agents that who looks may see: a list that is searched while one types; `agent.js` shows one.
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { may, request } from "../http.js";
-import { AgentLink, Badge, kindOf, Loaded, More, Path, Standing, Table, ToolLink, Twin, useGet, useLoad, useParts, useSettled, Words } from "../parts.js";
+import { AgentLink, Badge, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useSettled, Words } from "../parts.js";
 import { setQuery } from "../place.js";
 import Agent from "./agent.js";
 
@@ -128,19 +128,4 @@ export function ToolsThatFit({ text, limit }) {
     <${Loaded} state=${state}>
       ${(/** @type {any} */ route) => html`<${ToolTable} tools=${route.matches.map((/** @type {any} */ match) => match.tool)} caption="Tools that fit" empty=${route.reason || "No tool fits."} />`}
     <//>`;
-}
-
-/** @param {{tools: any[], caption: string, empty?: string, short?: boolean}} props */
-export function ToolTable({ tools, caption, empty = "It has no tools.", short }) {
-  const rows = tools.map((tool) => [
-    html`<${ToolLink} id=${tool.id} short=${short} />`,
-    html`<div class="described">${isRenamed(tool) && html`<${Badge}>shown as ${tool.name}<//> `}<${Words} text=${tool.description} max=${240} /></div>`,
-    html`<${Standing} of=${tool} />`,
-  ]);
-  return html`<${Table} caption=${caption} columns=${["Tool", "What it does", "State"]} rows=${rows} empty=${empty} />`;
-}
-
-/** Whether operators gave it another name than its source. @param {{id: string, agent_id: string, name: string}} tool */
-export function isRenamed(tool) {
-  return tool.id !== `${tool.agent_id}/${tool.name}`;
 }

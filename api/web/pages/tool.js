@@ -1,11 +1,10 @@
 // One tool: what it says of itself, what operators changed, its arguments as a form, and a try.
 import { html } from "../vendor/preact.js";
-import { may, session } from "../http.js";
-import { AgentLink, Badge, Fold, heldBack, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
+import { may, pathOf, session } from "../http.js";
+import { AgentLink, Badge, Fold, heldBack, isRenamed, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { Listed } from "./agent.js";
 import { maySet } from "./agent_settings.js";
-import { isRenamed } from "./agents.js";
 import { ToolSettings } from "./tool_settings.js";
 import { TryIt } from "./try_it.js";
 
@@ -17,19 +16,14 @@ const HINTS = {
   openWorldHint: ["open world", "closed world"],
 };
 
-/** The path of a tool in the REST API. @param {string} id */
-export function pathOfTool(id) {
-  const at = id.indexOf("/");
-  return `/v1/tools/${encodeURIComponent(id.slice(0, at))}/${id.slice(at + 1).split("/").map(encodeURIComponent).join("/")}`;
-}
-
 /** @param {{id: string, query: URLSearchParams}} props */
 export default function Tool({ id, query }) {
   const agentId = id.slice(0, id.indexOf("/"));
-  const state = useGet(pathOfTool(id), { schema: true });
+  const path = `/v1/tools/${pathOf(id)}`;
+  const state = useGet(path, { schema: true });
   const agent = useGet(`/v1/agents/${encodeURIComponent(agentId)}`);
   return html`<p><a href=${`${HOME}/agents`}>Agents</a> / <${AgentLink} id=${agentId} /></p>
-    <div class="row between"><h1><${Words} text=${state.value?.name || id} max=${200} /></h1><${Twin} path=${pathOfTool(id)} params=${{ schema: true }} /></div>
+    <div class="row between"><h1><${Words} text=${state.value?.name || id} max=${200} /></h1><${Twin} path=${path} params=${{ schema: true }} /></div>
     <${Loaded} state=${state}>${(/** @type {any} */ tool) => html`<${Facts} tool=${tool} agent=${agent.value} call=${query.get("call")} again=${state.again} />`}<//>`;
 }
 

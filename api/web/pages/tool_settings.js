@@ -1,8 +1,7 @@
 // What operators set of a tool: other words for hosts and models, and parameters that are fixed or not shown.
 import { html, useState } from "../vendor/preact.js";
-import { request } from "../http.js";
+import { pathOf, request } from "../http.js";
 import { Act, notify, Words } from "../parts.js";
-import { pathOfTool } from "./tool.js";
 
 /** @param {{tool: any, again: () => void}} props */
 export function ToolSettings({ tool, again }) {
@@ -12,7 +11,7 @@ export function ToolSettings({ tool, again }) {
   const properties = (tool.source_form?.input_schema || tool.input_schema).properties || {};
   /** @param {Record<string, unknown>} body */
   const set = async (body) => {
-    await request(pathOfTool(tool.id), { method: "PATCH", body });
+    await request(`/v1/tools/${pathOf(tool.id)}`, { method: "PATCH", body });
     notify("It is set.");
     again();
   };

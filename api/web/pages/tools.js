@@ -1,8 +1,8 @@
 // The tools of all agents: a list that is searched while one types; `tool.js` shows one.
 import { html } from "../vendor/preact.js";
 import { may } from "../http.js";
-import { Loaded, More, Twin, useParts } from "../parts.js";
-import { ToolsThatFit, ToolTable, Typed } from "./agents.js";
+import { Loaded, More, ToolTable, Twin, useParts } from "../parts.js";
+import { ToolsThatFit, Typed } from "./agents.js";
 import Tool from "./tool.js";
 
 /** @param {{path: string[], query: URLSearchParams}} props */

@@ -1,11 +1,10 @@
 // A tool's arguments as a form and as JSON; a try through the gateway, and the last calls.
 import { html, useRef, useState } from "../vendor/preact.js";
-import { may, request, session } from "../http.js";
+import { may, pathOf, request, session } from "../http.js";
 import { Act, Badge, Code, Copied, Dialog, Fold, Json, Loaded, Outside, Time, useGet, Words } from "../parts.js";
 import { setQuery } from "../place.js";
 import { curl } from "../shell.js";
 import { Form, plain, useDraft } from "./schema_form.js";
-import { pathOfTool } from "./tool.js";
 
 const RESULT_CHARS = 4000;
 const MOST_PARTS = 50;
@@ -35,7 +34,7 @@ export function TryIt({ tool, kind, cannot, shown }) {
   const [ending, setEnding] = useState(/** @type {AbortController | null} */ (null));
   const form = useRef(/** @type {HTMLElement | null} */ (null));
   const schema = plain(tool.input_schema, tool.input_schema);
-  const path = `${pathOfTool(tool.id)}/call`;
+  const path = `/v1/tools/${pathOf(tool.id)}/call`;
   const call = async (/** @type {string} */ agreed) => {
     setAsks("");
     const body = { arguments: args, ...(agreed && { consent: agreed }) };
