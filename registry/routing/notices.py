@@ -20,6 +20,8 @@ _STAGES: Mapping[NoticeCode, str] = {
 def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
     """Return the answer with all its notices, the gravest first; so far it has those of the router and its stages."""
     notices = (*answer.notices, *_doubts(answer), *_exclusions(answer))
+    if not (notices or answer.steps):
+        return answer
     return replace(
         answer,
         steps=tuple(map(with_notices, answer.steps)),

@@ -1,7 +1,6 @@
 """How a recipe ranks what one search found: legs → candidates → columns → sums. Pure."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Self
 
@@ -32,73 +31,57 @@ from waygraph.registry.routing.votes import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Ranking:
     """One search, by a recipe. `past`: what the turns before give. `fit`: what the request by itself gives to single
-    tools, and to agents for theirs. `columns`: what the legs say of tools and agents, `matrix`: all that is said of
-    tools but what follows calls or failed.
+    tools, and to agents for theirs.
     """
 
-    recipe: Recipe
-    hits: Hits
-    candidates: Candidates
-    legs: list[Leg]
-    columns: list[Column]
-    matrix: Matrix
-    past: Past[Column]
-    fit: tuple[Column, ...] = ()
+    def __init__(
+        self,
+        recipe: Recipe,
+        hits: Hits,
+        candidates: Candidates,
+        legs: list[Leg],
+        past: Past[Column],
+        fit: Sequence[Column | None] = (),
+    ) -> None:
+        self.recipe, self.hits, self.candidates, self.legs, self.past, self.fit = (
+            recipe,
+            hits,
+            candidates,
+            legs,
+            past,
+            fit,
+        )
+        self._columns = [leg_column(recipe, leg, candidates, hits.populations["agent"]) for leg in legs]
+        self._matrix = Matrix.of(candidates, [*self._columns, past.use, past.finish, *fit])
 
     @classmethod
     def of(cls, recipe: Recipe, weights: Weights, hits: Hits, past: Past[Worths]) -> Self:
         """Return the ranking of what was found, with what the turns before name beside it."""
         names = [use.leg for use in recipe.legs if use.leg in hits.legs]
         rows = [hits.records.rows(list(each.by_id)) for each in past if each]
-        candidates, lists = Candidates.of(hits.records, [*(hits.legs[name].rows for name in names), *rows])
+        candidates, lists = Candidates.of(hits.records, [hits.legs[name].rows for name in names] + rows)
         at = iter(lists[len(names) :])
         columns = [column_of(each.source, next(at), each.scores, each.weight) if each else None for each in past]
         legs = legs_of(recipe, weights, hits.legs, lists[: len(names)])
-        return cls._of(recipe, hits, candidates, legs, Past(*columns))
-
-    @classmethod
-    def _of(
-        cls,
-        recipe: Recipe,
-        hits: Hits,
-        candidates: Candidates,
-        legs: list[Leg],
-        past: Past[Column],
-        fit: tuple[Column, ...] = (),
-    ) -> Self:
-        columns = [leg_column(recipe, leg, candidates, hits.populations["agent"]) for leg in legs]
-        matrix = Matrix.of(candidates, [*columns, past.use, past.finish, *fit])
-        return cls(
-            recipe=recipe,
-            hits=hits,
-            candidates=candidates,
-            legs=legs,
-            columns=columns,
-            matrix=matrix,
-            past=past,
-            fit=fit,
-        )
+        return cls(recipe, hits, candidates, legs, Past(*columns))
 
     def as_calibrated(self, recipe: Recipe) -> Self:
         """Return it by the recipe's own weights, without the turns before: so its confidence was calibrated."""
         legs = legs_of(recipe, recipe.weights, self.hits.legs, [leg.at for leg in self.legs])
-        return self._of(recipe, self.hits, self.candidates, legs, Past(), self.fit)
+        return type(self)(recipe, self.hits, self.candidates, legs, Past(), self.fit)
 
-    def with_fit(self, text: str, lean: Lean) -> Self:
-        """Return it with what the text gives for the calls of the best tools, and what siblings add where scores are
-        summed.
-        """
-        scores = score_tools(self.matrix)
+    def add_fit(self, text: str, lean: Lean) -> None:
+        """Add what the text gives for the calls of the best tools, and what siblings add where scores are summed."""
+        scores = score_tools(self._matrix)
         best = (-scores.values).argsort(kind="stable")[:READ]
         best = best[scores.values[best] > -np.inf]
         facts = self.hits.records.call_facts(self.candidates.rows[best])
         fit = [judge_calls(text, best, facts, scores.best, lean) if facts else None]
         if self.recipe.merge == "by_score":
-            fit.append(count_siblings(self.columns, self.candidates))
-        return replace(self, matrix=self.matrix.plus(*fit), fit=tuple(filter(None, fit)))
+            fit.append(count_siblings(self._columns, self.candidates))
+        self.fit, self._matrix = fit, self._matrix.plus(*fit)
 
     @property
     def _silent(self) -> Places:
@@ -109,7 +92,7 @@ class Ranking:
     @cached_property
     def tools(self) -> Scores:
         """Score the tools that were found."""
-        return _with_calls(self.matrix, self.past.tool_follows, self.past.tool_failures, score_tools)
+        return _with_calls(self._matrix, self.past.tool_follows, self.past.tool_failures, score_tools)
 
     @cached_property
     def agents(self) -> Scores:
@@ -119,9 +102,9 @@ class Ranking:
         if self.recipe.merge == "one_list":
             return score(Matrix.of(self.candidates, list_columns(self.legs, self.candidates)))
         if self.recipe.merge == "by_score":
-            matrix = self.matrix
+            matrix = self._matrix
             if past.finish:  # it tells of single tools alone
-                matrix = Matrix.of(self.candidates, [*self.columns, past.use, *self.fit])
+                matrix = Matrix.of(self.candidates, [*self._columns, past.use, *self.fit])
         else:
             ranks = [rank_column(leg, self.candidates, silent) for leg in self.legs]
             matrix = Matrix.of(self.candidates, [*ranks, past.use])

@@ -17,6 +17,7 @@ from waygraph.registry.index.names import shows
 from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Scope, SearchIndex, no_hits
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
+    Agent,
     AgentMatch,
     EntityKind,
     Filters,
@@ -24,6 +25,7 @@ from waygraph.registry.model.nouns import (
     Principal,
     Query,
     Route,
+    Tool,
     ToolMatch,
     ToolRoute,
     Walked,
@@ -115,14 +117,14 @@ class Router:
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
         ask = self._possible(ask)
-        return join_steps(query, tuple(self._route_part(part, ask) for part in parts_of(query)))
+        return join_steps(query, tuple([self._route_part(part, ask) for part in parts_of(query)]))
 
     def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
         """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
-        return join_steps(query, tuple(self._find_part(part, ask) for part in parts_of(query)))
+        return join_steps(query, tuple([self._find_part(part, ask) for part in parts_of(query)]))
 
     def _find_part(self, query: Query, ask: Ask) -> ToolRoute:
         start = time.perf_counter()
@@ -189,10 +191,10 @@ class Router:
             is_withheld = query.strict and is_doubtful
             may_see = shows(self.index, ask.principal)
             candidates = () if is_withheld else _agent_matches(result.ranking, best, may_see)
-        matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
+        matches = tuple([match for match in candidates if match.agent.id not in apart][: query.limit])
         by_id = {match.agent.id: match for match in candidates}  # of one that was not found the score is 0
         pinned_matches = tuple(
-            by_id.get(each) or AgentMatch(agent=as_seen(agent, may_see), score=0.0) for each, agent in apart.items()
+            [by_id.get(each) or AgentMatch(agent=as_seen(agent, may_see), score=0.0) for each, agent in apart.items()]
         )
         return Route(
             query=without_history(original),
@@ -205,7 +207,7 @@ class Router:
             exclusions=exclusions,
             notices=(*self._own_notices(), *result.notices),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
-            nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
+            nearest=tuple([each.id for each in best if each.id not in apart][:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
         )
 
@@ -236,7 +238,8 @@ class Router:
         ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, past)
         if recipe.judges_calls:
             with span("calls"):
-                ranking = ranking.with_fit(f"{words.text} {query.text}", partial(self._lean, query, vector))
+                both = f"{words.text} {query.text}" if words.text else query.text
+                ranking.add_fit(both, partial(self._lean, query, vector))
         cut = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
         return _Result(ranking, words, (*notices, *([Notice(code="cut", text=cut)] if cut else [])))
 
@@ -311,14 +314,12 @@ def _tool_matches(ranking: Ranking, limit: int, may_see: Shows | None) -> tuple[
     best, records = best_candidates(ranking.tools, limit), ranking.hits.records
     at = [candidate.at for candidate in best]
     rows, owners = ranking.candidates.rows[at], ranking.candidates.rows[ranking.candidates.owners[at]]
+    tools, agents = _all_as_seen(records.tools_at(rows), may_see), _all_as_seen(records.agents_at(owners), may_see)
     return tuple(
-        ToolMatch(
-            tool=as_seen(tool, may_see),
-            agent=as_seen(agent, may_see),
-            score=candidate.score,
-            votes=candidate.votes,
-        )
-        for tool, agent, candidate in zip(records.tools_at(rows), records.agents_at(owners), best, strict=True)
+        [
+            ToolMatch(tool=tool, agent=agent, score=candidate.score, votes=candidate.votes)
+            for tool, agent, candidate in zip(tools, agents, best, strict=True)
+        ]
     )
 
 
@@ -326,17 +327,21 @@ def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows |
     """With their best tools, in the order of the tools."""
     records = ranking.hits.records
     rows = best_tools(ranking.tools, best, TOOLS_SHOWN)
-    tools = iter(records.tools_at(np.concatenate(rows))) if rows else iter(())
-    agents = records.agents_at(ranking.candidates.rows[[candidate.at for candidate in best]]) if best else []
+    if not best:
+        return ()
+    tools = iter(_all_as_seen(records.tools_at(np.concatenate(rows)), may_see))
+    agents = records.agents_at(ranking.candidates.rows[[candidate.at for candidate in best]])
     return tuple(
-        AgentMatch(
-            agent=as_seen(agent, may_see),
-            score=candidate.score,
-            votes=candidate.votes,
-            tools=tuple([as_seen(tool, may_see) for tool in islice(tools, len(own))]),
-        )
-        for agent, candidate, own in zip(agents, best, rows, strict=True)
+        [
+            AgentMatch(agent=agent, score=candidate.score, votes=candidate.votes, tools=tuple(islice(tools, len(own))))
+            for agent, candidate, own in zip(_all_as_seen(agents, may_see), best, rows, strict=True)
+        ]
     )
+
+
+def _all_as_seen[E: Agent | Tool](entities: Sequence[E], may_see: Shows | None) -> list[E]:
+    """Return agents or tools that may be found, so that none of them waits for approval, as the caller sees them."""
+    return [as_seen(each, may_see) if each.flags else each for each in entities]
 
 
 def _confidence(result: _Result, ask: Ask) -> tuple[float | None, bool]:
@@ -373,9 +378,11 @@ def _milliseconds_since(start: float) -> float:
 
 def parts_of(query: Query) -> list[Query]:
     """A query a step, and behind them one of the text, if there is one too; of a query without steps itself."""
+    if not query.steps:
+        return [query]
     whole = replace(query, steps=())
     steps = [replace(whole, text=step, step_of=query.text) for step in query.steps]
-    return [*steps, whole] if query.text or not steps else steps
+    return [*steps, whole] if query.text else steps
 
 
 def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:

@@ -251,7 +251,9 @@ class Matrix:
             kinds = speakers == self.candidates.owners[at[spoken]]
             arrays = spoken, speakers, kinds, column.places[own], column.scores[own], column.parts[own]
             for number, speaker, kind, place, score, part in zip(*[each.tolist() for each in arrays], strict=True):
-                votes[number].append(Vote(ids[speaker], is_agent[kind], column.source, place, score, column.weight, part))
+                votes[number].append(
+                    Vote(ids[speaker], is_agent[kind], column.source, place, score, column.weight, part)
+                )
         return votes
 
 
