@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -169,12 +169,6 @@ def _tool_names(index: SearchIndex, agent_ids: Sequence[str], filters: Filters) 
     return {agent_id: " ".join(names[each] for each in own if each in names) for agent_id, own in ids.items()}
 
 
-def narrow_query(query: Query, walk_result: Walked, always: Iterable[Agent] = ()) -> Query:
-    """For what the walk selected. `always`: agents that stand in each answer."""
-    agent_ids = [*map(owner_of, walk_result.selected), *(agent.id for agent in always)]
-    return replace(query, filters=narrow(query.filters, frozenset([*walk_result.selected, *agent_ids])))
-
-
 def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
     """With the walk's account. `reason`: why the answer is hybrid's."""
     return with_failure(replace(route, query=without_history(query), walked=walk_result), "not_walked", reason)
@@ -203,23 +197,18 @@ class StepStage:
         if not recipe.steps_by or query.steps:
             return with_notices(search(query))
         is_operators = recipe.steps_by == BY_OPERATOR
-        if is_operators and not self._settings.steps:
+        if not (spec := self._settings.steps if is_operators else recipe.steps_by):
             raise InvalidSetting(NO_STEP_MODEL)
+        from waygraph.registry.routing.steps import split_request
+
         try:
-            steps = self._split(query.text, recipe.steps_by)
+            steps = split_request(query.text, spec, self._settings, self._environ)
         except (InvalidSetting, LanguageModelError) as error:
             if not is_operators:
                 raise
             _steps_log.warning("the model of WAYGRAPH_STEPS split nothing: %s", error)
             return with_notices(with_failure(search(query), "not_split", STEPS_FAILED))
         return with_notices(search(replace(query, steps=steps) if len(steps) > 1 else query))
-
-    def _split(self, text: str, spec: str) -> tuple[str, ...]:
-        if spec == BY_OPERATOR and not (spec := self._settings.steps):
-            raise InvalidSetting(NO_STEP_MODEL)
-        from waygraph.registry.routing.steps import split_request
-
-        return split_request(text, spec, self._settings, self._environ)
 
 
 ATTEMPTS = 5
@@ -310,7 +299,9 @@ class Answering:
         reason = walk_result.failure or NOTHING_FITS
         if walk_result.selected:
             always: Sequence[Agent] = self.router().index.pinned_agents() if search is Router.route else ()
-            result = self._rank(narrow_query(query, walk_result, always), ask, search)
+            members = {*walk_result.selected, *map(owner_of, walk_result.selected), *[agent.id for agent in always]}
+            filters = narrow(query.filters, frozenset(members))
+            result = self._rank(replace(query, filters=filters), ask, search)
             if result.matches:
                 from waygraph.registry.routing.exclusions import read_exclusions
 

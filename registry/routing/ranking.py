@@ -1,6 +1,7 @@
 """How a recipe ranks what one search found: legs → candidates → columns → sums. Pure."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Self
 
@@ -31,30 +32,23 @@ from waygraph.registry.routing.votes import (
 )
 
 
+@dataclass(kw_only=True)
 class Ranking:
     """One search, by a recipe. `past`: what the turns before give. `fit`: what the request by itself gives to single
     tools, and to agents for theirs.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        hits: Hits,
-        candidates: Candidates,
-        legs: list[Leg],
-        past: Past[Column],
-        fit: Sequence[Column | None] = (),
-    ) -> None:
-        self.recipe, self.hits, self.candidates, self.legs, self.past, self.fit = (
-            recipe,
-            hits,
-            candidates,
-            legs,
-            past,
-            fit,
-        )
-        self._columns = [leg_column(recipe, leg, candidates, hits.populations["agent"]) for leg in legs]
-        self._matrix = Matrix.of(candidates, [*self._columns, past.use, past.finish, *fit])
+    recipe: Recipe
+    hits: Hits
+    candidates: Candidates
+    legs: list[Leg]
+    past: Past[Column]
+    fit: Sequence[Column | None] = ()
+
+    def __post_init__(self) -> None:
+        agents = self.hits.populations["agent"]
+        self._columns = [leg_column(self.recipe, leg, self.candidates, agents) for leg in self.legs]
+        self._matrix = Matrix.of(self.candidates, [*self._columns, self.past.use, self.past.finish, *self.fit])
 
     @classmethod
     def of(cls, recipe: Recipe, weights: Weights, hits: Hits, past: Past[Worths]) -> Self:
@@ -65,12 +59,12 @@ class Ranking:
         at = iter(lists[len(names) :])
         columns = [column_of(each.source, next(at), each.scores, each.weight) if each else None for each in past]
         legs = legs_of(recipe, weights, hits.legs, lists[: len(names)])
-        return cls(recipe, hits, candidates, legs, Past(*columns))
+        return cls(recipe=recipe, hits=hits, candidates=candidates, legs=legs, past=Past(*columns))
 
     def as_calibrated(self, recipe: Recipe) -> Self:
         """Return it by the recipe's own weights, without the turns before: so its confidence was calibrated."""
         legs = legs_of(recipe, recipe.weights, self.hits.legs, [leg.at for leg in self.legs])
-        return type(self)(recipe, self.hits, self.candidates, legs, Past(), self.fit)
+        return replace(self, recipe=recipe, legs=legs, past=Past())
 
     def add_fit(self, text: str, lean: Lean) -> None:
         """Add what the text gives for the calls of the best tools, and what siblings add where scores are summed."""

@@ -220,7 +220,7 @@ class Recipe:
 
     @property
     def needs_vectors(self) -> bool:
-        return not VECTOR_LEGS.isdisjoint(self.leg_names)
+        return not VECTOR_LEGS.isdisjoint([use.leg for use in self.legs])
 
     @property
     def ranks_tools(self) -> bool:

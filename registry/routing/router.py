@@ -100,11 +100,6 @@ class Ask:
         """The same, by another recipe."""
         return replace(self, recipe=recipe, weights={**recipe.weights, **self.overrides})
 
-    @property
-    def keeps_recipe_weights(self) -> bool:
-        """Whether the weights are the recipe's own."""
-        return self.weights == self.recipe.weights
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
@@ -151,7 +146,7 @@ class Router:
             notices=(*self._own_notices(), *result.notices),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
-            elapsed_ms=_milliseconds_since(start),
+            elapsed_ms=(time.perf_counter() - start) * 1000,
         )
 
     def _own_notices(self) -> tuple[Notice, ...]:
@@ -208,12 +203,8 @@ class Router:
             notices=(*self._own_notices(), *result.notices),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple([each.id for each in best if each.id not in apart][:NEAREST_SHOWN]) if is_withheld else (),
-            elapsed_ms=_milliseconds_since(start),
+            elapsed_ms=(time.perf_counter() - start) * 1000,
         )
-
-    def _by_script(self, text: str, ask: Ask) -> Ask:
-        """The ask itself, but where the model does not know the script of the text."""
-        return ask if self.queries is None or self.queries.knows_script(text) else ask.by(for_unread_script(ask.recipe))
 
     def _search(self, query: Query, ask: Ask) -> "_Result":
         """Search by the text and the words before it, and rank by that and what the turns before give."""
@@ -234,7 +225,9 @@ class Router:
         notices: tuple[Notice, ...] = ()
         if query.history or (recipe.history and (counts := self.index.transitions) and counts.is_counted):
             past, notices = self._read_calls(query, ask, hits)
-        effective_ask = self._by_script(query.text, ask)
+        effective_ask = ask
+        if self.queries is not None and not self.queries.knows_script(query.text):
+            effective_ask = ask.by(for_unread_script(recipe))
         ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, past)
         if recipe.judges_calls:
             with span("calls"):
@@ -299,7 +292,7 @@ class _Result(NamedTuple):
 
     def as_calibrated(self, ask: Ask) -> Ranking:
         """The ranking as the calibration of the recipe means it."""
-        is_so = self.ranking.recipe is ask.recipe and ask.keeps_recipe_weights and not any(self.ranking.past)
+        is_so = self.ranking.recipe is ask.recipe and ask.weights == ask.recipe.weights and not any(self.ranking.past)
         return self.ranking if is_so else self.ranking.as_calibrated(ask.recipe)
 
 
@@ -370,10 +363,6 @@ def _probability(result: _Result, recipe: Recipe, fit: float) -> tuple[float | N
         return 1.0, False
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and result.words.text else 0.0))
     return sure, sure < calibration.least
-
-
-def _milliseconds_since(start: float) -> float:
-    return (time.perf_counter() - start) * 1000
 
 
 def parts_of(query: Query) -> list[Query]:

@@ -93,8 +93,8 @@ class Column(NamedTuple):
 
     def only(self, mask: Mask) -> "Column":
         """Return it with those candidates alone that the mask, bool of shape (k,), is true of."""
-        source, weight, *arrays, may_bring = self
-        return Column(source, weight, *[each[mask] for each in arrays], may_bring)
+        source, weight, at, parts, scores, places, speakers, may_bring = self
+        return Column(source, weight, at[mask], parts[mask], scores[mask], places[mask], speakers[mask], may_bring)
 
 
 def column_of(source: str, at: Places, scores: Numbers, weight: float, *, may_bring: bool = True) -> Column:
@@ -126,9 +126,11 @@ def legs_of(recipe: Recipe, weights: Weights, legs: Mapping[LegName, LegHits], a
 def leg_column(recipe: Recipe, leg: Leg, candidates: Candidates, agents: int) -> Column:
     """Return what each hit of a leg says of itself. `agents`: how many there are, found or not."""
     use, weight, at, scores = leg
-    places = _places(leg, len(at))
+    places = np.arange(1, len(at) + 1)
+    if use.leg == "name":
+        places[:] = 1  # whoever is named outright is named as much as the next: no rank among them
     if recipe.merge != "by_score" or use.leg == "name":
-        parts = weight / (use.k + places)
+        parts = weight / (use.k + places.astype(np.float64))
     elif use.leg in TEXT_LEGS:
         parts = _parts_of_words(leg, candidates, agents)
     else:
@@ -136,14 +138,6 @@ def leg_column(recipe: Recipe, leg: Leg, candidates: Candidates, agents: int) ->
         floor = max(float(scores[-1]), 0.0) if len(scores) >= recipe.depth else 0.0
         parts = weight * np.maximum(scores - floor, 0.0)
     return Column(use.leg, weight, at, parts, scores, places, at)
-
-
-def _places(leg: Leg, count: int) -> Places:
-    """Return the places of so many hits, best first: int64 of shape (count,)."""
-    places = np.arange(1, count + 1)
-    if leg.use.leg == "name":
-        places[:] = 1  # whoever is named outright is named as much as the next: no rank among them
-    return places
 
 
 def _parts_of_words(leg: Leg, candidates: Candidates, agents: int) -> Numbers:
@@ -172,8 +166,9 @@ def rank_column(leg: Leg, candidates: Candidates, silent: Places) -> Column:
         speaks = ~np.isin(at, silent)
         at, scores = at[speaks], scores[speaks]
     agents, first = _distinct(candidates.owners[at])
-    places = _places(leg, len(agents))
-    return Column(use.leg, weight, agents, weight / (use.k + places), scores[first], places, at[first])
+    places = np.arange(1, len(agents) + 1) if use.leg != "name" else np.ones(len(agents), np.int64)
+    parts = weight / (use.k + places.astype(np.float64))
+    return Column(use.leg, weight, agents, parts, scores[first], places, at[first])
 
 
 def list_columns(legs: Sequence[Leg], candidates: Candidates) -> list[Column]:
@@ -237,23 +232,24 @@ class Matrix:
             all_columns += (column,)
         return type(self)(candidates=self.candidates, columns=all_columns, sums=sums, is_named=is_named)
 
-    def votes(self, at: Places) -> list[list[Vote]]:
-        """Explain the candidates `at`, int64 of shape (k,): what each source says of each."""
-        ids, votes = self.candidates.ids, [list[Vote]() for _ in at]
-        is_agent: dict[bool, EntityKind] = {True: "agent", False: "tool"}
-        spots = np.zeros(len(self.sums), np.int64)  # from 1: where each candidate stands in a column
-        for column in self.columns:
-            spots[column.at] = np.arange(1, len(column.at) + 1)
-            spoken = spots[at].nonzero()[0]
-            own = spots[at[spoken]] - 1
-            spots[column.at] = 0
-            speakers = column.speakers[own]
-            kinds = speakers == self.candidates.owners[at[spoken]]
-            arrays = spoken, speakers, kinds, column.places[own], column.scores[own], column.parts[own]
-            for number, speaker, kind, place, score, part in zip(*[each.tolist() for each in arrays], strict=True):
-                votes[number].append(
-                    Vote(ids[speaker], is_agent[kind], column.source, place, score, column.weight, part)
-                )
+    def votes(self, at: Places) -> dict[int, list[Vote]]:
+        """Explain the candidates `at`, int64 of shape (k,): what each source says of each, by its position."""
+        votes: dict[int, list[Vote]] = {each: [] for each in at.tolist()}
+        is_explained = np.zeros(len(self.sums), np.bool_)
+        is_explained[at] = True
+        sources, weights, of_columns, *arrays, _ = zip(*self.columns, strict=True)
+        columns = np.repeat(np.arange(len(sources)), [len(each) for each in of_columns])
+        positions = np.concatenate(of_columns)
+        own = is_explained[positions].nonzero()[0]
+        parts, scores, places, speakers = [np.concatenate(each)[own] for each in arrays]
+        are_agents = speakers == self.candidates.owners[positions[own]]
+        values = positions[own], columns[own], speakers, are_agents, places, scores, parts
+        ids = self.candidates.ids
+        for position, column, speaker, is_agent, place, score, part in zip(
+            *map(np.ndarray.tolist, values), strict=True
+        ):
+            kind: EntityKind = "agent" if is_agent else "tool"
+            votes[position].append(Vote(ids[speaker], kind, sources[column], place, score, weights[column], part))
         return votes
 
 
@@ -377,10 +373,12 @@ def best_candidates(scores: Scores, limit: int) -> list[Candidate]:
     top = (values > -inf).nonzero()[0]
     if len(top) > limit:
         top = top[values[top] >= np.partition(values[top], len(top) - limit)[len(top) - limit]]
-    owners, ids, others = matrix.candidates.owners, matrix.candidates.ids, partners[top].tolist()
-    votes_of = dict(zip([*top.tolist(), *others], matrix.votes(np.concatenate([top, partners[top]])), strict=True))
+    if not len(top):
+        return []
+    owners, ids, others = matrix.candidates.owners, matrix.candidates.ids, partners[top]
+    votes_of = matrix.votes(np.concatenate([top, others]))
     candidates = []
-    for at, partner in zip(top.tolist(), others, strict=True):
+    for at, partner in zip(top.tolist(), others.tolist(), strict=True):
         votes = votes_of[at]
         if partner != at:  # a tool's agent speaks behind it, an agent's tool before it
             votes = [*votes, *votes_of[partner]] if owners[at] == partner else [*votes_of[partner], *votes]

@@ -165,12 +165,13 @@ class LocalIndex:
         if vector is not None and self.state.dimension and vector_legs and self.header.rows:
             with span("vectors"):
                 hits |= self._vector_hits(vector_legs, vector, depth, scope)
-        similarity = max((float(leg.scores[0]) for leg in hits.values() if len(leg.rows)), default=0.0)
+        similarity = max([float(leg.scores[0]) for leg in hits.values() if len(leg.rows)], default=0.0)
         words, coverage = query_terms(text, before), 0.0
         with span("words"):
-            for leg in (leg for leg in chosen_legs if leg in TEXT_LEGS):
-                hits[leg], share = self._text_hits(leg, words, depth, mask, scope.principal)
-                coverage = max(coverage, share)
+            for leg in chosen_legs:
+                if leg in TEXT_LEGS:
+                    hits[leg], share = self._text_hits(leg, words, depth, mask, scope.principal)
+                    coverage = max(coverage, share)
         if "name" in chosen_legs:
             with span("names"):
                 hits["name"] = self._name_hits(raw_text or text, mask)
@@ -214,13 +215,14 @@ class LocalIndex:
         self, leg: Leg, words: Sequence[str], depth: int, mask: Mask, principal: Principal | None
     ) -> tuple[LegHits, float]:
         """And how much of the words, by their rarity, the best text holds. Words are counted in what one may see."""
-        known = self._shares
-        parts = [known.get((leg, word, principal)) or self._word_shares(leg, word, principal) for word in words]
+        cache = self._shares
+        parts = [cache.get((leg, word, principal)) or self._word_shares(leg, word, principal) for word in words]
         if not parts:
             return no_hits(), 0.0
         holders, shares, most = zip(*parts, strict=True)
         sums = np.bincount(np.concatenate(holders), np.concatenate(shares), self.header.rows)
-        rows = (sums * mask).nonzero()[0]
+        rows = sums.nonzero()[0]
+        rows = rows[mask[rows]]
         hits = self._best(rows, sums[rows].astype(np.float32), depth)
         return hits, float(hits.scores[0]) / sum(most) if len(hits.rows) else 0.0
 
@@ -234,8 +236,9 @@ class LocalIndex:
         having = self._count_visible(rows, principal)
         rare = rarity(having, self._populations(principal)["agent" if leg == "agent_text" else "tool"])
         shares = saturate(postings.counts[keep], living.kept_lengths[rows], self._mean_lengths[leg]) * rare
-        known = (rows, shares) if having else (rows[:0], shares[:0])
-        return self._shares.keep((leg, word, principal), (*known, SATURATION * rare))
+        if not having:
+            rows, shares = rows[:0], shares[:0]
+        return self._shares.keep((leg, word, principal), (rows, shares, SATURATION * rare))
 
     @cached_property
     def _mean_lengths(self) -> Mapping[Leg, float]:
@@ -269,6 +272,8 @@ class LocalIndex:
         ranks = self._living.ranks
         names = [self._postings(NAME + name).rows for name in names_in(text)]
         sequence = [row for rows in names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
+        if not sequence:
+            return no_hits()
         rows = np.asarray(list(dict.fromkeys(sequence)), np.int64)
         return LegHits(rows, np.ones(len(rows)))
 
@@ -391,12 +396,8 @@ class LocalIndex:
     def _call_names(self) -> CallNames:
         return CallNames(self._agent_rows)
 
-    @property
-    def transitions(self) -> Transitions | None:
-        return self._transitions
-
     @cached_property
-    def _transitions(self) -> Transitions | None:
+    def transitions(self) -> Transitions | None:
         """Read by the first question that has a history."""
         living = self._living
         rows = self.transition_rows()
