@@ -140,17 +140,15 @@ def _texts(index: SearchIndex, of: Of, filters: Filters) -> "Read":
     It raises IndexOutdated for what is gone since.
     """
 
-    def of_agents(ids: Sequence[str]) -> list[Service]:
-        agents, names = index.agents(), _tool_names(index, ids, filters)
-        return [Service(each, agents[each].name, agents[each].description, names[each]) for each in ids]
-
-    def of_tools(ids: Sequence[str]) -> list[Service]:
-        agents = index.agents()
-        return [Service(tool.id, tool.name, tool.description, agents[tool.agent_id].name) for tool in index.tools(ids)]
-
     def read(ids: Sequence[str]) -> list[Service]:
+        agents = index.agents()
         try:
-            return of_agents(ids) if of is Of.AGENTS else of_tools(ids)
+            if of is Of.AGENTS:
+                names = _tool_names(index, ids, filters)
+                return [Service(each, agents[each].name, agents[each].description, names[each]) for each in ids]
+            return [
+                Service(each.id, each.name, each.description, agents[each.agent_id].name) for each in index.tools(ids)
+            ]
         except KeyError:
             raise IndexOutdated from None
 
@@ -288,18 +286,12 @@ class Answering:
                 return join_steps(query, answers)
         raise IndexOutdated
 
-    def _rank_selection[T: (Route, ToolRoute)](
-        self,
-        query: Query,
-        ask: Ask,
-        walk_result: Walked,
-        search: Search[T],
-    ) -> T:
+    def _rank_selection[T: (Route, ToolRoute)](self, query: Query, ask: Ask, walk: Walked, search: Search[T]) -> T:
         """What a search finds among what the walk selected; hybrid's answer if that is nothing."""
-        reason = walk_result.failure or NOTHING_FITS
-        if walk_result.selected:
+        reason = walk.failure or NOTHING_FITS
+        if walk.selected:
             always: Sequence[Agent] = self.router().index.pinned_agents() if search is Router.route else ()
-            members = {*walk_result.selected, *map(owner_of, walk_result.selected), *[agent.id for agent in always]}
+            members = {*walk.selected, *map(owner_of, walk.selected), *[agent.id for agent in always]}
             filters = narrow(query.filters, frozenset(members))
             result = self._rank(replace(query, filters=filters), ask, search)
             if result.matches:
@@ -307,11 +299,11 @@ class Answering:
 
                 # The walk was not offered what the words exclude, so that the search among its selection met none.
                 _, exclusions = read_exclusions(query, self.router().index, ask.principal)
-                return add_walk(replace(result, exclusions=exclusions), query, walk_result)
+                return add_walk(replace(result, exclusions=exclusions), query, walk)
             reason = NOTHING_RANKED
         hybrid = replace(HYBRID, history=HYBRID.history if ask.recipe.history else None)
         result = self._rank(query, ask.by(with_rerank(hybrid, ask.recipe.rerank)), search)
-        return add_walk(result, query, walk_result, reason)
+        return add_walk(result, query, walk, reason)
 
     def _rank[T: (Route, ToolRoute)](self, query: Query, ask: Ask, search: Search[T]) -> T:
         """What a search finds, in the order of the stage after fusion where the recipe has one."""

@@ -114,7 +114,7 @@ def read_calls(
     scope = Scope(query.filters, principal)
     calls, unknown = _read_calls(index, query, scope)
     ids = [call.tool_id or call.agent_id for call in reversed(calls)]
-    follows = index.transitions.follows(ids, principal) if index.transitions else {}
+    follows = transitions.follows(ids, principal) if (transitions := index.transitions) else {}
     agents = _findable_agents(index, {*(call.agent_id for call in calls), *map(owner_of, follows)}, scope)
     tools = _findable_tools(index, {*(call.tool_id for call in calls if call.tool_id), *follows}, scope)
     follows = {each: chance for each, chance in follows.items() if each in tools or each in agents}

@@ -143,14 +143,11 @@ class Router:
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *result.notices),
+            notices=result.notices,
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=(time.perf_counter() - start) * 1000,
         )
-
-    def _own_notices(self) -> tuple[Notice, ...]:
-        return (Notice(code="words_only", text=self.notice),) if self.notice else ()
 
     def _better_agents(self, ranking: Ranking) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""
@@ -200,7 +197,7 @@ class Router:
             confidence=confidence,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *result.notices),
+            notices=result.notices,
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple([each.id for each in best if each.id not in apart][:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=(time.perf_counter() - start) * 1000,
@@ -233,8 +230,11 @@ class Router:
             with span("calls"):
                 both = f"{words.text} {query.text}" if words.text else query.text
                 ranking.add_fit(both, partial(self._lean, query, vector))
-        cut = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
-        return _Result(ranking, words, (*notices, *([Notice(code="cut", text=cut)] if cut else [])))
+        if self.notice:
+            notices = (Notice(code="words_only", text=self.notice), *notices)
+        if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
+            notices = (*notices, Notice(code="cut", text=cut))
+        return _Result(ranking, words, notices)
 
     def _lean(self, query: Query, vector: "Vector | None") -> float:
         """How far the request leans towards removals, as a cosine."""

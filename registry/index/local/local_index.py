@@ -283,28 +283,21 @@ class LocalIndex:
 
     def _mask(self, scope: Scope) -> Mask:
         """Which rows may be found: bool of shape (rows,)."""
-        if (mask := self._masks.get(scope)) is None:
-            mask = self._masks.keep(scope, self._new_mask(scope))
-        return mask
-
-    def _new_mask(self, scope: Scope) -> Mask:
+        if (mask := self._masks.get(scope)) is not None:
+            return mask
         living = self._living
         rows = np.flatnonzero(living.profiles)
         if scope == Scope():  # the flags say all
             may_route = living.flags[rows] & (IS_HIDDEN | PENDING) == 0
         else:
-            agents = (record.agent for record in self._agent_records(rows.tolist()))
-            may_route = np.fromiter(
-                (routable(agent, scope.principal, scope.filters) for agent in agents), np.bool_, len(rows)
-            )
+            agents = self.agents_at(rows)
+            may_route = np.asarray([routable(each, scope.principal, scope.filters) for each in agents], np.bool_)
         by_owner = np.zeros(self.header.owners + 1, np.bool_)
         by_owner[living.owner_numbers[rows]] = may_route
-        mask: Mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
+        mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
         if (tools := tools_within(scope.filters)) is not None:
-            mask &= (living.flags & TOOL == 0) | np.fromiter(
-                (each in tools for each in living.ids), np.bool_, len(mask)
-            )
-        return mask
+            mask &= (living.flags & TOOL == 0) | np.fromiter(map(tools.__contains__, living.ids), np.bool_, len(mask))
+        return self._masks.keep(scope, mask)
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -335,12 +328,12 @@ class LocalIndex:
 
     @once
     def agents(self) -> Mapping[str, Agent]:
-        return ReadById(self._agent_rows, lambda rows: [each.agent for each in self._agent_records(rows)])
+        return ReadById(self._agent_rows, lambda rows: self.agents_at(np.asarray(rows, np.int64)))
 
     @once
     def pinned_agents(self) -> Sequence[Agent]:
-        rows = np.flatnonzero(self._living.profiles & (self._living.flags & IS_PINNED > 0)).tolist()
-        return sorted((record.agent for record in self._agent_records(rows)), key=lambda agent: agent.id)
+        rows = np.flatnonzero(self._living.profiles & (self._living.flags & IS_PINNED > 0))
+        return sorted(self.agents_at(rows), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
         return self.tools_at(np.asarray([self._tool_row(each) for each in ids], np.int64))
