@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from waygraph.registry.access.policy import danger_in
 from waygraph.registry.index.analyser import CAMEL, STOP_WORDS, terms
@@ -32,8 +31,7 @@ _OF_TYPE = {"integer": "number", "number": "number"}
 Terms = frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class CallFacts:
+class CallFacts(NamedTuple):
     """`name`: the telling terms of a tool's name. `kinds` and `choices`: of its required arguments the kinds of value
     (id, date, url, email, number), and where values are enums the terms of each. `removing`: terms of the verbs by
     which it says that it ends or removes something.

@@ -181,11 +181,13 @@ class NextTools:
         visible_calls = [call for call in calls if sees(owner_of(call))]
         before, last = ("", "", *visible_calls)[-2:]
         audience = None if principal is None else principal.groups  # what decides on what is seen
-        uses = self._cache.get(("uses", audience), lambda: _likely(self._uses(sees)))
+        if (uses := self._cache.get(audience)) is None:
+            uses = self._cache.keep(audience, _likely(self._uses(sees)))
         share = sum(owner_of(call) in uses for call in visible_calls) / len(visible_calls) if visible_calls else 1.0
-        return self._cache.get(
-            (audience, before, last, share), lambda: _likely(self._chances(before, last, share, uses, sees))
-        )
+        chances_key = (audience, before, last, share)
+        if (chances := self._cache.get(chances_key)) is None:
+            chances = self._cache.keep(chances_key, _likely(self._chances(before, last, share, uses, sees)))
+        return chances
 
     def _uses(self, sees: Shows) -> Chances:
         """How often tools are called at all, and agents; not after what is hidden."""

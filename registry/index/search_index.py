@@ -1,7 +1,6 @@
 """What a search index is, what it answers, and which words and names of an entity it searches."""
 
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -45,11 +44,10 @@ def no_hits() -> LegHits:
     return LegHits(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """What may be found."""
 
-    filters: Filters = field(default_factory=Filters)
+    filters: Filters = Filters()
     principal: Principal | None = None
 
 
@@ -210,22 +208,19 @@ class SearchIndex(Records, Protocol):
     def close(self) -> None: ...
 
 
-class AnswerCache[V]:
+class AnswerCache[V](dict[Hashable, V]):
     """The answers to what was asked, begun anew where there are too many. Threads may share it; two may make the same
     one at once. To keep the last asked for in order costs more at each question than it saves.
     """
 
     def __init__(self, most: int) -> None:
-        self._answers: dict[Hashable, V] = {}
         self._most = most
 
-    def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        answers = self._answers
-        answer = answers.get(key)
-        if answer is None:
-            if len(answers) >= self._most:
-                self._answers = answers = {}
-            answer = answers[key] = make()
+    def keep(self, key: Hashable, answer: V) -> V:
+        """Return the answer, which is kept from now on."""
+        if len(self) >= self._most:
+            self.clear()
+        self[key] = answer
         return answer
 
 

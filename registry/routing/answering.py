@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -140,17 +140,15 @@ def _texts(index: SearchIndex, of: Of, filters: Filters) -> "Read":
     It raises IndexOutdated for what is gone since.
     """
 
-    def of_agents(ids: Sequence[str]) -> list[Service]:
-        agents, names = index.agents(), _tool_names(index, ids, filters)
-        return [Service(each, agents[each].name, agents[each].description, names[each]) for each in ids]
-
-    def of_tools(ids: Sequence[str]) -> list[Service]:
-        agents = index.agents()
-        return [Service(tool.id, tool.name, tool.description, agents[tool.agent_id].name) for tool in index.tools(ids)]
-
     def read(ids: Sequence[str]) -> list[Service]:
+        agents = index.agents()
         try:
-            return of_agents(ids) if of is Of.AGENTS else of_tools(ids)
+            if of is Of.AGENTS:
+                names = _tool_names(index, ids, filters)
+                return [Service(each, agents[each].name, agents[each].description, names[each]) for each in ids]
+            return [
+                Service(each.id, each.name, each.description, agents[each.agent_id].name) for each in index.tools(ids)
+            ]
         except KeyError:
             raise IndexOutdated from None
 
@@ -167,12 +165,6 @@ def _tool_names(index: SearchIndex, agent_ids: Sequence[str], filters: Filters) 
     tools = index.tools(list(chain.from_iterable(ids.values())))
     names = {tool.id: tool.name for tool in tools if not is_doubtful(tool)}
     return {agent_id: " ".join(names[each] for each in own if each in names) for agent_id, own in ids.items()}
-
-
-def narrow_query(query: Query, walk_result: Walked, always: Iterable[Agent] = ()) -> Query:
-    """For what the walk selected. `always`: agents that stand in each answer."""
-    agent_ids = [*map(owner_of, walk_result.selected), *(agent.id for agent in always)]
-    return replace(query, filters=narrow(query.filters, frozenset([*walk_result.selected, *agent_ids])))
 
 
 def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
@@ -203,23 +195,18 @@ class StepStage:
         if not recipe.steps_by or query.steps:
             return with_notices(search(query))
         is_operators = recipe.steps_by == BY_OPERATOR
-        if is_operators and not self._settings.steps:
+        if not (spec := self._settings.steps if is_operators else recipe.steps_by):
             raise InvalidSetting(NO_STEP_MODEL)
+        from waygraph.registry.routing.steps import split_request
+
         try:
-            steps = self._split(query.text, recipe.steps_by)
+            steps = split_request(query.text, spec, self._settings, self._environ)
         except (InvalidSetting, LanguageModelError) as error:
             if not is_operators:
                 raise
             _steps_log.warning("the model of WAYGRAPH_STEPS split nothing: %s", error)
             return with_notices(with_failure(search(query), "not_split", STEPS_FAILED))
         return with_notices(search(replace(query, steps=steps) if len(steps) > 1 else query))
-
-    def _split(self, text: str, spec: str) -> tuple[str, ...]:
-        if spec == BY_OPERATOR and not (spec := self._settings.steps):
-            raise InvalidSetting(NO_STEP_MODEL)
-        from waygraph.registry.routing.steps import split_request
-
-        return split_request(text, spec, self._settings, self._environ)
 
 
 ATTEMPTS = 5
@@ -299,28 +286,24 @@ class Answering:
                 return join_steps(query, answers)
         raise IndexOutdated
 
-    def _rank_selection[T: (Route, ToolRoute)](
-        self,
-        query: Query,
-        ask: Ask,
-        walk_result: Walked,
-        search: Search[T],
-    ) -> T:
+    def _rank_selection[T: (Route, ToolRoute)](self, query: Query, ask: Ask, walk: Walked, search: Search[T]) -> T:
         """What a search finds among what the walk selected; hybrid's answer if that is nothing."""
-        reason = walk_result.failure or NOTHING_FITS
-        if walk_result.selected:
+        reason = walk.failure or NOTHING_FITS
+        if walk.selected:
             always: Sequence[Agent] = self.router().index.pinned_agents() if search is Router.route else ()
-            result = self._rank(narrow_query(query, walk_result, always), ask, search)
+            members = {*walk.selected, *map(owner_of, walk.selected), *[agent.id for agent in always]}
+            filters = narrow(query.filters, frozenset(members))
+            result = self._rank(replace(query, filters=filters), ask, search)
             if result.matches:
                 from waygraph.registry.routing.exclusions import read_exclusions
 
                 # The walk was not offered what the words exclude, so that the search among its selection met none.
                 _, exclusions = read_exclusions(query, self.router().index, ask.principal)
-                return add_walk(replace(result, exclusions=exclusions), query, walk_result)
+                return add_walk(replace(result, exclusions=exclusions), query, walk)
             reason = NOTHING_RANKED
         hybrid = replace(HYBRID, history=HYBRID.history if ask.recipe.history else None)
         result = self._rank(query, ask.by(with_rerank(hybrid, ask.recipe.rerank)), search)
-        return add_walk(result, query, walk_result, reason)
+        return add_walk(result, query, walk, reason)
 
     def _rank[T: (Route, ToolRoute)](self, query: Query, ask: Ask, search: Search[T]) -> T:
         """What a search finds, in the order of the stage after fusion where the recipe has one."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from waygraph.registry.index.analyser import query_terms
-from waygraph.registry.index.call_facts import CallFacts, Terms
+from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.routing.votes import Column, Places, column_of
 
 SOURCE = "call"
@@ -60,18 +60,15 @@ def judge_calls(text: str, at: Places, facts: Sequence[CallFacts], best: float, 
     """
     request = frozenset(query_terms(text))
     values = frozenset([kind for kind, pattern in _VALUES.items() if pattern.search(text)])
-    shares = np.asarray([_share(each, request, values, lean) for each in facts])
-    some = np.flatnonzero(shares)
+    shares = np.zeros(len(facts))
+    for number, (name, kinds, choices, removing) in enumerate(facts):
+        if name <= request and len(name) > 1 and 2 * len(name) >= len(request):  # one word is said by chance too
+            shares[number] = NAME_SHARE
+        missing = [kind for kind in kinds if kind not in values]
+        missing += ["choice" for terms in choices if True not in [each <= request for each in terms]]
+        if missing:
+            shares[number] -= ARGUMENT_SHARE * min(len(missing), MOST_ARGUMENTS)
+        if removing and removing.isdisjoint(request) and lean() < LEAN:
+            shares[number] -= REMOVAL_SHARE
+    some = shares.nonzero()[0]
     return column_of(SOURCE, at[some], shares[some], best, may_bring=False) if len(some) else None
-
-
-def _share(facts: CallFacts, request: Terms, values: Terms, lean: Lean) -> float:
-    name, share = facts.name, 0.0
-    if len(name) > 1 and name <= request and 2 * len(name) >= len(request):  # one word is said by chance too
-        share += NAME_SHARE
-    missing = len([kind for kind in facts.kinds if kind not in values])
-    missing += len([choices for choices in facts.choices if not any(each <= request for each in choices)])
-    share -= ARGUMENT_SHARE * min(missing, MOST_ARGUMENTS)
-    if facts.removing and facts.removing.isdisjoint(request) and lean() < LEAN:
-        share -= REMOVAL_SHARE
-    return share

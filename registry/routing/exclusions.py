@@ -136,6 +136,8 @@ def read_exclusions(query: Query, index: SearchIndex, principal: Principal | Non
     left out by name.
     """
     phrases, of_whole = read_phrases(query.text), read_phrases(query.step_of)
+    if not (phrases or of_whole or query.history):
+        return query, ()
     ids_of = _find_named((*phrases, *of_whole), index, query, principal) if phrases or of_whole else {}
     ids = set[str]().union(*ids_of.values())
     text = _cut(query.text, (phrase for phrase in phrases if phrase.is_sure or ids_of[phrase]))

@@ -113,7 +113,8 @@ def read_calls(
     """
     scope = Scope(query.filters, principal)
     calls, unknown = _read_calls(index, query, scope)
-    follows = _follow(index, calls, scope)
+    ids = [call.tool_id or call.agent_id for call in reversed(calls)]
+    follows = transitions.follows(ids, principal) if (transitions := index.transitions) else {}
     agents = _findable_agents(index, {*(call.agent_id for call in calls), *map(owner_of, follows)}, scope)
     tools = _findable_tools(index, {*(call.tool_id for call in calls if call.tool_id), *follows}, scope)
     follows = {each: chance for each, chance in follows.items() if each in tools or each in agents}
@@ -182,13 +183,6 @@ def _use(calls: Sequence[_Call], shares: HistoryShares) -> dict[str, float]:
         share = shares.under_way if call.is_under_way else shares.used
         worths.setdefault(call.agent_id, share * shares.decay**back)
     return worths
-
-
-def _follow(index: SearchIndex, calls: Sequence[_Call], scope: Scope) -> Mapping[str, float]:
-    """The chance of each next tool, and of agents where it is left open which of their tools it is."""
-    ids = [call.tool_id or call.agent_id for call in reversed(calls)]
-    transitions = index.transitions
-    return transitions.follows(ids, scope.principal) if transitions else {}
 
 
 def _findable_agents(index: SearchIndex, ids: Collection[str], scope: Scope) -> frozenset[str]:

@@ -19,7 +19,9 @@ _STAGES: Mapping[NoticeCode, str] = {
 
 def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
     """Return the answer with all its notices, the gravest first; so far it has those of the router and its stages."""
-    notices = (*answer.notices, *_doubts(answer), *_exclusions(answer))
+    notices = (*answer.notices, *_own_notices(answer))
+    if not (notices or answer.steps):
+        return answer
     return replace(
         answer,
         steps=tuple(map(with_notices, answer.steps)),
@@ -37,7 +39,7 @@ def failure(code: NoticeCode, reason: str) -> Notice:
     return Notice(code=code, text=f"{_STAGES[code]}: {reason}.")
 
 
-def _doubts(answer: Route | ToolRoute) -> Iterator[Notice]:
+def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
     if answer.reason:
         code: NoticeCode = "withheld" if answer.nearest else "nothing"
         near = f" Nearest: {', '.join(answer.nearest)}." if answer.nearest else ""
@@ -48,6 +50,9 @@ def _doubts(answer: Route | ToolRoute) -> Iterator[Notice]:
         yield Notice(code="unlikely", text="Probably nothing here fits.")
     elif len(near_ids := _near(answer)) == 2:
         yield Notice(code="unsure", text=f"Unsure between {' and '.join(near_ids)}.", about=near_ids)
+    if answer.exclusions:
+        text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
+        yield Notice(code="excluded", text=text, about=answer.exclusions)
 
 
 def _near(answer: Route | ToolRoute) -> tuple[str, ...]:
@@ -58,9 +63,3 @@ def _near(answer: Route | ToolRoute) -> tuple[str, ...]:
     if not 0 <= first.score - second.score < NEAR * first.score:  # a reranker may put the lower score first
         return ()
     return match_id(first), match_id(second)
-
-
-def _exclusions(answer: Route | ToolRoute) -> Iterator[Notice]:
-    if answer.exclusions:
-        text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
-        yield Notice(code="excluded", text=text, about=answer.exclusions)

@@ -1,6 +1,6 @@
 """How a recipe ranks what one search found: legs → candidates → columns → sums. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Self
@@ -32,7 +32,7 @@ from waygraph.registry.routing.votes import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Ranking:
     """One search, by a recipe. `past`: what the turns before give. `fit`: what the request by itself gives to single
     tools, and to agents for theirs.
@@ -43,16 +43,21 @@ class Ranking:
     candidates: Candidates
     legs: list[Leg]
     past: Past[Column]
-    fit: tuple[Column, ...] = ()
+    fit: Sequence[Column | None] = ()
+
+    def __post_init__(self) -> None:
+        agents = self.hits.populations["agent"]
+        self._columns = [leg_column(self.recipe, leg, self.candidates, agents) for leg in self.legs]
+        self._matrix = Matrix.of(self.candidates, [*self._columns, self.past.use, self.past.finish, *self.fit])
 
     @classmethod
     def of(cls, recipe: Recipe, weights: Weights, hits: Hits, past: Past[Worths]) -> Self:
         """Return the ranking of what was found, with what the turns before name beside it."""
         names = [use.leg for use in recipe.legs if use.leg in hits.legs]
         rows = [hits.records.rows(list(each.by_id)) for each in past if each]
-        candidates, lists = Candidates.of(hits.records, [*(hits.legs[name].rows for name in names), *rows])
+        candidates, lists = Candidates.of(hits.records, [hits.legs[name].rows for name in names] + rows)
         at = iter(lists[len(names) :])
-        columns = (column_of(each.source, next(at), each.scores, each.weight) if each else None for each in past)
+        columns = [column_of(each.source, next(at), each.scores, each.weight) if each else None for each in past]
         legs = legs_of(recipe, weights, hits.legs, lists[: len(names)])
         return cls(recipe=recipe, hits=hits, candidates=candidates, legs=legs, past=Past(*columns))
 
@@ -61,10 +66,8 @@ class Ranking:
         legs = legs_of(recipe, recipe.weights, self.hits.legs, [leg.at for leg in self.legs])
         return replace(self, recipe=recipe, legs=legs, past=Past())
 
-    def with_fit(self, text: str, lean: Lean) -> Self:
-        """Return it with what the text gives for the calls of the best tools, and what siblings add where scores are
-        summed.
-        """
+    def add_fit(self, text: str, lean: Lean) -> None:
+        """Add what the text gives for the calls of the best tools, and what siblings add where scores are summed."""
         scores = score_tools(self._matrix)
         best = (-scores.values).argsort(kind="stable")[:READ]
         best = best[scores.values[best] > -np.inf]
@@ -72,17 +75,7 @@ class Ranking:
         fit = [judge_calls(text, best, facts, scores.best, lean) if facts else None]
         if self.recipe.merge == "by_score":
             fit.append(count_siblings(self._columns, self.candidates))
-        return replace(self, fit=tuple(filter(None, fit)))
-
-    @cached_property
-    def _columns(self) -> list[Column]:
-        """What the legs say of tools and agents."""
-        agents = self.hits.populations["agent"]
-        return [leg_column(self.recipe, leg, self.candidates, agents) for leg in self.legs]
-
-    @cached_property
-    def _matrix(self) -> Matrix:
-        return Matrix.of(self.candidates, [*self._columns, self.past.use, self.past.finish])
+        self.fit, self._matrix = fit, self._matrix.plus(*fit)
 
     @property
     def _silent(self) -> Places:
@@ -93,8 +86,7 @@ class Ranking:
     @cached_property
     def tools(self) -> Scores:
         """Score the tools that were found."""
-        matrix = self._matrix.plus(*self.fit)
-        return _with_calls(matrix, self.past.tool_follows, self.past.tool_failures, score_tools)
+        return _with_calls(self._matrix, self.past.tool_follows, self.past.tool_failures, score_tools)
 
     @cached_property
     def agents(self) -> Scores:
@@ -104,7 +96,9 @@ class Ranking:
         if self.recipe.merge == "one_list":
             return score(Matrix.of(self.candidates, list_columns(self.legs, self.candidates)))
         if self.recipe.merge == "by_score":
-            matrix = Matrix.of(self.candidates, [*self._columns, past.use, *self.fit])
+            matrix = self._matrix
+            if past.finish:  # it tells of single tools alone
+                matrix = Matrix.of(self.candidates, [*self._columns, past.use, *self.fit])
         else:
             ranks = [rank_column(leg, self.candidates, silent) for leg in self.legs]
             matrix = Matrix.of(self.candidates, [*ranks, past.use])

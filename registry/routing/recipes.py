@@ -220,7 +220,7 @@ class Recipe:
 
     @property
     def needs_vectors(self) -> bool:
-        return any(use.leg in VECTOR_LEGS for use in self.legs)
+        return not VECTOR_LEGS.isdisjoint([use.leg for use in self.legs])
 
     @property
     def ranks_tools(self) -> bool:
@@ -241,7 +241,7 @@ class Recipe:
 
     @property
     def leg_names(self) -> tuple[Leg, ...]:
-        return tuple(use.leg for use in self.legs)
+        return tuple([use.leg for use in self.legs])
 
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

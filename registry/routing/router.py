@@ -17,6 +17,7 @@ from waygraph.registry.index.names import shows
 from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Scope, SearchIndex, no_hits
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
+    Agent,
     AgentMatch,
     EntityKind,
     Filters,
@@ -24,6 +25,7 @@ from waygraph.registry.model.nouns import (
     Principal,
     Query,
     Route,
+    Tool,
     ToolMatch,
     ToolRoute,
     Walked,
@@ -98,11 +100,6 @@ class Ask:
         """The same, by another recipe."""
         return replace(self, recipe=recipe, weights={**recipe.weights, **self.overrides})
 
-    @property
-    def keeps_recipe_weights(self) -> bool:
-        """Whether the weights are the recipe's own."""
-        return self.weights == self.recipe.weights
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
@@ -115,14 +112,14 @@ class Router:
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
         ask = self._possible(ask)
-        return join_steps(query, tuple(self._route_part(part, ask) for part in parts_of(query)))
+        return join_steps(query, tuple([self._route_part(part, ask) for part in parts_of(query)]))
 
     def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
         """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
-        return join_steps(query, tuple(self._find_part(part, ask) for part in parts_of(query)))
+        return join_steps(query, tuple([self._find_part(part, ask) for part in parts_of(query)]))
 
     def _find_part(self, query: Query, ask: Ask) -> ToolRoute:
         start = time.perf_counter()
@@ -146,14 +143,11 @@ class Router:
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *result.notices),
+            notices=result.notices,
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
-            elapsed_ms=_milliseconds_since(start),
+            elapsed_ms=(time.perf_counter() - start) * 1000,
         )
-
-    def _own_notices(self) -> tuple[Notice, ...]:
-        return (Notice(code="words_only", text=self.notice),) if self.notice else ()
 
     def _better_agents(self, ranking: Ranking) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""
@@ -189,10 +183,10 @@ class Router:
             is_withheld = query.strict and is_doubtful
             may_see = shows(self.index, ask.principal)
             candidates = () if is_withheld else _agent_matches(result.ranking, best, may_see)
-        matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
+        matches = tuple([match for match in candidates if match.agent.id not in apart][: query.limit])
         by_id = {match.agent.id: match for match in candidates}  # of one that was not found the score is 0
         pinned_matches = tuple(
-            by_id.get(each) or AgentMatch(agent=as_seen(agent, may_see), score=0.0) for each, agent in apart.items()
+            [by_id.get(each) or AgentMatch(agent=as_seen(agent, may_see), score=0.0) for each, agent in apart.items()]
         )
         return Route(
             query=without_history(original),
@@ -203,15 +197,11 @@ class Router:
             confidence=confidence,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*self._own_notices(), *result.notices),
+            notices=result.notices,
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
-            nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
-            elapsed_ms=_milliseconds_since(start),
+            nearest=tuple([each.id for each in best if each.id not in apart][:NEAREST_SHOWN]) if is_withheld else (),
+            elapsed_ms=(time.perf_counter() - start) * 1000,
         )
-
-    def _by_script(self, text: str, ask: Ask) -> Ask:
-        """The ask itself, but where the model does not know the script of the text."""
-        return ask if self.queries is None or self.queries.knows_script(text) else ask.by(for_unread_script(ask.recipe))
 
     def _search(self, query: Query, ask: Ask) -> "_Result":
         """Search by the text and the words before it, and rank by that and what the turns before give."""
@@ -232,13 +222,19 @@ class Router:
         notices: tuple[Notice, ...] = ()
         if query.history or (recipe.history and (counts := self.index.transitions) and counts.is_counted):
             past, notices = self._read_calls(query, ask, hits)
-        effective_ask = self._by_script(query.text, ask)
+        effective_ask = ask
+        if self.queries is not None and not self.queries.knows_script(query.text):
+            effective_ask = ask.by(for_unread_script(recipe))
         ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, past)
         if recipe.judges_calls:
             with span("calls"):
-                ranking = ranking.with_fit(f"{words.text} {query.text}", partial(self._lean, query, vector))
-        cut = "" if TEXT_LEGS.isdisjoint(names) else unread_notice(text)
-        return _Result(ranking, words, (*notices, *([Notice(code="cut", text=cut)] if cut else [])))
+                both = f"{words.text} {query.text}" if words.text else query.text
+                ranking.add_fit(both, partial(self._lean, query, vector))
+        if self.notice:
+            notices = (Notice(code="words_only", text=self.notice), *notices)
+        if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
+            notices = (*notices, Notice(code="cut", text=cut))
+        return _Result(ranking, words, notices)
 
     def _lean(self, query: Query, vector: "Vector | None") -> float:
         """How far the request leans towards removals, as a cosine."""
@@ -296,7 +292,7 @@ class _Result(NamedTuple):
 
     def as_calibrated(self, ask: Ask) -> Ranking:
         """The ranking as the calibration of the recipe means it."""
-        is_so = self.ranking.recipe is ask.recipe and ask.keeps_recipe_weights and not any(self.ranking.past)
+        is_so = self.ranking.recipe is ask.recipe and ask.weights == ask.recipe.weights and not any(self.ranking.past)
         return self.ranking if is_so else self.ranking.as_calibrated(ask.recipe)
 
 
@@ -311,14 +307,12 @@ def _tool_matches(ranking: Ranking, limit: int, may_see: Shows | None) -> tuple[
     best, records = best_candidates(ranking.tools, limit), ranking.hits.records
     at = [candidate.at for candidate in best]
     rows, owners = ranking.candidates.rows[at], ranking.candidates.rows[ranking.candidates.owners[at]]
+    tools, agents = _all_as_seen(records.tools_at(rows), may_see), _all_as_seen(records.agents_at(owners), may_see)
     return tuple(
-        ToolMatch(
-            tool=as_seen(tool, may_see),
-            agent=as_seen(agent, may_see),
-            score=candidate.score,
-            votes=candidate.votes,
-        )
-        for tool, agent, candidate in zip(records.tools_at(rows), records.agents_at(owners), best, strict=True)
+        [
+            ToolMatch(tool=tool, agent=agent, score=candidate.score, votes=candidate.votes)
+            for tool, agent, candidate in zip(tools, agents, best, strict=True)
+        ]
     )
 
 
@@ -326,17 +320,21 @@ def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows |
     """With their best tools, in the order of the tools."""
     records = ranking.hits.records
     rows = best_tools(ranking.tools, best, TOOLS_SHOWN)
-    tools = iter(records.tools_at(np.concatenate(rows))) if rows else iter(())
-    agents = records.agents_at(ranking.candidates.rows[[candidate.at for candidate in best]]) if best else []
+    if not best:
+        return ()
+    tools = iter(_all_as_seen(records.tools_at(np.concatenate(rows)), may_see))
+    agents = records.agents_at(ranking.candidates.rows[[candidate.at for candidate in best]])
     return tuple(
-        AgentMatch(
-            agent=as_seen(agent, may_see),
-            score=candidate.score,
-            votes=candidate.votes,
-            tools=tuple([as_seen(tool, may_see) for tool in islice(tools, len(own))]),
-        )
-        for agent, candidate, own in zip(agents, best, rows, strict=True)
+        [
+            AgentMatch(agent=agent, score=candidate.score, votes=candidate.votes, tools=tuple(islice(tools, len(own))))
+            for agent, candidate, own in zip(_all_as_seen(agents, may_see), best, rows, strict=True)
+        ]
     )
+
+
+def _all_as_seen[E: Agent | Tool](entities: Sequence[E], may_see: Shows | None) -> list[E]:
+    """Return agents or tools that may be found, so that none of them waits for approval, as the caller sees them."""
+    return [as_seen(each, may_see) if each.flags else each for each in entities]
 
 
 def _confidence(result: _Result, ask: Ask) -> tuple[float | None, bool]:
@@ -367,15 +365,13 @@ def _probability(result: _Result, recipe: Recipe, fit: float) -> tuple[float | N
     return sure, sure < calibration.least
 
 
-def _milliseconds_since(start: float) -> float:
-    return (time.perf_counter() - start) * 1000
-
-
 def parts_of(query: Query) -> list[Query]:
     """A query a step, and behind them one of the text, if there is one too; of a query without steps itself."""
+    if not query.steps:
+        return [query]
     whole = replace(query, steps=())
     steps = [replace(whole, text=step, step_of=query.text) for step in query.steps]
-    return [*steps, whole] if query.text or not steps else steps
+    return [*steps, whole] if query.text else steps
 
 
 def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:

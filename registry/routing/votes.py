@@ -12,6 +12,7 @@ This is the hot path: candidates are numbers until they are shown.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import inf, sqrt, sumprod
 from typing import NamedTuple, Self
 
@@ -59,8 +60,9 @@ class Candidates:
         positions = order.argsort()[numbers]
         owners = np.arange(len(distinct))
         owners[positions[: len(rows)]] = positions[len(rows) :]
-        ends = np.cumsum([len(each) for each in lists])[:-1]
-        return cls(entities=entities, rows=distinct[order], owners=owners), np.split(positions[: len(rows)], ends)
+        ends = accumulate(map(len, lists))
+        of_lists = [positions[end - len(each) : end] for each, end in zip(lists, ends, strict=True)]
+        return cls(entities=entities, rows=distinct[order], owners=owners), of_lists
 
     @cached_property
     def is_agent(self) -> Mask:
@@ -91,13 +93,8 @@ class Column(NamedTuple):
 
     def only(self, mask: Mask) -> "Column":
         """Return it with those candidates alone that the mask, bool of shape (k,), is true of."""
-        return self._replace(
-            at=self.at[mask],
-            parts=self.parts[mask],
-            scores=self.scores[mask],
-            places=self.places[mask],
-            speakers=self.speakers[mask],
-        )
+        source, weight, at, parts, scores, places, speakers, may_bring = self
+        return Column(source, weight, at[mask], parts[mask], scores[mask], places[mask], speakers[mask], may_bring)
 
 
 def column_of(source: str, at: Places, scores: Numbers, weight: float, *, may_bring: bool = True) -> Column:
@@ -129,35 +126,34 @@ def legs_of(recipe: Recipe, weights: Weights, legs: Mapping[LegName, LegHits], a
 def leg_column(recipe: Recipe, leg: Leg, candidates: Candidates, agents: int) -> Column:
     """Return what each hit of a leg says of itself. `agents`: how many there are, found or not."""
     use, weight, at, scores = leg
-    places, parts = _rank(leg, len(at))
-    if recipe.merge == "by_score" and use.leg in TEXT_LEGS:
-        parts = _parts_of_words(weight, scores, candidates.owners[at], agents)
-    elif recipe.merge == "by_score" and use.leg != "name":
+    places = np.arange(1, len(at) + 1)
+    if use.leg == "name":
+        places[:] = 1  # whoever is named outright is named as much as the next: no rank among them
+    if recipe.merge != "by_score" or use.leg == "name":
+        parts = weight / (use.k + places.astype(np.float64))
+    elif use.leg in TEXT_LEGS:
+        parts = _parts_of_words(leg, candidates, agents)
+    else:
         # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
         floor = max(float(scores[-1]), 0.0) if len(scores) >= recipe.depth else 0.0
         parts = weight * np.maximum(scores - floor, 0.0)
     return Column(use.leg, weight, at, parts, scores, places, at)
 
 
-def _rank(leg: Leg, count: int) -> tuple[Places, Numbers]:
-    """Return the places of so many hits, best first, and weight / (k + place) of each."""
-    # Whoever is named outright is named as much as the next: no rank among them.
-    places: Places = np.ones(count, np.int64) if leg.use.leg == "name" else np.arange(1, count + 1)
-    return places, leg.weight / (leg.use.k + places.astype(np.float64))
-
-
-def _parts_of_words(weight: float, scores: Numbers, owners: Places, agents: int) -> Numbers:
+def _parts_of_words(leg: Leg, candidates: Candidates, agents: int) -> Numbers:
     """Weight × the BM25 score in standard deviations: ten are 1, which is the most.
 
     They are those of all agents by the best text of each, those not found counting 0: so a word that is in many texts
     of one agent tells as much as in one.
     """
+    scores, of_owners = leg.scores, np.zeros(len(candidates.rows))
     if not len(scores):
         return scores
-    best = scores[np.unique(owners, return_index=True)[1]].tolist()
+    np.maximum.at(of_owners, candidates.owners[leg.at], scores)
+    best = of_owners[of_owners > 0].tolist()
     size = max(agents, len(best))
     variance = sumprod(best, best) / size - (sum(best) / size) ** 2
-    parts: Numbers = scores * (weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best))
+    parts: Numbers = scores * (leg.weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best))
     return parts
 
 
@@ -170,7 +166,8 @@ def rank_column(leg: Leg, candidates: Candidates, silent: Places) -> Column:
         speaks = ~np.isin(at, silent)
         at, scores = at[speaks], scores[speaks]
     agents, first = _distinct(candidates.owners[at])
-    places, parts = _rank(leg, len(agents))
+    places = np.arange(1, len(agents) + 1) if use.leg != "name" else np.ones(len(agents), np.int64)
+    parts = weight / (use.k + places.astype(np.float64))
     return Column(use.leg, weight, agents, parts, scores[first], places, at[first])
 
 
@@ -227,34 +224,32 @@ class Matrix:
 
     def plus(self, *columns: Column | None) -> Self:
         """Return it with more columns; what only speaks of those that others name is cut to these."""
-        all_columns, sums, is_named = list(self.columns), self.sums.copy(), self.is_named.copy()
-        for each in columns:
-            if each is None:
-                continue
+        all_columns, sums, is_named = self.columns, self.sums.copy(), self.is_named.copy()
+        for each in filter(None, columns):
             column = each if each.may_bring else each.only(is_named[each.at])
             sums[column.at] += column.parts
             is_named[column.at] = True
-            all_columns.append(column)
-        return type(self)(candidates=self.candidates, columns=tuple(all_columns), sums=sums, is_named=is_named)
+            all_columns += (column,)
+        return type(self)(candidates=self.candidates, columns=all_columns, sums=sums, is_named=is_named)
 
-    @cached_property
-    def _at(self) -> list[list[int]]:
-        """Where each candidate stands in each column, -1: nowhere."""
-        at = np.full((len(self.columns), len(self.sums)), -1)
-        for row, column in zip(at, self.columns, strict=True):
-            row[column.at] = np.arange(len(column.at))
-        lists: list[list[int]] = at.T.tolist()
-        return lists
-
-    def votes(self, position: int) -> list[Vote]:
-        """Explain one candidate: what each source says of it."""
-        votes, ids, agent = [], self.candidates.ids, self.candidates.owners[position]
-        for column, at in zip(self.columns, self._at[position], strict=True):
-            if at >= 0:
-                speaker = column.speakers[at]
-                kind: EntityKind = "agent" if speaker == agent else "tool"
-                numbers = float(column.scores[at]), column.weight, float(column.parts[at])
-                votes.append(Vote(ids[speaker], kind, column.source, int(column.places[at]), *numbers))
+    def votes(self, at: Places) -> dict[int, list[Vote]]:
+        """Explain the candidates `at`, int64 of shape (k,): what each source says of each, by its position."""
+        votes: dict[int, list[Vote]] = {each: [] for each in at.tolist()}
+        is_explained = np.zeros(len(self.sums), np.bool_)
+        is_explained[at] = True
+        sources, weights, of_columns, *arrays, _ = zip(*self.columns, strict=True)
+        columns = np.repeat(np.arange(len(sources)), [len(each) for each in of_columns])
+        positions = np.concatenate(of_columns)
+        own = is_explained[positions].nonzero()[0]
+        parts, scores, places, speakers = [np.concatenate(each)[own] for each in arrays]
+        are_agents = speakers == self.candidates.owners[positions[own]]
+        values = positions[own], columns[own], speakers, are_agents, places, scores, parts
+        ids = self.candidates.ids
+        for position, column, speaker, is_agent, place, score, part in zip(
+            *map(np.ndarray.tolist, values), strict=True
+        ):
+            kind: EntityKind = "agent" if is_agent else "tool"
+            votes[position].append(Vote(ids[speaker], kind, sources[column], place, score, weights[column], part))
         return votes
 
 
@@ -304,8 +299,10 @@ def score_agents(matrix: Matrix, silent: Places) -> Scores:
 def _best_of_owners(at: Places, values: Numbers, owners: Places) -> Places:
     """Return the best of these candidates of each owner; of equal ones the first."""
     order = at[np.lexsort((-values[at], owners[at]))]
-    best: Places = order[np.unique(owners[order], return_index=True)[1]]
-    return best
+    of, is_first = owners[order], np.empty(len(order), np.bool_)
+    is_first[:1] = True
+    is_first[1:] = of[1:] != of[:-1]
+    return order[is_first]
 
 
 def count_siblings(columns: Iterable[Column], candidates: Candidates) -> Column:
@@ -314,7 +311,9 @@ def count_siblings(columns: Iterable[Column], candidates: Candidates) -> Column:
     """
     size = len(candidates.rows)
     own, sums, speaks = np.zeros(size), np.zeros(size), np.zeros(size, np.bool_)
-    for column in (each for each in columns if not each.source.startswith("agent")):
+    for column in columns:
+        if column.source in ("agent_vector", "agent_text"):
+            continue
         best_of_leg = np.zeros(size)
         np.maximum.at(best_of_leg, candidates.owners[column.at], column.parts)
         sums += best_of_leg
@@ -374,16 +373,19 @@ def best_candidates(scores: Scores, limit: int) -> list[Candidate]:
     top = (values > -inf).nonzero()[0]
     if len(top) > limit:
         top = top[values[top] >= np.partition(values[top], len(top) - limit)[len(top) - limit]]
-    owners, ids = matrix.candidates.owners, matrix.candidates.ids
+    if not len(top):
+        return []
+    owners, ids, others = matrix.candidates.owners, matrix.candidates.ids, partners[top]
+    votes_of = matrix.votes(np.concatenate([top, others]))
     candidates = []
-    for at in top.tolist():
-        votes = matrix.votes(at)
-        if (partner := int(partners[at])) != at:  # a tool's agent speaks behind it, an agent's tool before it
-            other = matrix.votes(partner)
-            votes = [*votes, *other] if owners[at] == partner else [*other, *votes]
-        candidates.append(Candidate(at, ids[at], float(values[at]), tuple(votes)))
-    candidates.sort(key=lambda each: (-each.score, min((vote.rank for vote in each.votes), default=0), each.id))
-    return candidates[:limit]
+    for at, partner in zip(top.tolist(), others.tolist(), strict=True):
+        votes = votes_of[at]
+        if partner != at:  # a tool's agent speaks behind it, an agent's tool before it
+            votes = [*votes, *votes_of[partner]] if owners[at] == partner else [*votes_of[partner], *votes]
+        candidate = Candidate(at, ids[at], float(values[at]), tuple(votes))
+        candidates.append((-candidate.score, min([vote.rank for vote in votes], default=0), candidate.id, candidate))
+    candidates.sort()
+    return [candidate for *_, candidate in candidates[:limit]]
 
 
 def best_tools(scores: Scores, agents: Iterable[Candidate], limit: int) -> list[Rows]:

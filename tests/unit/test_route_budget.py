@@ -16,7 +16,7 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 
 MODULE = Path(__file__).parents[1] / "contributed" / "acme_words.py"
 REQUEST = "moor ship 7 and tell whether the harbour has room for another one"
-MOST_PYTHON, MOST_C = 720, 850
+MOST_PYTHON, MOST_C = 355, 465
 """Calls of functions in Python and in C, with five agents and their tools shown."""
 
 

@@ -1,11 +1,11 @@
 """The search index of the embedded engine at one revision: exact dot products and BM25 over the rows of one file."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cached_property, partial, wraps
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,16 +76,32 @@ def once[S, T](method: Callable[[S], T]) -> Callable[[S], T]:
     return keep
 
 
+def reads[**P, T](method: Callable[Concatenate["LocalIndex", P], T]) -> Callable[Concatenate["LocalIndex", P], T]:
+    """Let it raise RegistryUnusable for damage, IndexOutdated if there is another index by now."""
+
+    @wraps(method)
+    def read(self: "LocalIndex", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except DamagedIndex as exc:
+            if self.is_replaced:
+                raise IndexOutdated from exc
+            self._file.is_damaged = True
+            raise unusable(self._folder, exc) from exc
+
+    return read
+
+
 class LocalIndex:
     """Implements SearchIndex; threads may share it. `follow` gives the index of a later revision of the same rows."""
 
+    @reads
     def __init__(self, file: IndexFile, former: "LocalIndex | None" = None) -> None:
         """Raises RegistryUnusable, StorageFailed."""
         self._file = file
         self._folder = file.path.parent
-        with self._readable():
-            self._version = file.version  # asked first: at worst the same revision is read twice
-            self.header = file.header()
+        self._version = file.version  # asked first: at worst the same revision is read twice
+        self.header = file.header()
         self.state = self.header.state
         refuse_newer(self._folder, self.state.schema_version)
         self._rows: Rows = former._rows if former else Rows()
@@ -106,38 +122,29 @@ class LocalIndex:
         return self._file.is_replaced
 
     @property
+    @reads
     def is_current(self) -> bool:
         """Whether nothing was written since. Raises as `open`."""
-        with self._readable():
-            return not self.is_replaced and self._file.version == self._version
+        return not self.is_replaced and self._file.version == self._version
 
     def follow(self) -> "LocalIndex":
         """The index of now, where it is not replaced: itself, if nothing was written. Raises as `open`."""
         return self if self.is_current else LocalIndex(self._file, self)
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Raises RegistryUnusable for damage."""
-        try:
-            yield
-        except DamagedIndex as exc:
-            if self._file.is_replaced:
-                raise IndexOutdated from exc
-            self._file.is_damaged = True
-            raise unusable(self._folder, exc) from exc
 
     @property
     def path(self) -> Path:
         return self._file.path
 
     @cached_property
+    @reads
     def _living(self) -> Living:
         """Read by the first question: who asks only for the state needs no rows."""
-        with self._readable(), self._file.lock, self._file.at_once():
+        with self._file.lock, self._file.at_once():
             return Living(self._file, self.header, self._rows)
 
     # -- search ------------------------------------------------------------------------------------
 
+    @reads
     def search(
         self,
         legs: Iterable[Leg],
@@ -153,22 +160,22 @@ class LocalIndex:
         # In the order asked: what is built from the hits must not depend on the order of a set.
         chosen_legs = tuple(legs)
         hits: dict[Leg, LegHits] = {}
-        with self._readable():
-            mask = self._mask(scope)
-            vector_legs = [leg for leg in chosen_legs if leg in VECTOR_LEGS]
-            if vector is not None and self.state.dimension and vector_legs and self.header.rows:
-                with span("vectors"):
-                    hits |= self._vector_hits(vector_legs, vector, depth, scope)
-            similarity = max((float(leg.scores[0]) for leg in hits.values() if len(leg.rows)), default=0.0)
-            words, coverage = query_terms(text, before), 0.0
-            with span("words"):
-                for leg in (leg for leg in chosen_legs if leg in TEXT_LEGS):
+        mask = self._mask(scope)
+        vector_legs = [leg for leg in chosen_legs if leg in VECTOR_LEGS]
+        if vector is not None and self.state.dimension and vector_legs and self.header.rows:
+            with span("vectors"):
+                hits |= self._vector_hits(vector_legs, vector, depth, scope)
+        similarity = max([float(leg.scores[0]) for leg in hits.values() if len(leg.rows)], default=0.0)
+        words, coverage = query_terms(text, before), 0.0
+        with span("words"):
+            for leg in chosen_legs:
+                if leg in TEXT_LEGS:
                     hits[leg], share = self._text_hits(leg, words, depth, mask, scope.principal)
                     coverage = max(coverage, share)
-            if "name" in chosen_legs:
-                with span("names"):
-                    hits["name"] = self._name_hits(raw_text or text, mask)
-            populations = self._populations(scope.principal)
+        if "name" in chosen_legs:
+            with span("names"):
+                hits["name"] = self._name_hits(raw_text or text, mask)
+        populations = self._populations(scope.principal)
         return Hits({leg: hits[leg] for leg in chosen_legs if leg in hits}, similarity, coverage, self, populations)
 
     def _vector_hits(self, legs: Sequence[Leg], vector: Vector, depth: int, scope: Scope) -> dict[Leg, LegHits]:
@@ -198,30 +205,26 @@ class LocalIndex:
 
     def _rows_of(self, leg: Leg, scope: Scope) -> Places:
         """The rows of a vector leg that may be found, and have a direction."""
-        living = self._living
-        return self._leg_rows.get(
-            (leg, scope), lambda: np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0))
-        )
+        if (rows := self._leg_rows.get((leg, scope))) is None:
+            living = self._living
+            mask = self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0)
+            rows = self._leg_rows.keep((leg, scope), np.flatnonzero(mask))
+        return rows
 
     def _text_hits(
         self, leg: Leg, words: Sequence[str], depth: int, mask: Mask, principal: Principal | None
     ) -> tuple[LegHits, float]:
         """And how much of the words, by their rarity, the best text holds. Words are counted in what one may see."""
-        parts = [
-            self._shares.get((leg, word, principal), partial(self._word_shares, leg, word, principal)) for word in words
-        ]
-        if not any(len(rows) for rows, *_ in parts):
+        cache = self._shares
+        parts = [cache.get((leg, word, principal)) or self._word_shares(leg, word, principal) for word in words]
+        if not parts:
             return no_hits(), 0.0
-        sums = np.bincount(
-            np.concatenate([rows for rows, *_ in parts]),
-            np.concatenate([shares for _, shares, _ in parts]),
-            self.header.rows,
-        )
-        rows = np.flatnonzero(sums)
+        holders, shares, most = zip(*parts, strict=True)
+        sums = np.bincount(np.concatenate(holders), np.concatenate(shares), self.header.rows)
+        rows = sums.nonzero()[0]
         rows = rows[mask[rows]]
         hits = self._best(rows, sums[rows].astype(np.float32), depth)
-        most = sum([possible for *_, possible in parts])
-        return hits, float(hits.scores[0]) / most if len(hits.rows) else 0.0
+        return hits, float(hits.scores[0]) / sum(most) if len(hits.rows) else 0.0
 
     def _word_shares(self, leg: Leg, word: str, principal: Principal | None) -> Shares:
         """The rows whose text holds the word, what it adds to the score of each, and the most that it could add.
@@ -233,7 +236,9 @@ class LocalIndex:
         having = self._count_visible(rows, principal)
         rare = rarity(having, self._populations(principal)["agent" if leg == "agent_text" else "tool"])
         shares = saturate(postings.counts[keep], living.kept_lengths[rows], self._mean_lengths[leg]) * rare
-        return (rows, shares, SATURATION * rare) if having else (rows[:0], shares[:0], SATURATION * rare)
+        if not having:
+            rows, shares = rows[:0], shares[:0]
+        return self._shares.keep((leg, word, principal), (rows, shares, SATURATION * rare))
 
     @cached_property
     def _mean_lengths(self) -> Mapping[Leg, float]:
@@ -255,9 +260,9 @@ class LocalIndex:
         living = self._living
         if principal is None:
             return living.populations
-        return self._seen.get(
+        return self._seen.get(principal) or self._seen.keep(
             principal,
-            lambda: {
+            {
                 "agent": self._count_visible(living.profiles, principal),
                 "tool": self._count_visible(living.capabilities, principal),
             },
@@ -267,6 +272,8 @@ class LocalIndex:
         ranks = self._living.ranks
         names = [self._postings(NAME + name).rows for name in names_in(text)]
         sequence = [row for rows in names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
+        if not sequence:
+            return no_hits()
         rows = np.asarray(list(dict.fromkeys(sequence)), np.int64)
         return LegHits(rows, np.ones(len(rows)))
 
@@ -276,26 +283,21 @@ class LocalIndex:
 
     def _mask(self, scope: Scope) -> Mask:
         """Which rows may be found: bool of shape (rows,)."""
-        return self._masks.get(scope, lambda: self._new_mask(scope))
-
-    def _new_mask(self, scope: Scope) -> Mask:
+        if (mask := self._masks.get(scope)) is not None:
+            return mask
         living = self._living
         rows = np.flatnonzero(living.profiles)
         if scope == Scope():  # the flags say all
             may_route = living.flags[rows] & (IS_HIDDEN | PENDING) == 0
         else:
-            agents = (record.agent for record in self._agent_records(rows.tolist()))
-            may_route = np.fromiter(
-                (routable(agent, scope.principal, scope.filters) for agent in agents), np.bool_, len(rows)
-            )
+            agents = self.agents_at(rows)
+            may_route = np.asarray([routable(each, scope.principal, scope.filters) for each in agents], np.bool_)
         by_owner = np.zeros(self.header.owners + 1, np.bool_)
         by_owner[living.owner_numbers[rows]] = may_route
-        mask: Mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
+        mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
         if (tools := tools_within(scope.filters)) is not None:
-            mask &= (living.flags & TOOL == 0) | np.fromiter(
-                (each in tools for each in living.ids), np.bool_, len(mask)
-            )
-        return mask
+            mask &= (living.flags & TOOL == 0) | np.fromiter(map(tools.__contains__, living.ids), np.bool_, len(mask))
+        return self._masks.keep(scope, mask)
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -316,22 +318,22 @@ class LocalIndex:
     def agents_at(self, rows: Places) -> list[Agent]:
         return [record.agent for record in self._agent_records(rows.tolist())]
 
+    @reads
     def tools_at(self, rows: Places) -> list[Tool]:
-        with self._readable():
-            return self._rows.tools(self._file, rows.tolist())
+        return self._rows.tools(self._file, rows.tolist())
 
+    @reads
     def _agent_records(self, rows: Sequence[int]) -> list[AgentRecord]:
-        with self._readable():
-            return self._rows.agent_records(self._file, rows)
+        return self._rows.agent_records(self._file, rows)
 
     @once
     def agents(self) -> Mapping[str, Agent]:
-        return ReadById(self._agent_rows, lambda rows: [each.agent for each in self._agent_records(rows)])
+        return ReadById(self._agent_rows, lambda rows: self.agents_at(np.asarray(rows, np.int64)))
 
     @once
     def pinned_agents(self) -> Sequence[Agent]:
-        rows = np.flatnonzero(self._living.profiles & (self._living.flags & IS_PINNED > 0)).tolist()
-        return sorted((record.agent for record in self._agent_records(rows)), key=lambda agent: agent.id)
+        rows = np.flatnonzero(self._living.profiles & (self._living.flags & IS_PINNED > 0))
+        return sorted(self.agents_at(rows), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
         return self.tools_at(np.asarray([self._tool_row(each) for each in ids], np.int64))
@@ -350,14 +352,14 @@ class LocalIndex:
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
 
+    @reads
     def vectors_of(self, ids: Sequence[str]) -> Mapping[str, Vector]:
         rows: dict[int, str] = {}
         for each in ids:
             with suppress(KeyError):
                 rows[self._tool_row(each) if is_tool(each) else self._agent_rows[each]] = each
         places = np.asarray(sorted(row for row in rows if self._living.flags[row] & VECTOR), np.int64)
-        with self._readable():
-            vectors = self._rows.vectors(self._file, places)
+        vectors = self._rows.vectors(self._file, places)
         return {rows[row]: vector for row, vector in zip(places.tolist(), vectors, strict=True)}
 
     @cached_property
@@ -387,12 +389,8 @@ class LocalIndex:
     def _call_names(self) -> CallNames:
         return CallNames(self._agent_rows)
 
-    @property
-    def transitions(self) -> Transitions | None:
-        return self._transitions
-
     @cached_property
-    def _transitions(self) -> Transitions | None:
+    def transitions(self) -> Transitions | None:
         """Read by the first question that has a history."""
         living = self._living
         rows = self.transition_rows()
@@ -401,6 +399,7 @@ class LocalIndex:
             return None
         return NextTools(CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of), self.agents())
 
+    @reads
     def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""
         living = self._living
@@ -408,9 +407,8 @@ class LocalIndex:
             row = self._tool_row(tool_id)
         except KeyError:
             return {}
-        with self._readable():
-            (tool,) = self._rows.tools(self._file, [row])
-            needs = [self._postings(NEEDS + name) for name in given_names(tool.output_schema)]
+        (tool,) = self._rows.tools(self._file, [row])
+        needs = [self._postings(NEEDS + name) for name in given_names(tool.output_schema)]
         pairs = [
             (living.ids[place], count)
             for each in needs
@@ -425,16 +423,16 @@ class LocalIndex:
             values = self._values[noun.name] = [noun.kind.of_json(each) for each in self._part(noun.name)]
         return values
 
+    @reads
     def _part(self, name: str) -> Any:
         """Raises IndexOutdated if it was written twice since this revision, RegistryUnusable."""
         if name not in self.header.parts:
             return []
-        with self._readable():
-            if (body := self._file.part(name, self.header)) is not None:
-                return decode(body)
-            if self._file.header().serial > self.header.serial:
-                raise IndexOutdated
-            raise DamagedIndex(f"{name} is missing")
+        if (body := self._file.part(name, self.header)) is not None:
+            return decode(body)
+        if self._file.header().serial > self.header.serial:
+            raise IndexOutdated
+        raise DamagedIndex(f"{name} is missing")
 
     @once
     def sources(self) -> Sequence[SourceSummary]:
@@ -495,17 +493,17 @@ class LocalIndex:
     def transition_rows(self) -> list[Transition]:
         return [Transition(**row) for row in self._part("transitions")]
 
+    @reads
     def vector_keys(self) -> dict[str, str]:
         """By id of agent or tool."""
-        with self._readable():
-            entities = [decode(self._file.read("agent", agent_id))[1] for agent_id in self._agent_rows]
+        entities = [decode(self._file.read("agent", agent_id))[1] for agent_id in self._agent_rows]
         return {entity_id: key for each in entities for entity_id, (_, _, key) in each.items()}
 
+    @reads
     def vectors(self) -> dict[str, Vector]:
         """Of all agents and tools that have one, also of zeros: float32 of shape (dimension,), by id."""
         ids = self._living.ids
-        with self._readable():
-            bodies = self._file.find_rows("vector", np.flatnonzero(self._living.alive).tolist())
+        bodies = self._file.find_rows("vector", np.flatnonzero(self._living.alive).tolist())
         return {ids[row]: np.frombuffer(body, "<f4") for row, body in bodies.items()}
 
     def close(self) -> None:
