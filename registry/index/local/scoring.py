@@ -99,7 +99,8 @@ class Codes(NamedTuple):
         import simsimd
 
         if isinstance(rows, slice):
-            return np.asarray(simsimd.cdist(codes, self.codes[rows], "dot"))[0].astype(np.float32)
+            whole: Vector = np.asarray(simsimd.cdist(codes, self.codes[rows], "dot"))[0].astype(np.float32)
+            return whole
         products = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), _GATHERED):
             some = slice(at, at + _GATHERED)
@@ -111,8 +112,9 @@ class Codes(NamedTuple):
         import simsimd
 
         signs = np.packbits(vector > 0)[None]
-        distances = simsimd.cdist(signs, self.signs[:rows], "hamming", dtype="bin8", out_dtype="float32")
-        return np.asarray(distances, np.float32)[0]
+        counts = simsimd.cdist(signs, self.signs[:rows], "hamming", dtype="bin8", out_dtype="float32")
+        distances: Vector = np.asarray(counts)[0]
+        return distances
 
 
 def nearness(distances: Vector, rows: Places, count: int) -> float:

@@ -74,7 +74,11 @@ def run(world: World) -> Result:
     timed = queries[:: max(1, len(queries) // (QUICK_TIMED if world.quick else TIMED))]
     with scratch_folder() as folder:
         write_index(folder, vectors, rows)
-        measures = [*_recall(vectors, queries), *_times(folder, timed, rows), *_memory(folder, timed, rows)]
+        measures = [
+            *measure_recall(vectors, queries),
+            *measure_times(folder, timed, rows),
+            *_memory(folder, timed, rows),
+        ]
     details = {"vectors": len(vectors), "queries": len(queries), "timed": len(timed), "share": SIGN_SHARE}
     return Result(name=NAME, embedder=EMBEDDER, measures=measures, notes=NOTES, details=details)
 
@@ -104,7 +108,7 @@ def _some_queries(path: Path) -> list[str]:
     return texts[:: max(1, len(texts) // QUERIES_OF_EACH)][:QUERIES_OF_EACH]
 
 
-def _recall(vectors: Matrix, queries: Matrix) -> Iterator[Measure]:
+def measure_recall(vectors: Matrix, queries: Matrix) -> Iterator[Measure]:
     codes, numbers = Codes.empty(*vectors.shape), np.zeros(len(vectors), row_type(vectors.shape[1]))
     for row, vector in enumerate(vectors):
         numbers["codes"][row], numbers["scale"][row], numbers["error"][row] = encode_vector(vector)
@@ -159,14 +163,14 @@ def _put_rows(file: IndexFile, rows: Sequence[int], vectors: Matrix) -> None:
     file.put("vector", ((row, vector.tobytes()) for row, vector in zip(rows, vectors, strict=True)))
 
 
-def _times(folder: Path, queries: Matrix, rows: int) -> Iterator[Measure]:
+def measure_times(folder: Path, queries: Matrix, rows: int) -> Iterator[Measure]:
     with closing(LocalIndex.open(folder)) as index, closing(open_to_read(folder)) as file:
         indexes = {SIGNS: index, WHOLE: LocalIndex(file, index, exact=True)}
-        found = {name: [_search(each, query) for query in queries] for name, each in indexes.items()}
+        found = {name: [search(each, query) for query in queries] for name, each in indexes.items()}
         times: dict[str, list[list[CallTime]]] = {name: [] for name in indexes}
         for turn, some in enumerate(batched(queries, RUN)):
             for name in list(indexes)[:: -1 if turn % 2 else 1]:
-                times[name].append([time_call(partial(_search, indexes[name], query)) for query in some])
+                times[name].append([time_call(partial(search, indexes[name], query)) for query in some])
     pairs = zip(chain.from_iterable(found[SIGNS]), chain.from_iterable(found[WHOLE]), strict=True)
     same = [len({*one[:10]} & {*other[:10]}) / 10 for one, other in pairs]
     yield Measure(name=f"the 10 best of a leg found among {rows} rows", value=float(np.mean(same)), target=FOUND)
@@ -183,7 +187,7 @@ def _times(folder: Path, queries: Matrix, rows: int) -> Iterator[Measure]:
     yield Measure(name=f"{what}, {SIGNS} / {WHOLE}", value=ratio, unit="×")
 
 
-def _search(index: LocalIndex, query: Vector) -> list[list[int]]:
+def search(index: LocalIndex, query: Vector) -> list[list[int]]:
     """The best rows of each leg."""
     hits = index.search(LEGS, query, "", DEPTH, Scope())
     return [hits.legs[leg].rows.tolist() for leg in LEGS]
@@ -200,5 +204,5 @@ def reader_mib(folder: Path, queries: Matrix) -> Mapping[str, float]:
     """Of this process, after it searched the index in `folder` once by each query."""
     with closing(LocalIndex.open(folder)) as index:
         for query in queries:
-            _search(index, query)
+            search(index, query)
         return {name: status_mib(os.getpid(), name) for name in ("VmRSS:", "VmHWM:")}
