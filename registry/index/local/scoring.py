@@ -12,7 +12,7 @@ from waygraph.registry.embedding.embedder import Vector
 type Places = NDArray[np.int64]
 _LINE = 64
 """Bytes of a processor's cache line."""
-_GATHERED, _SAMPLED = 1024, 1024
+_CACHE_ROWS, _SAMPLE = 1024, 1024
 """Rows whose codes stay in the processor's cache; rows within a distance that is taken from a sample."""
 _GROUPS = 4
 """For each of the best that are wanted: more are longer looked through, fewer leave more scores to be sorted."""
@@ -102,8 +102,8 @@ class Codes(NamedTuple):
             whole: Vector = np.asarray(simsimd.cdist(codes, self.codes[rows], "dot"))[0].astype(np.float32)
             return whole
         products = np.empty(len(rows), np.float32)
-        for at in range(0, len(rows), _GATHERED):
-            some = slice(at, at + _GATHERED)
+        for at in range(0, len(rows), _CACHE_ROWS):
+            some = slice(at, at + _CACHE_ROWS)
             products[some] = np.asarray(simsimd.cdist(codes, np.take(self.codes, rows[some], axis=0), "dot"))[0]
         return products
 
@@ -122,7 +122,7 @@ def nearness(distances: Vector, rows: Places, count: int) -> float:
 
     `distances`: float32 of shape (rows of the index,).
     """
-    step = max(1, count // _SAMPLED)
+    step = max(1, count // _SAMPLE)
     return float(np.partition(distances[rows[::step]], count // step)[count // step])
 
 
