@@ -59,6 +59,8 @@ class Settings:
     """Where models and vectors are kept; empty: the user's cache folder."""
     write_timeout_s: float = 30.0
     query_cache_entries: int = 1024
+    exact_search: bool = False
+    """Whether a search compares every vector; false: of more than 200,000 only those whose signs are near."""
     log_format: str = "json"
     """How a service logs: json or console."""
     log_level: str = "info"

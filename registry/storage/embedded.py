@@ -111,7 +111,7 @@ class EmbeddedStore:
         self.refuse_foreign_index()
         self._recover()
         try:
-            return LocalIndex.open(self.folder)
+            return LocalIndex.open(self.folder, exact=self._settings.exact_search)
         except RegistryNotFound:
             raise RegistryNotFound(self.place) from None  # one in memory has its index in a folder that nobody knows
 

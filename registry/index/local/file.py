@@ -34,6 +34,8 @@ FORMAT = 5
 """Of the file, in SQLite's `user_version`. A file of another format is built anew."""
 COLUMN_ROWS = 256
 """Rows of one block of columns."""
+_BLOCKS_AT_ONCE = 64
+"""Of columns; more would be held beside what is made of them."""
 POSTING_ROWS = 4096
 """Rows of one block of postings: a row in its block takes 12 bits, its count the other 20."""
 TOOL, BARE, PENDING, IS_HIDDEN, IS_PINNED, VECTOR, GIVES, HAS_NOTICES = (1 << bit for bit in range(8))
@@ -385,16 +387,16 @@ class IndexFile:
                 counts[name] = count + 1
         return replace(header, parts=counts)
 
-    def columns(self, header: Header, first: int = 0) -> list[Columns]:
-        """From the block of this number on. Raises DamagedIndex if rows are missing."""
-        last = (header.rows - 1) // COLUMN_ROWS
-        bodies = self.scan("columns", first, last)
-        if len(bodies) != last - first + 1:
+    def columns(self, header: Header, first: int = 0) -> Iterator[Columns]:
+        """From the block of this number on, some read at a time. Raises DamagedIndex if rows are missing."""
+        rows, end = first * COLUMN_ROWS, -(-header.rows // COLUMN_ROWS)
+        for at in range(first, end, _BLOCKS_AT_ONCE):
+            for _, body in self.scan("columns", at, min(at + _BLOCKS_AT_ONCE, end) - 1):
+                block = Columns.unpack(body, header.state.dimension)
+                rows += len(block.ids)
+                yield block
+        if rows < header.rows:
             raise DamagedIndex("rows are missing")
-        blocks = [Columns.unpack(body, header.state.dimension) for _, body in bodies]
-        if sum(len(block.ids) for block in blocks) < header.rows - first * COLUMN_ROWS:
-            raise DamagedIndex("rows are missing")
-        return blocks
 
     def dead_rows(self, header: Header) -> list[int]:
         """The rows that hold no more."""

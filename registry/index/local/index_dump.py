@@ -63,7 +63,7 @@ def _entities(file: IndexFile, header: Header) -> tuple[Mapping[int, str], Mappi
         number, entities = decode(file.read("agent", agent_id))
         owners[number] = agent_id
         rows.update({entity_id: row for entity_id, (row, *_) in entities.items()})
-    blocks, dead = file.columns(header), set(file.dead_rows(header))
+    blocks, dead = [*file.columns(header)], set(file.dead_rows(header))
     ids = {row: each for row, each in enumerate(each for block in blocks for each in block.ids) if row not in dead}
     if {row: entity_id for entity_id, row in rows.items()} != ids:
         raise DamagedIndex("its agents do not know their rows")

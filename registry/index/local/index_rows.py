@@ -5,7 +5,6 @@ A row never changes, so one `Rows` serves the indexes of all revisions of a file
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +34,8 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 type Mask = NDArray[np.bool_]
 FLOAT_ROWS = 32_768
 """Of more rows the codes are held, and the float32 numbers are read of those few that may be among the best."""
+SIGN_ROWS = 200_000
+"""Of more rows the signs are looked at first, and the codes of those alone that are near by them."""
 _WORDS_KEPT, _TOOLS_KEPT = 4_096, 20_000
 _ROOM = 1.25
 """Rows of vectors grow by so much at a time."""
@@ -82,35 +83,35 @@ class Rows:
         uses_codes = bool(dimension) and header.rows > FLOAT_ROWS and has_codes()
         outgrows_floats = uses_codes and not isinstance(self.embeddings, Codes)
         first = 0 if outgrows_floats else size // COLUMN_ROWS * COLUMN_ROWS
-        blocks = file.columns(header, first // COLUMN_ROWS)
-        numbers = np.concatenate([block.numbers for block in blocks])[: header.rows - first]
-        new = numbers[size - first :]
-        if uses_codes:
-            self._take_codes(numbers, first, dimension)
+        codes = self._codes_for(header.rows, dimension) if uses_codes else None
+        ids, facts = list[str](), list[str]()
+        numbers = list[NDArray[np.int32]]()
+        for block in file.columns(header, first // COLUMN_ROWS):
+            if codes is not None:
+                codes.put(first + len(ids), block.numbers[: header.rows - first - len(ids)])
+            ids += block.ids
+            facts += block.facts
+            # Copies: the bodies, most of which are codes, need not stay.
+            numbers.append(np.stack([block.numbers[name] for name in ("owner", "flags", "length")]))
+        new = slice(size - first, header.rows - first)
+        owner_numbers, flags, lengths = np.concatenate(numbers, axis=1)[:, new]
+        if codes is not None:
+            self.embeddings = codes
         elif dimension:
-            self._take_floats(file, new["flags"], dimension)
-        ids, facts = (
-            list(chain.from_iterable(each))[size - first : header.rows - first]
-            for each in ((block.ids for block in blocks), (block.facts for block in blocks))
-        )
+            self._take_floats(file, flags, dimension)
         # Up to `size`: what ended amid these lines is done again.
-        self.ids = np.concatenate([self.ids[:size], np.asarray(ids, object)])
-        self.facts = np.concatenate([self.facts[:size], np.asarray(facts, object)])
-        self.owner_numbers = np.concatenate([self.owner_numbers[:size], new["owner"]])
-        self.flags = np.concatenate([self.flags[:size], new["flags"]])
-        self.lengths = np.concatenate([self.lengths[:size], new["length"]])
-        self.kept_lengths = np.concatenate([self.kept_lengths[:size], kept_lengths(new["length"])])
+        self.ids = np.concatenate([self.ids[:size], np.asarray(ids[new], object)])
+        self.facts = np.concatenate([self.facts[:size], np.asarray(facts[new], object)])
+        self.owner_numbers = np.concatenate([self.owner_numbers[:size], owner_numbers])
+        self.flags = np.concatenate([self.flags[:size], flags])
+        self.lengths = np.concatenate([self.lengths[:size], lengths])
+        self.kept_lengths = np.concatenate([self.kept_lengths[:size], kept_lengths(lengths)])
         self.size = header.rows
 
-    def _take_codes(self, numbers: NDArray[np.void], first: int, dimension: int) -> None:
-        """Of the rows from `first` on. Who asks meanwhile finds them, or the floats that they take the place of."""
-        size = first + len(numbers)
+    def _codes_for(self, size: int, dimension: int) -> Codes:
+        """With room for so many rows. Meanwhile others ask the former, or the floats that they take the place of."""
         codes = self.embeddings if isinstance(self.embeddings, Codes) else Codes.empty(0, dimension)
-        if size > len(codes.codes):
-            codes = codes.grow(self._room_for(size))
-        codes.codes[first:size] = numbers["codes"]
-        codes.scales[first:size], codes.errors[first:size] = numbers["scale"], numbers["error"]
-        self.embeddings = codes
+        return codes if size <= len(codes.codes) else codes.grow(self._room_for(size))
 
     def _take_floats(self, file: IndexFile, flags: NDArray[np.int32], dimension: int) -> None:
         """Of the rows from the last look on. A vector may be of zeros: then its flag says that it has no direction."""
@@ -230,6 +231,7 @@ class Living:
         self.profiles: Mask = self.alive & (self.flags & TOOL == 0)
         self.tools: Mask = self.alive & (self.flags & TOOL > 0)
         self.capabilities: Mask = self.tools | (self.alive & (self.flags & BARE > 0))
+        self.directed: Mask = self.flags & VECTOR > 0
         self.populations: Mapping[EntityKind, int] = {
             "agent": int(np.count_nonzero(self.profiles)),
             "tool": int(np.count_nonzero(self.capabilities)),

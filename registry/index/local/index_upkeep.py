@@ -325,7 +325,7 @@ def _near_tools(file: IndexFile, header: Header, transitions: Sequence[Transitio
     rows = Rows()
     living = Living(file, header, rows)
     records = rows.agent_records(file, np.flatnonzero(living.profiles).tolist())
-    tools = living.tools_by_id[living.flags[living.tools_by_id] & VECTOR > 0]
+    tools = living.tools_by_id[living.directed[living.tools_by_id]]
     ids = dict.fromkeys(living.ids[tools].tolist())
     counted_ids = counted_tools(usable_transitions(transitions, {*living.ids[living.alive].tolist()}))
     agents = {each.agent.id: each.agent for each in records}

@@ -26,15 +26,14 @@ from waygraph.registry.index.local.file import (
     NEEDS,
     PENDING,
     TOOL,
-    VECTOR,
     DamagedIndex,
     IndexFile,
     decode,
     open_to_read,
     unusable,
 )
-from waygraph.registry.index.local.index_rows import AgentRecord, Living, Mask, Postings, Rows
-from waygraph.registry.index.local.scoring import Codes, Places, best, candidates
+from waygraph.registry.index.local.index_rows import SIGN_ROWS, AgentRecord, Living, Mask, Postings, Rows
+from waygraph.registry.index.local.scoring import Codes, Places, best, candidates, nearness
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
@@ -59,6 +58,10 @@ from waygraph.registry.model.transitions import Transition, is_tool
 type Shares = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
 _SCOPES_KEPT, _WORDS_KEPT = 64, 2_048
+SIGN_SHARE, SIGN_DEPTHS = 0.05, 50
+"""Of a leg's rows as many are looked at again as this share, and at least so many times what is wanted."""
+_GATHERED_SHARE = 0.3
+"""Of all rows: the codes of more are faster compared where they lie than gathered."""
 
 
 def once[S, T](method: Callable[[S], T]) -> Callable[[S], T]:
@@ -96,9 +99,9 @@ class LocalIndex:
     """Implements SearchIndex; threads may share it. `follow` gives the index of a later revision of the same rows."""
 
     @reads
-    def __init__(self, file: IndexFile, former: "LocalIndex | None" = None) -> None:
-        """Raises RegistryUnusable, StorageFailed."""
-        self._file = file
+    def __init__(self, file: IndexFile, former: "LocalIndex | None" = None, *, exact: bool = False) -> None:
+        """`exact`: every vector is compared, however many there are. Raises RegistryUnusable, StorageFailed."""
+        self._file, self._exact = file, exact
         self._folder = file.path.parent
         self._version = file.version  # asked first: at worst the same revision is read twice
         self.header = file.header()
@@ -112,9 +115,9 @@ class LocalIndex:
         self._values: dict[str, Any] = {}
 
     @classmethod
-    def open(cls, folder: Path) -> "LocalIndex":
+    def open(cls, folder: Path, *, exact: bool = False) -> "LocalIndex":
         """The current index. Raises RegistryNotFound, RegistryUnusable, StorageFailed."""
-        return cls(open_to_read(folder))
+        return cls(open_to_read(folder), exact=exact)
 
     @property
     def is_replaced(self) -> bool:
@@ -129,7 +132,7 @@ class LocalIndex:
 
     def follow(self) -> "LocalIndex":
         """The index of now, where it is not replaced: itself, if nothing was written. Raises as `open`."""
-        return self if self.is_current else LocalIndex(self._file, self)
+        return self if self.is_current else LocalIndex(self._file, self, exact=self._exact)
 
     @property
     def path(self) -> Path:
@@ -187,7 +190,13 @@ class LocalIndex:
             # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
             scores = np.vecdot(embeddings[: self.header.rows], vector)
             return {leg: self._best(rows[leg], scores[rows[leg]], depth) for leg in legs}
-        about, slack = embeddings.bounds(vector, self.header.rows)
+        if self.header.rows > SIGN_ROWS and not self._exact:
+            distances = embeddings.sign_distances(vector, self.header.rows)
+            for leg, places in rows.items():
+                count = max(int(len(places) * SIGN_SHARE), depth * SIGN_DEPTHS)
+                if count < len(places):
+                    is_near = distances <= nearness(distances, places, count)
+                    rows[leg] = np.flatnonzero(is_near & self._may_find(leg, scope))
         exact_scores = np.empty(self.header.rows, np.float32)
         read = np.zeros(self.header.rows, np.bool_)
 
@@ -197,19 +206,24 @@ class LocalIndex:
                 exact_scores[missing], read[missing] = np.vecdot(self._rows.vectors(self._file, missing), vector), True
             return exact_scores[places]
 
+        few = sum(map(len, rows.values())) < _GATHERED_SHARE * self.header.rows
+        whole = None if few else embeddings.bounds(vector, slice(0, self.header.rows))
         hits = {}
-        for leg in legs:
-            near = candidates(about, slack, rows[leg], depth, exact)
+        for leg, places in rows.items():
+            about, slack = embeddings.bounds(vector, places) if whole is None else (each[places] for each in whole)
+            near = candidates(about, slack, places, depth, exact)
             hits[leg] = self._best(near, exact(near), depth)
         return hits
 
     def _rows_of(self, leg: Leg, scope: Scope) -> Places:
         """The rows of a vector leg that may be found, and have a direction."""
         if (rows := self._leg_rows.get((leg, scope))) is None:
-            living = self._living
-            mask = self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0)
-            rows = self._leg_rows.keep((leg, scope), np.flatnonzero(mask))
+            rows = self._leg_rows.keep((leg, scope), np.flatnonzero(self._may_find(leg, scope)))
         return rows
+
+    def _may_find(self, leg: Leg, scope: Scope) -> Mask:
+        living = self._living
+        return self._mask(scope) & living.texts(leg) & living.directed
 
     def _text_hits(
         self, leg: Leg, words: Sequence[str], depth: int, mask: Mask, principal: Principal | None
@@ -358,7 +372,7 @@ class LocalIndex:
         for each in ids:
             with suppress(KeyError):
                 rows[self._tool_row(each) if is_tool(each) else self._agent_rows[each]] = each
-        places = np.asarray(sorted(row for row in rows if self._living.flags[row] & VECTOR), np.int64)
+        places = np.asarray(sorted(row for row in rows if self._living.directed[row]), np.int64)
         vectors = self._rows.vectors(self._file, places)
         return {rows[row]: vector for row, vector in zip(places.tolist(), vectors, strict=True)}
 

@@ -1,4 +1,4 @@
-"""Scores: the exact scan of vectors, also over codes of one byte a number, and the best of a list."""
+"""Scores: the exact scan of vectors, also over codes of one bit and one byte a number, and the best of a list."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -12,6 +12,8 @@ from waygraph.registry.embedding.embedder import Vector
 type Places = NDArray[np.int64]
 _LINE = 64
 """Bytes of a processor's cache line."""
+_CACHE_ROWS, _SAMPLE = 1024, 1024
+"""Rows whose codes stay in the processor's cache; rows within a distance that is taken from a sample."""
 _GROUPS = 4
 """For each of the best that are wanted: more are longer looked through, fewer leave more scores to be sorted."""
 
@@ -57,34 +59,71 @@ def floor(scores: Vector, depth: int) -> float:
 class Codes(NamedTuple):
     """Vectors as int8 of shape (rows, dimension), each number times its row's `scales` being about the vector's.
 
-    `errors`: of each row at least the length of what that leaves out. Both float32 of shape (rows,).
+    `errors`: of each row at least the length of what that leaves out. Both float32 of shape (rows,). `signs`: whether
+    each number is above 0, eight to a byte, uint8 of shape (rows, dimension / 8 rounded up).
     """
 
     codes: NDArray[np.int8]
     scales: Vector
     errors: Vector
+    signs: NDArray[np.uint8]
 
     @classmethod
     def empty(cls, rows: int, dimension: int) -> "Codes":
-        return cls(np.zeros((rows, dimension), np.int8), *np.zeros((2, rows), np.float32))
+        scales, errors = np.zeros((2, rows), np.float32)
+        return cls(np.zeros((rows, dimension), np.int8), scales, errors, np.zeros((rows, -(-dimension // 8)), np.uint8))
 
     def grow(self, rows: int) -> "Codes":
         """A copy with room for so many."""
         wide, size = Codes.empty(rows, self.codes.shape[1]), len(self.codes)
-        wide.codes[:size], wide.scales[:size], wide.errors[:size] = self
+        wide.codes[:size], wide.scales[:size], wide.errors[:size], wide.signs[:size] = self
         return wide
 
-    def bounds(self, vector: Vector, rows: int) -> tuple[Vector, Vector]:
-        """Of the first `rows`: a score near the exact one, and the most that they differ by, float32 of shape (rows,).
+    def put(self, first: int, numbers: NDArray[np.void]) -> None:
+        """Of the rows from `first` on: of `row_type`, of shape (rows,)."""
+        some, codes = slice(first, first + len(numbers)), numbers["codes"]
+        self.codes[some], self.scales[some], self.errors[some] = codes, numbers["scale"], numbers["error"]
+        self.signs[some] = np.packbits(codes > 0, axis=1)
+
+    def bounds(self, vector: Vector, rows: Places | slice) -> tuple[Vector, Vector]:
+        """Of these rows: a score near the exact one, and the most that they differ by, float32 of shape (rows,).
 
         |q·x - q'·x'| ≤ |x - x'| |q| + |q - q'| |x'|, where q and x are of length 1 and q', x' are what their codes say.
         """
+        codes, scale, error = encode_vector(vector)
+        about = self._products(codes[None], rows) * (self.scales[rows] * np.float32(scale))
+        return about, self.errors[rows] + np.float32(error * 1.01 + 2e-6)
+
+    def _products(self, codes: NDArray[np.int8], rows: Places | slice) -> Vector:
+        """`codes`: of shape (1, dimension). Rows are gathered a few at a time, which stay in the processor's cache."""
         import simsimd
 
-        codes, scale, error = encode_vector(vector)
-        products = np.asarray(simsimd.cdist(codes[None], self.codes[:rows], "dot"))[0]
-        about = products.astype(np.float32) * (self.scales[:rows] * np.float32(scale))
-        return about, self.errors[:rows] + np.float32(error * 1.01 + 2e-6)
+        if isinstance(rows, slice):
+            whole: Vector = np.asarray(simsimd.cdist(codes, self.codes[rows], "dot"))[0].astype(np.float32)
+            return whole
+        products = np.empty(len(rows), np.float32)
+        for at in range(0, len(rows), _CACHE_ROWS):
+            some = slice(at, at + _CACHE_ROWS)
+            products[some] = np.asarray(simsimd.cdist(codes, np.take(self.codes, rows[some], axis=0), "dot"))[0]
+        return products
+
+    def sign_distances(self, vector: Vector, rows: int) -> Vector:
+        """In how many numbers the signs of `vector` and of the first `rows` differ: float32 of shape (rows,)."""
+        import simsimd
+
+        signs = np.packbits(vector > 0)[None]
+        counts = simsimd.cdist(signs, self.signs[:rows], "hamming", dtype="bin8", out_dtype="float32")
+        distances: Vector = np.asarray(counts)[0]
+        return distances
+
+
+def nearness(distances: Vector, rows: Places, count: int) -> float:
+    """The distance within which about `count` of `rows` are, as a sample of them says.
+
+    `distances`: float32 of shape (rows of the index,).
+    """
+    step = max(1, count // _SAMPLE)
+    return float(np.partition(distances[rows[::step]], count // step)[count // step])
 
 
 def encode_vector(vector: Vector) -> tuple[NDArray[np.int8], float, float]:
@@ -97,13 +136,12 @@ def encode_vector(vector: Vector) -> tuple[NDArray[np.int8], float, float]:
 def candidates(about: Vector, slack: Vector, rows: Places, depth: int, exact: Callable[[Places], Vector]) -> Places:
     """Of `rows` all that may be among the `depth` best: the others have surely less. `exact` gives rows' scores.
 
-    `about` and `slack`: float32 of shape (rows of the index,). `rows` and the result: int64 of one dimension.
+    `about` and `slack`: of each of them, float32 of shape (rows,). `rows` and the result: int64 of one dimension.
     """
     if len(rows) <= depth:
         return rows
-    near = about[rows]
-    first = rows[near >= floor(near, depth)]
+    first = rows[about >= floor(about, depth)]
     # So many have at least this score.
     sure = np.partition(exact(first), len(first) - depth)[len(first) - depth]
-    places: Places = rows[near + slack[rows] >= sure]
+    places: Places = rows[about + slack >= sure]
     return places

@@ -20,6 +20,7 @@ from benchmarks import (
     hidden_words,
     ingest_speed,
     livemcpbench,
+    million,
     neo4j_size,
     neo4j_speed,
     process_speed,
@@ -77,6 +78,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     loop.NAME: loop.run,
     engines.NAME: engines.run,
     scale.NAME: scale.run,
+    million.NAME: million.run,
     durability.NAME: durability.run,
 }
 """They start servers, need what is not installed or take their time, and run only when named."""
