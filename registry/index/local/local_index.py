@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.embedding.embedder import Vector
-from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import refuse_newer
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
 from waygraph.registry.index.call_facts import CallFacts
@@ -55,6 +54,9 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import Transition, is_tool
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.contents import GraphNoun, NounValue
 
 type Shares = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
@@ -419,7 +421,7 @@ class LocalIndex:
         ]
         return fits_of(pairs, self.agents())
 
-    def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: NounValue](self, noun: "GraphNoun[T]") -> Sequence[T]:
         """Read when they are first asked for."""
         if (values := self._values.get(noun.name)) is None:
             values = self._values[noun.name] = [noun.kind.of_json(each) for each in self._part(noun.name)]
