@@ -31,7 +31,6 @@ HEAVY = (
     "yaml",
 )
 FOR_WRITES = (
-    "waygraph.registry.graph.grafeo",
     "waygraph.registry.graph.read",
     "waygraph.registry.graph.write",
     "waygraph.registry.index.local.index_upkeep",
@@ -43,7 +42,7 @@ FOR_WRITES = (
     "waygraph.registry.writer",
 )
 NOT_FOR_A_READ = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "rich", "yaml", *FOR_WRITES)
-FOR_THE_MODEL = ("onnxruntime", "tokenizers", "waygraph.registry.embedding.onnx", "waygraph.registry.routing.exclusions")
+FOR_A_SEARCH = ("onnxruntime", "tokenizers", "waygraph.registry.embedding.onnx", "waygraph.registry.routing.exclusions")
 NOT_FOR_AN_INTRODUCTION = (
     "fastapi",
     "waygraph.ingest.execution.openapi_request",
@@ -52,7 +51,7 @@ NOT_FOR_AN_INTRODUCTION = (
     "waygraph.ingest.sources.formats.mcp_config",
     "waygraph.registry.access.api_keys",
     *(name for name in NOT_FOR_A_READ if name != "asyncio"),
-    *FOR_THE_MODEL,
+    *FOR_A_SEARCH,
 )
 IMPORTED = """
 import sys
@@ -121,7 +120,7 @@ def test_a_read_imports_only_what_it_needs(held: Path, words: tuple[str, ...]) -
 
 
 def test_a_list_imports_no_model(held: Path) -> None:
-    assert imported(FOR_THE_MODEL, "--registry", held, "status") == ""
+    assert imported(FOR_A_SEARCH, "--registry", held, "status") == ""
 
 
 def test_a_gateway_introduces_itself_before_it_loads_what_a_search_or_a_call_needs(held: Path) -> None:
