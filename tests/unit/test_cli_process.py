@@ -30,6 +30,7 @@ HEAVY = (
     "waygraph.registry.registry",
     "yaml",
 )
+FOR_CALLS = ("waygraph.registry.access.policy", "waygraph.registry.model.arguments", "waygraph.registry.model.usage")
 FOR_WRITES = (
     "waygraph.registry.graph.read",
     "waygraph.registry.graph.write",
@@ -41,7 +42,7 @@ FOR_WRITES = (
     "waygraph.registry.taxonomy",
     "waygraph.registry.writer",
 )
-NOT_FOR_A_READ = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "rich", "yaml", *FOR_WRITES)
+NOT_FOR_A_READ = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "rich", "yaml", *FOR_CALLS, *FOR_WRITES)
 FOR_A_SEARCH = ("onnxruntime", "tokenizers", "waygraph.registry.embedding.onnx", "waygraph.registry.routing.exclusions")
 NOT_FOR_AN_INTRODUCTION = (
     "fastapi",
@@ -50,7 +51,7 @@ NOT_FOR_AN_INTRODUCTION = (
     "waygraph.ingest.manifest.suspicion",
     "waygraph.ingest.sources.formats.mcp_config",
     "waygraph.registry.access.api_keys",
-    *(name for name in NOT_FOR_A_READ if name != "asyncio"),
+    *(name for name in NOT_FOR_A_READ if name not in ("asyncio", *FOR_CALLS)),
     *FOR_A_SEARCH,
 )
 IMPORTED = """
