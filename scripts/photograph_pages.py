@@ -28,8 +28,8 @@ from tests.fake_openai import fake_openai
 from tests.service import Served, served
 from waygraph.api.cli.app import main as waygraph
 from waygraph.ingest import ingest
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.taxonomy.tree import Of
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"

@@ -8,10 +8,10 @@ from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import AgentKind, canonical_json, unreachable
+from waygraph.registry.model.nouns import AgentKind, Of, canonical_json, unreachable
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import HERE, By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import HERE, By, Category, Taxonomy
 
 SECRET, GROUP = "vault-of-the-board", "board"
 PUBLIC, BOARD = Principal(), Principal(groups=(GROUP,))

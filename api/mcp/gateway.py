@@ -44,7 +44,6 @@ from waygraph.registry.model.transitions import (
     keep_largest,
     owner_of,
 )
-from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.usage_file import UsageCounter, open_usage, repeat_write
@@ -100,6 +99,8 @@ class CallCounter:
         if not counted:
             return
         try:
+            from waygraph.registry.operators.transition_counts import learn_transitions
+
             self._registry.change(lambda session: learn_transitions(session, counted))
         except (NeedsRegistry, RegistryNotFound) as error:
             logger.warning("nothing is learned from calls: %s", error)

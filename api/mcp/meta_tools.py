@@ -14,7 +14,6 @@ from waygraph.api.mcp.offers import LISTS, Kind, find_offers
 from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.api.telemetry.logs import without_secrets
-from waygraph.ingest.hosts.titles import title_of
 from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.catalog.find_tools import find
 from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
@@ -172,6 +171,8 @@ def _mode(gateway: Gateway, arguments: Arguments) -> Mode | None:
 def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -> find.FindAnswer:
     """`request`: fields of FindAsked. Raises what finding raises."""
     registry, within = gateway.view(asker)
+    from waygraph.ingest.hosts.titles import title_of
+
     asked = find.FindAsked(agent_ids=within, recipe=gateway.recipe_of(mode), title_of=title_of, **request)
     why_not = gateway.reach.now().why_not
     start_s = perf_counter()

@@ -25,7 +25,6 @@ from waygraph.api.mcp.protocol import UNFIT, mend_item
 from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import sendable
-from waygraph.ingest.manifest.suspicion.findings import examine
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import Scope
 from waygraph.registry.catalog.find_tools import find
@@ -341,6 +340,8 @@ def _doubtful_addresses(offers: Sequence[Offer]) -> set[str]:
 )
 def _is_suspicious(name: str, text: str) -> bool:
     tool = Tool(id="", agent_id="", name=name, description=text)
+    from waygraph.ingest.manifest.suspicion.findings import examine
+
     return bool(suspicions(examine(tool).flags(lambda _: {})))
 
 

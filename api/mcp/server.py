@@ -310,6 +310,8 @@ class _Answers:
 
     async def introduce(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the SDK's server: its instructions name what stands behind it for who asks."""
+        if ctx.method not in _INTRODUCTIONS:
+            self._listeners.begin()
         introduction = await call_next(ctx)
         if ctx.method not in _INTRODUCTIONS or not isinstance(introduction, dict):
             return introduction

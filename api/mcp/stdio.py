@@ -36,11 +36,17 @@ type Incoming = SessionMessage | Exception
 
 
 def run_stdio(
-    registry: "LocalRegistry", settings: "Settings", surroundings: "Surroundings", *, surface: "Surface", namespace: str
+    registry: "LocalRegistry",
+    settings: "Settings",
+    surroundings: "Surroundings",
+    *,
+    surface: "Surface",
+    namespace: str,
+    on_first_answer: Callable[[], None],
 ) -> None:
     """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting.
 
-    `namespace` empty: the whole registry.
+    `namespace` empty: the whole registry. `on_first_answer` is called once a host has an answer.
     """
     from waygraph.api.mcp.gateway import read_parts
     from waygraph.api.telemetry.logs import take_over_logging
@@ -49,12 +55,12 @@ def run_stdio(
     parts = read_parts(registry, settings, surroundings, surface=surface)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
     try:
-        anyio.run(_serve, parts, namespace, backend_options=loop_options())
+        anyio.run(_serve, parts, namespace, on_first_answer, backend_options=loop_options())
     finally:
         parts.audit.close()
 
 
-async def _serve(parts: "Parts", namespace: str) -> None:
+async def _serve(parts: "Parts", namespace: str, on_first_answer: Callable[[], None]) -> None:
     from waygraph.api.mcp.server import open_server
     from waygraph.api.mcp.sessions import Asker, Session
     from waygraph.registry.access.visibility import LOCAL
@@ -67,7 +73,7 @@ async def _serve(parts: "Parts", namespace: str) -> None:
                 usage.note_host("", "start")
             await server.run(reading, writing, server.create_initialization_options())
 
-    async with host_streams() as (reading, writing):
+    async with host_streams(on_first_answer) as (reading, writing):
         if await until_signal(answer):
             parts.audit.close()
             parts.registry.close()
@@ -99,7 +105,9 @@ def leave() -> None:
 
 
 @asynccontextmanager
-async def host_streams() -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
+async def host_streams(
+    on_first_answer: Callable[[], None] = lambda: None,
+) -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
     """The host's messages, and messages to it.
 
     A script writes its requests and closes the pipe, `printf … | waygraph mcp`, and reads the answers after that. The
@@ -107,7 +115,7 @@ async def host_streams() -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], 
     """
     try:
         async with stdio_server() as (reading, writing):
-            unanswered = _OpenRequests()
+            unanswered = _OpenRequests(on_first_answer)
             with redirect_stdout(sys.stderr):
                 to_host = _Writing(writing, unanswered)
                 yield _Reading(reading, to_host, unanswered), to_host
@@ -123,8 +131,9 @@ async def host_streams() -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], 
 class _OpenRequests:
     """Requests of the host that wait for an answer, by id."""
 
-    def __init__(self) -> None:
-        self._ids = set[types.RequestId]()
+    def __init__(self, on_first_answer: Callable[[], None]) -> None:
+        self._ids, self._on_first_answer = set[types.RequestId](), on_first_answer
+        self._is_first = True
         self._none = anyio.Event()
         self._none.set()
 
@@ -139,6 +148,9 @@ class _OpenRequests:
     def settle(self, item: SessionMessage) -> None:
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
             self._remove(item.message.id)
+            if self._is_first:
+                self._is_first = False
+                self._on_first_answer()
 
     def _remove(self, request_id: object) -> None:
         if isinstance(request_id, int | str):

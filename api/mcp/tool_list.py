@@ -199,12 +199,17 @@ class Listeners:
 
     def __init__(self) -> None:
         self._bus = subscriptions.InMemorySubscriptionBus()
-        self._connections = WeakSet[Connection]()
+        self._connections, self._is_wanted = WeakSet[Connection](), anyio.Event()
         self.streams = subscriptions.ListenHandler(self._bus)
 
     def add(self, connection: Connection) -> None:
         """One of the handshake era, until it is gone."""
         self._connections.add(connection)
+        self.begin()
+
+    def begin(self) -> None:
+        """A host may list from now on. Before that nothing is looked at, so that a start is short."""
+        self._is_wanted.set()
 
     async def tell(self, *, tools: bool = True, offers: bool = False) -> None:
         """All at once; who does not take it within TELL_S gets the next one. `offers`: prompts and resources."""
@@ -222,6 +227,7 @@ class Listeners:
 
         Runs until it is cancelled.
         """
+        await self._is_wanted.wait()
         seen = await _look(gateway, None)
         while True:
             for _ in range(LOOKS_AT_SERVERS):

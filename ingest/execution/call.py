@@ -6,14 +6,12 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
 
-from waygraph.ingest.execution.openapi_request import Part
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.redaction import shorten, strike_secrets, struck_json
-from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
 from waygraph.ingest.upstream.unreadable import refusal_text
 from waygraph.registry.http.addresses import Reach
@@ -32,6 +30,9 @@ from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import UpstreamBusy, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.ingest.execution.openapi_request import Part
 
 # One request to a service, as careful as a request to somebody else's server has to be, and its whole answer.
 
@@ -55,7 +56,7 @@ class Request:
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     content: bytes = field(default=b"", repr=False)
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple["Part", ...] = field(default=(), repr=False)
     allow_private: bool = False
 
 
@@ -323,6 +324,8 @@ def _is_text(response: Response) -> bool:
 
 
 def _says_json(response: Response) -> bool:
+    from waygraph.ingest.sources.formats.openapi_calls import is_json
+
     return is_json(response.media) or (not response.media and response.content.lstrip()[:1] in (b"{", b"["))
 
 

@@ -38,8 +38,6 @@ from waygraph.ingest.manifest.own_gateway import LEFT_OUT, launches_gateway
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_in, vouched_file
-from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
-from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
 from waygraph.registry.model.changes import plain_key
@@ -378,6 +376,8 @@ class Launches:
 
     def _launch(self, claim: SourceClaim, server: VouchedServer, agent: Agent) -> Launch:
         """Raises Faulty, SourceError, Refusal."""
+        from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
+
         around = replace(self.surroundings, cwd=server.folder or self.surroundings.cwd)
         if server.config:
             launch = self._from_config(claim, server, around)
@@ -391,6 +391,8 @@ class Launches:
 
     def _from_config(self, claim: SourceClaim, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""
+        from waygraph.ingest.sources.formats.mcp_config import config_entry
+
         entry = config_entry(server.config, plain_key(claim.key), self.settings, around)
         if not server.written:
             reason = "was ingested when its values were not noted yet"

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, ServerEntry, StdioLaunch
-from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.access.policy import TASK_SUPPORT
@@ -247,6 +246,8 @@ def describe_tools(tools: Sequence[Tool]) -> str:
     MAX_CHARS. Suspicious tools are left out, and those for which the texts of all would have more than
     MAX_EXAMINED_CHARS. Empty if nothing is left.
     """
+    from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
+
     text, names, room = "", list[str](), MAX_EXAMINED_CHARS
     for tool in sorted(tools, key=lambda tool: tool.name):
         if (chars := text_chars(tool)) > room:

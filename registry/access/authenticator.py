@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
-from waygraph.registry.access.api_keys import ApiKey, KeyFile
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import InvalidSetting, NotAuthenticated, TooManyRequests
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
+    from waygraph.registry.access.api_keys import ApiKey, KeyFile
     from waygraph.registry.access.oidc import OidcTokens
 
 
@@ -110,7 +110,7 @@ class Authenticator:
     that it cannot be told now: never take them for somebody who may call.
     """
 
-    def __init__(self, keys: KeyFile, tokens: "OidcTokens | None" = None, *, local: str = "") -> None:
+    def __init__(self, keys: "KeyFile", tokens: "OidcTokens | None" = None, *, local: str = "") -> None:
         """`local`: who shows this text is who started this process, and may do everything."""
         self.keys, self._tokens, self._local = keys, tokens, local
 
@@ -172,11 +172,13 @@ def authentication_of(settings: Settings) -> Authenticator | None:
     return Authenticator.of(settings) if needs_one else None
 
 
-def key_file(settings: Settings, *, clock: Callable[[], float] = time.time) -> KeyFile:
+def key_file(settings: Settings, *, clock: Callable[[], float] = time.time) -> "KeyFile":
+    from waygraph.registry.access.api_keys import KeyFile
+
     return KeyFile(settings.keys_path, lock_timeout_s=settings.write_timeout_s, clock=clock)
 
 
-def caller_with(key: ApiKey) -> Caller:
+def caller_with(key: "ApiKey") -> Caller:
     """The caller that a good key names."""
     return Caller(
         id=f"key:{key.id}",

@@ -12,15 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched, islice
 from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING
 
 from waygraph.registry.embedding.embedder import Embedder, Matrix, Progress, Vector, shift_progress, unit_rows
-from waygraph.registry.graph.write import NewVectors
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surrogates
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool, stated_text
 from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.text_forms import weights_of
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.write import NewVectors
 
 TOOL_NAMES_SHOWN = 25
 """More names than these would fill what a model reads of an agent's text."""
@@ -240,8 +243,10 @@ class TextForms:
 
 def new_vectors(
     parts: Mapping[str, Parts], held_keys: Mapping[str, str], embedder: Embedder, progress: Progress | None = None
-) -> NewVectors:
+) -> "NewVectors":
     """Vectors of the entities whose key differs from the one held."""
+    from waygraph.registry.graph.write import NewVectors
+
     keys = {entity: _key(embedder.fingerprint, whole) for entity, whole in parts.items()}
     new_entities = [entity for entity in parts if keys[entity] != held_keys.get(entity)]
     return NewVectors(vectors=_embed(new_entities, parts, embedder, progress), keys=keys)
@@ -253,8 +258,10 @@ def _key(fingerprint: str, parts: Parts) -> str:
     return digest(fingerprint, *parts.texts, *weights)[:_KEY_CHARS]
 
 
-def no_vectors(texts: Iterable[str]) -> NewVectors:
+def no_vectors(texts: Iterable[str]) -> "NewVectors":
     """Takes the vector of every entity away."""
+    from waygraph.registry.graph.write import NewVectors
+
     return NewVectors(vectors=dict.fromkeys(texts), keys={})
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from waygraph.registry.access.policy import danger_in
 from waygraph.registry.index.analyser import CAMEL, STOP_WORDS, terms
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.parameters import parameters_of_text
@@ -86,6 +85,8 @@ def _removing_verbs(tool: Tool) -> Terms:
     """At either end of its name, or first in its description. None for one that only reads, or says that it destroys
     nothing.
     """
+    from waygraph.registry.access.policy import danger_in
+
     if danger_in(tool.annotations) in ("reads", "none"):
         return frozenset()
     of_name, of_text = _words(tool.name), _words(tool.description[:80])[:1]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.embedding.texts import parameter_text
-from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.index.analyser import fold, fold_path, terms
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
@@ -17,6 +16,8 @@ from waygraph.registry.model.tool_settings import ToolSetting
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from waygraph.registry.graph.contents import GraphNoun, NounValue
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
 """One ranked list. A capability is a tool, or an agent that has none: so that such agents are as findable."""
@@ -148,7 +149,7 @@ class SearchIndex(Records, Protocol):
         """How calls follow each other; None: nothing was learnt."""
         ...
 
-    def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: NounValue](self, noun: "GraphNoun[T]") -> Sequence[T]:
         """All of a kind, such as toolsets, in order of their names, whoever may see or use them."""
         ...
 

@@ -302,6 +302,17 @@ def match_id(match: AgentMatch | ToolMatch) -> str:
     return match.tool.id if isinstance(match, ToolMatch) else match.agent.id
 
 
+class Of(StrEnum):
+    """What a taxonomy sorts."""
+
+    AGENTS = "agents"
+    TOOLS = "tools"
+
+
+DEFAULT_TAXONOMY = "main"
+"""Of a taxonomy that nobody names."""
+
+
 class Mode(StrEnum):
     """What a walk looks for: all that could serve, one of each function, or the single best."""
 

@@ -36,10 +36,11 @@ from waygraph.registry.model.nouns import (
     parse_field,
     public_status,
 )
-from waygraph.registry.model.usage import ToolUsage
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from waygraph.registry.model.usage import ToolUsage
 
 type Shape = dict[str, Any]
 type TransportFilter = Callable[[JsonText], JsonText] | None
@@ -238,7 +239,7 @@ def toolsets(items: Iterable[object]) -> list[Shape]:
     return list(map(shape, items))
 
 
-def usage(items: Iterable[ToolUsage]) -> Shape:
+def usage(items: "Iterable[ToolUsage]") -> Shape:
     return {"usage": list(map(shape, items))}
 
 

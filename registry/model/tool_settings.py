@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
 
-from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
 from waygraph.registry.model.identity import (
@@ -327,6 +326,8 @@ def check_parameter_setting(name: str, setting: object) -> Fields:
 
 def _check_pin(tool: Tool, name: str, value: object) -> None:
     """A value that the source's schema refuses would fail every call, in words that may show it."""
+    from waygraph.registry.model.arguments import check_arguments
+
     document = {key: each for key, each in json.loads(tool.input_schema).items() if key not in _ABOUT_PROPERTIES}
     alone = document | {"properties": {name: document["properties"][name]}, "required": []}
     try:

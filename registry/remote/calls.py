@@ -387,7 +387,7 @@ def changes(
     principal: Principal | None = None,
 ) -> Talk[Page[Change]]:
     """As `agents_page`."""
-    from waygraph.registry.catalog.queries import ChangesQuery
+    from waygraph.registry.catalog.change_log import ChangesQuery
 
     query = ChangesQuery.of(since, agent_id, after, limit)
     params = _set_params(since=query.since, agent=query.agent_id)

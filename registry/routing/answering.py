@@ -22,7 +22,7 @@ from waygraph.registry.model.errors import (
     ModelNotFound,
     RecipeNeedsTexts,
 )
-from waygraph.registry.model.nouns import Agent, Filters, Query, Route, ToolRoute, Walked, is_doubtful
+from waygraph.registry.model.nouns import Agent, Filters, Of, Query, Route, ToolRoute, Walked, is_doubtful
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
@@ -36,12 +36,11 @@ from waygraph.registry.routing.rerank import (
     widen_query,
 )
 from waygraph.registry.routing.router import Ask, Router, join_steps, parts_of, without_history
-from waygraph.registry.taxonomy.browse import findable_taxonomy, permitted_taxonomy
-from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import INDEX_CHANGED, Budget, Of, Taxonomy
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
+    from waygraph.registry.taxonomy.prompts import Service
+    from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.walk import Read
 
 
@@ -51,8 +50,6 @@ NO_MODEL = "there is no language model here for it: an operator sets WAYGRAPH_WA
 NO_TAXONOMY = "there is no taxonomy here to walk: `waygraph taxonomy build` makes one"
 NOTHING_PASSES = "nothing in the taxonomy passes the filters"
 OPERATORS_FAILED = "the operator's language model ended it early; the log says why"
-OF_NO_MODEL = ("", NO_MODEL, NO_TAXONOMY, NOTHING_PASSES, INDEX_CHANGED)
-"""Reasons that anybody may know: they tell nothing of the operator's model."""
 NOTHING_FITS = "it found nothing that fits"
 NOTHING_RANKED = "nothing that it selected has a word of the request"
 
@@ -73,9 +70,12 @@ class Walks:
 
         Raises InvalidSetting for a spec that the caller names and that cannot be; RegistryClosed.
         """
+        from waygraph.registry.taxonomy.tree import INDEX_CHANGED
+
         stage = ask.recipe.walk or Walk()
         walks = self._walk(index, query, ask, stage)
-        of_model = {each.failure for each in walks}.difference(OF_NO_MODEL)
+        # The others anybody may know: they tell nothing of the operator's model.
+        of_model = {each.failure for each in walks} - {"", NO_MODEL, NO_TAXONOMY, NOTHING_PASSES, INDEX_CHANGED}
         if stage.spec != BY_OPERATOR or not of_model:
             return walks
         for failure in sorted(of_model):
@@ -84,6 +84,8 @@ class Walks:
 
     def _walk(self, index: SearchIndex, query: Query, ask: Ask, stage: Walk) -> tuple[Walked, ...]:
         """Raises as `walk`."""
+        from waygraph.registry.taxonomy.browse import findable_taxonomy, permitted_taxonomy
+
         parts = parts_of(query)
         is_operators = stage.spec == BY_OPERATOR
         spec = self._settings.walk if is_operators else stage.spec
@@ -94,6 +96,7 @@ class Walks:
             is_there = permitted_taxonomy(index, stage.taxonomy or None, ask.principal) is not None
             return _not_walked(stage, parts, NOTHING_PASSES if is_there else NO_TAXONOMY)
         from waygraph.registry.routing.exclusions import read_exclusions
+        from waygraph.registry.taxonomy.tree import Budget
         from waygraph.registry.taxonomy.walk import Account, walk
 
         account, read = Account(Budget(calls=self._settings.walk_max_calls)), _texts(index, taxonomy.of, query.filters)
@@ -139,8 +142,9 @@ def _texts(index: SearchIndex, of: Of, filters: Filters) -> "Read":
 
     It raises IndexOutdated for what is gone since.
     """
+    from waygraph.registry.taxonomy.prompts import Service
 
-    def read(ids: Sequence[str]) -> list[Service]:
+    def read(ids: Sequence[str]) -> "list[Service]":
         agents = index.agents()
         try:
             if of is Of.AGENTS:

@@ -18,10 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
-from waygraph.registry.graph.read import read_state
 from waygraph.registry.index.local.file import ASK_A_WRITER, current_path, folder_of
-from waygraph.registry.index.local.publication import is_behind, is_foreign, refuse_graph, refuse_unknown
+from waygraph.registry.index.local.graph_agreement import is_behind, is_foreign, refuse_graph, refuse_unknown
 from waygraph.registry.model.errors import (
     IndexOutdated,
     RegistryClosed,
@@ -32,8 +30,6 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.files import lock_of
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.live_graph import LiveGraph, MemoryGraph, WritableGraph
-from waygraph.registry.writer import Writing, prepare_nothing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.contents import Contents
@@ -42,7 +38,9 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
     from waygraph.registry.index.local.local_index import LocalIndex
     from waygraph.registry.model.changes import CypherResult
+    from waygraph.registry.storage.live_graph import WritableGraph
     from waygraph.registry.storage.store import Filling, Origin
+    from waygraph.registry.writer import Writing
 
 
 logger = logging.getLogger(__name__)
@@ -213,6 +211,8 @@ class EmbeddedStore:
         if before_write or self.path is None:
             with suppress(RegistryLocked), self._live_graph().snapshot() as session:
                 return work(session)
+        from waygraph.registry.graph.grafeo import GrafeoEngine
+
         with self._copy() as path, closing(GrafeoEngine.open_copy(path)) as engine:
             return work(engine)
 
@@ -270,6 +270,8 @@ class EmbeddedStore:
 
         Raises RegistryLocked after `write_timeout_s`, RegistryUnusable, StorageFailed.
         """
+        from waygraph.registry.writer import Writing, prepare_nothing
+
         if self._closed:
             raise RegistryClosed
         self._refuse_foreign()
@@ -307,10 +309,13 @@ class EmbeddedStore:
     def _refuse_foreign(self) -> None:
         """Before a lock is left beside a file that is none of ours."""
         if self.path is not None and not lock_of(self.path).exists():
+            from waygraph.registry.graph.grafeo import refuse_foreign
+
             refuse_foreign(self.path)
 
     def _live_graph(self) -> "WritableGraph":
         """Made by the first write: a process that only reads needs nothing of it."""
+        from waygraph.registry.storage.live_graph import LiveGraph, MemoryGraph
 
         with self._lock:
             if self._live is None:
@@ -331,6 +336,9 @@ class EmbeddedStore:
 
 
 def _state_of(copy: Path) -> "RegistryState | None":
+    from waygraph.registry.graph.grafeo import GrafeoEngine
+    from waygraph.registry.graph.read import read_state
+
     with closing(GrafeoEngine.open_copy(copy)) as engine:
         return read_state(engine)
 

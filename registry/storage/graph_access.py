@@ -15,14 +15,13 @@ from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.validation import checked_texts
-from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.storage.store import Store
-from waygraph.registry.writer import WriteSession
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.factory import ChosenEmbedder
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.model.pictures import Map
+    from waygraph.registry.writer import WriteSession
 
 _MAPS_KEPT = 8
 
@@ -76,13 +75,16 @@ class GraphAccess(ABC):
     @contextmanager
     def writing(
         self, *, texts: TextForm | None = None, trust_index: bool = True, alone: bool = False
-    ) -> Iterator[WriteSession]:
+    ) -> "Iterator[WriteSession]":
         """To write once; `change` tries again. `texts` is chosen once, by the first write. `alone`: it may take long,
         so that no write before waits to be published with it.
 
         Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
         own; WriteConflict if another writer was first, where a registry has several at a time.
         """
+        from waygraph.registry.storage.noun_list import NOUNS
+        from waygraph.registry.writer import WriteSession
+
         texts = checked_texts(texts)
         with self._store.writing(trust_index=trust_index, alone=alone) as writing:
             yield WriteSession(

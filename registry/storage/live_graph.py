@@ -26,7 +26,8 @@ from waygraph.registry.graph.grafeo import GrafeoEngine, graph_stamps
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import migrate, seen_migrations
 from waygraph.registry.index.local.file import current_path
-from waygraph.registry.index.local.publication import Publication, is_behind, refuse_unknown
+from waygraph.registry.index.local.graph_agreement import is_behind, refuse_unknown
+from waygraph.registry.index.local.publication import Publication
 from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
     EngineError,

@@ -159,7 +159,7 @@ class LocalOperator:
 
         Raises InvalidQuery, RegistryNotFound.
         """
-        from waygraph.registry.catalog.queries import seen_waiting
+        from waygraph.registry.catalog.change_log import seen_waiting
 
         return self._graph.read(lambda session: seen_waiting(session, principal, after, limit))
 
@@ -238,7 +238,7 @@ class LocalOperator:
         everything learns.
         Raises InvalidQuery, RegistryNotFound.
         """
-        from waygraph.registry.catalog.queries import ChangesQuery, seen_changes
+        from waygraph.registry.catalog.change_log import ChangesQuery, seen_changes
 
         request = ChangesQuery.of(since, agent_id, after, limit)
         return self._graph.read(lambda session: seen_changes(session, request, principal))
@@ -298,7 +298,7 @@ class LocalOperator:
 
         Raises InvalidQuery, UnknownName, RegistryNotFound.
         """
-        from waygraph.registry.catalog.queries import seen_neighbourhood
+        from waygraph.registry.catalog.neighbourhood import seen_neighbourhood
         from waygraph.registry.model.pictures import check_neighbourhood
 
         check_neighbourhood(around, kinds, limit)

@@ -23,7 +23,18 @@ from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import clock
 from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status, Written
 from waygraph.registry.model.errors import ModelNotFound
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.nouns import (
+    DEFAULT_TAXONOMY,
+    Agent,
+    Filters,
+    Of,
+    Principal,
+    Query,
+    Route,
+    TextForm,
+    Tool,
+    ToolRoute,
+)
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
@@ -35,24 +46,21 @@ from waygraph.registry.model.validation import (
     checked_statuses,
     checked_texts,
 )
-from waygraph.registry.operators.sources import put_statuses
-from waygraph.registry.operators.toolset import Toolset, seen_toolset, seen_toolsets
 from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.storage.graph_access import GraphAccess
-from waygraph.registry.storage.local_operator import LocalOperator
 from waygraph.registry.storage.location import named_place, open_store
 from waygraph.registry.storage.store import Store
-from waygraph.registry.taxonomy.browse import browse_index
-from waygraph.registry.taxonomy.taxonomies import forget_taxonomy, set_taxonomy
-from waygraph.registry.taxonomy.tree import DEFAULT_NAME, CategoryView, Of, Taxonomy, check_taxonomy_name
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceStatuses
+    from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.routing.placement import Placement
+    from waygraph.registry.storage.local_operator import LocalOperator
+    from waygraph.registry.taxonomy.tree import CategoryView, Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
 
@@ -106,7 +114,9 @@ class LocalRegistry(GraphAccess):
                 closing.callback(part.close)
 
     @property
-    def operator(self) -> LocalOperator:
+    def operator(self) -> "LocalOperator":
+        from waygraph.registry.storage.local_operator import LocalOperator
+
         return LocalOperator(self, self._place)
 
     def route(
@@ -170,7 +180,9 @@ class LocalRegistry(GraphAccess):
         *,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         principal: Principal | None = None,
-    ) -> CategoryView:
+    ) -> "CategoryView":
+        from waygraph.registry.taxonomy.browse import browse_index
+
         category, criteria = checked_path(path), self._with_members(checked_filters(filters), principal)
         return self._store.look(lambda index: browse_index(index, category, criteria, principal))
 
@@ -184,10 +196,14 @@ class LocalRegistry(GraphAccess):
     ) -> Page[Tool]:
         return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
 
-    def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:
+    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
+        from waygraph.registry.operators.toolset import seen_toolsets
+
         return self._store.look(lambda index: seen_toolsets(index, principal))
 
-    def toolset(self, name: str, *, principal: Principal | None = None) -> Toolset:
+    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
+        from waygraph.registry.operators.toolset import seen_toolset
+
         return self._store.look(lambda index: seen_toolset(index, name, principal))
 
     def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
@@ -227,6 +243,8 @@ class LocalRegistry(GraphAccess):
         key that was tried, of which the failures are kept; `pauses`: of these sources, for how many seconds a watch
         waits with the next change. Raises InvalidSetting.
         """
+        from waygraph.registry.operators.sources import put_statuses
+
         checked_statuses(statuses)
         return self.change_existing(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
 
@@ -261,12 +279,12 @@ class LocalRegistry(GraphAccess):
         self,
         builder: "Builder | None" = None,
         *,
-        name: str = DEFAULT_NAME,
+        name: str = DEFAULT_TAXONOMY,
         of: Of = Of.AGENTS,
         private: bool = False,
         shown_to_all: bool = False,
         keep_current: bool = False,
-    ) -> Taxonomy:
+    ) -> "Taxonomy":
         """Builds the taxonomy of this name, in place of the former one, and current if that was. One of a new name is
         current, unless `keep_current` and another one is; `operator.use_taxonomy` makes another one current.
 
@@ -276,6 +294,8 @@ class LocalRegistry(GraphAccess):
         It works without a lock, on vectors that are float32 of shape (dimension,) and length 1. Raises InvalidSetting,
         RegistryNotFound, and what the builder raises.
         """
+        from waygraph.registry.taxonomy.taxonomies import set_taxonomy
+        from waygraph.registry.taxonomy.tree import check_taxonomy_name
         from waygraph.registry.taxonomy.upkeep import read_given
         from waygraph.registry.taxonomy.vectors_build import build_without_model, keep_ids
 
@@ -292,8 +312,10 @@ class LocalRegistry(GraphAccess):
         )
         return self.change_existing(lambda session: set_taxonomy(session, whole, keep_current=keep_current))
 
-    def forget_taxonomy(self, name: str = DEFAULT_NAME) -> Written:
+    def forget_taxonomy(self, name: str = DEFAULT_TAXONOMY) -> Written:
         """Removes it. Raises UnknownName."""
+        from waygraph.registry.taxonomy.taxonomies import forget_taxonomy
+
         return self.change_existing(lambda session: forget_taxonomy(session, name))
 
     def open_model(self, spec: str, *, option: str) -> "ChatModel":

@@ -36,7 +36,7 @@ from waygraph.registry.graph.read import (
 from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.index.local.file import current_path, folder_of, open_to_write
-from waygraph.registry.index.local.publication import refuse_unknown
+from waygraph.registry.index.local.graph_agreement import refuse_unknown
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary, failures_json
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.files import lock_of, queue_of, sync_path, write_lock

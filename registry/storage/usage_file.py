@@ -17,7 +17,6 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal
 
 from waygraph.cypher import load
-from waygraph.registry.graph.write import put_tool_props
 from waygraph.registry.index.analyser import telling_words
 from waygraph.registry.index.names import agent_named, visible_agents
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope, SearchIndex
@@ -206,6 +205,8 @@ def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
     }
 
     def work(session: "GraphSession") -> None:
+        from waygraph.registry.graph.write import put_tool_props
+
         session.run(_USAGE_REMOVE_USAGE)
         put_tool_props(session, props)
 

@@ -8,10 +8,10 @@ from waygraph.registry.access.visibility import Shows, routable, tools_within
 from waygraph.registry.index.names import shows
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.nouns import Filters, Principal
+from waygraph.registry.model.nouns import Filters, Of, Principal
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.taxonomies import TAXONOMIES
-from waygraph.registry.taxonomy.tree import HERE, ROOT, SEPARATOR, Branch, By, Category, CategoryView, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import HERE, ROOT, SEPARATOR, Branch, By, Category, CategoryView, Taxonomy
 
 EXAMPLES = 2
 NAMES_TOLD = 30

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.language_model.answers import ModelAnswers, Usage
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
+from waygraph.registry.model.nouns import DEFAULT_TAXONOMY, Of
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Draft, Role, Service
-from waygraph.registry.taxonomy.tree import DEFAULT_NAME, ROOT, SEPARATOR, By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.tree import ROOT, SEPARATOR, By, Category, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
     from waygraph.registry.taxonomy.vectors_build import Matrix, Vectors
@@ -95,7 +96,7 @@ def build_by_model(
         build.report("complete")
     usage = answers.usage
     return Taxonomy(
-        name=DEFAULT_NAME,
+        name=DEFAULT_TAXONOMY,
         of=Of.AGENTS,
         built_by=f"openai:{answers.model}",
         categories=_categories(root, vectors),

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import Vectors
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.model.nouns import Of
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,6 +8,7 @@ from typing import Any
 
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.identity import holds_control, is_broken, name_fault
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.numbers import read_number, read_whole
 
 ROOT = ""
@@ -16,15 +17,6 @@ SEPARATOR = "/"
 """Between the names of a path: `travel/flights`."""
 HERE = "."
 """As the last name of a path: what stands in the category itself, and in no child of it."""
-DEFAULT_NAME = "main"
-"""Of a taxonomy that nobody names."""
-
-
-class Of(StrEnum):
-    """What a taxonomy sorts."""
-
-    AGENTS = "agents"
-    TOOLS = "tools"
 
 
 class By(StrEnum):

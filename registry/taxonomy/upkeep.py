@@ -20,11 +20,11 @@ from waygraph.registry.graph.read import (
     read_tools,
     read_vectors,
 )
-from waygraph.registry.model.nouns import Agent, Tool, is_doubtful
+from waygraph.registry.model.nouns import Agent, Of, Tool, is_doubtful
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.rows import put_taxonomy, read_directions, read_taxonomies
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
 
 class Placeable(NamedTuple):

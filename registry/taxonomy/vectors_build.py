@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.nouns import DEFAULT_TAXONOMY, Of
 from waygraph.registry.taxonomy.category_names import CategoryNamer
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import DEFAULT_NAME, By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
 DIMENSION = 1024
 
@@ -128,7 +129,7 @@ def _build(
     if settings.cross_domain:
         _cross(root, matrix)
     return Taxonomy(
-        name=DEFAULT_NAME,
+        name=DEFAULT_TAXONOMY,
         of=Of.AGENTS,
         built_by=by.value,
         categories=_Naming(services, ids, matrix, by).name(root),

@@ -12,11 +12,12 @@ from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import RegistryUnusable, SourceError, UnknownName
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.taxonomy.taxonomies import set_taxonomy
-from waygraph.registry.taxonomy.tree import MAX_DEPTH, By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import MAX_DEPTH, By, Category, Taxonomy
 
 pytestmark = pytest.mark.attack
 type Export = dict[str, Any]

@@ -12,9 +12,8 @@ from tests.tree_walk import reach_tools
 from waygraph import Filters, Principal, Query
 from waygraph.registry.catalog.find_tools.find import ROWS, FindAsked, find
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
-from waygraph.registry.model.nouns import Turn
+from waygraph.registry.model.nouns import Of, Turn
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.tree import Of
 
 BY_TOOL: Mapping[str, Sequence[str]] = {
     "issues": ("github/create_issue", "tracker/create_issue", f"{SECRET}/create_issue"),

@@ -18,7 +18,7 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync import apply
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local.file import folder_of
-from waygraph.registry.index.local.publication import published_state
+from waygraph.registry.index.local.graph_agreement import published_state
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import EmbedderError, EmbedderMismatch, MassRemoval, RegistryUnusable, UnknownName
 from waygraph.registry.model.nouns import Principal, Query

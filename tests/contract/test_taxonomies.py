@@ -18,7 +18,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.errors import InvalidSetting, NotAllowed, SourceError, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Of, Tool
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -28,7 +28,7 @@ from waygraph.registry.taxonomy.category_names import domains
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.rows import put_taxonomy
 from waygraph.registry.taxonomy.structure import read_drift
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import Vectors, build_by_vectors, build_by_words
 
 THEMES = {

@@ -20,8 +20,8 @@ from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local import publication
 from waygraph.registry.index.local.file import Intent, current_path, folder_of, is_damaged, open_to_write
+from waygraph.registry.index.local.graph_agreement import is_behind
 from waygraph.registry.index.local.index_upkeep import publish_changes
-from waygraph.registry.index.local.publication import is_behind
 from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed
 from waygraph.registry.storage import embedded
 from waygraph.registry.storage.integrity.examine import examine

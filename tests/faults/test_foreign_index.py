@@ -14,7 +14,7 @@ from tests.faults.programs import opened, rival
 from tests.terminal import PROGRAM
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local.file import IndexFile, folder_of
-from waygraph.registry.index.local.publication import is_foreign
+from waygraph.registry.index.local.graph_agreement import is_foreign
 from waygraph.registry.model.errors import RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine, examine_at

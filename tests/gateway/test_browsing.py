@@ -10,7 +10,7 @@ from mcp import Client
 from tests.gateway.hosts import error_of, over_http, told
 from tests.gateway_catalog import GROUPS, SECRET, by_hand, fill
 from tests.service import served
-from waygraph.registry.taxonomy.tree import Of
+from waygraph.registry.model.nouns import Of
 
 
 async def offers(host: Client) -> set[str]:

@@ -24,11 +24,11 @@ from tests.live_servers import real_server
 from tests.service import PROGRAM, process
 from waygraph.api.cli.app import main
 from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.tree import Of
 
 GROUP, GROUP_ONLY = "travellers", ("weather", "couriers")
 COURIER = "have a courier collect a parcel at Hafenweg 2 on 2 March"

@@ -13,10 +13,9 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.errors import InvalidQuery
-from waygraph.registry.model.nouns import Query, Turn
+from waygraph.registry.model.nouns import Of, Query, Turn
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Rerank, recipe_named, with_rerank
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.tree import Of
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 RATES, TABLE = "today's exchange rates of a currency", "book a table for dinner"

@@ -20,11 +20,12 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.catalog.find_tools.resolve import reading_tool
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.browse import members_within, seen_taxonomy
-from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
+from waygraph.registry.taxonomy.tree import TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

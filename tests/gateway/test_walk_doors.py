@@ -22,11 +22,12 @@ from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_TAXONOMY, NOTHING_FITS, OPERATORS_FAILED
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 
 TEXT = "create an issue"
 STEPS = ("create an issue", "search tickets by words")

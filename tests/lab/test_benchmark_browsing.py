@@ -8,9 +8,9 @@ from benchmarks import browsing
 from benchmarks.browsing import Chooser, Reader, Wanted
 from tests.gateway_catalog import agent, by_hand, put, tool
 from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.tree import Of
 from waygraph_lab.evaluation.dataset import Asked
 
 SHIPS, BREAD = "sail a ship across the harbour", "bake bread from flour in an oven"

@@ -17,8 +17,8 @@ from benchmarks.peers import __main__ as peers
 from benchmarks.record import PROJECT, Result
 from benchmarks.world import EXAMPLES, World
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import load_settings
-from waygraph.registry.taxonomy.tree import Of
 
 MODELS = {
     "WAYGRAPH_EMBEDDER": "openai:m?dimension=48",

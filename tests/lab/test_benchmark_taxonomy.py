@@ -11,10 +11,11 @@ from benchmarks import taxonomy
 from benchmarks.naming import Request, judge_names
 from benchmarks.world import EXAMPLES, World, data_folder
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 from waygraph_lab.evaluation.dataset import Asked
 
 

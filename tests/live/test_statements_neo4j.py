@@ -25,7 +25,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
-from waygraph.registry.model.nouns import Principal, Turn
+from waygraph.registry.model.nouns import Of, Principal, Turn
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.candidate_graph import put_similar
@@ -35,7 +35,7 @@ from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.server import ServerStore
 from waygraph.registry.storage.usage_file import put_usage
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")

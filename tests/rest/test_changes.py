@@ -11,11 +11,11 @@ import pytest
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotAllowed, TextDiffers, UnknownName
-from waygraph.registry.model.nouns import Principal, failing
+from waygraph.registry.model.nouns import Of, Principal, failing
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 
 
 @pytest.fixture

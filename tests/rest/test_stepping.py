@@ -18,10 +18,9 @@ from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.nouns import Filters, Query, Turn
+from waygraph.registry.model.nouns import Filters, Of, Query, Turn
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.taxonomy.tree import Of
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 STEPS = ("today's exchange rates of a currency", "book a table for dinner")

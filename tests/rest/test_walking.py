@@ -15,11 +15,12 @@ from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import InvalidQuery
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import OPERATORS_FAILED
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.taxonomy.browse import browse, members_within, prune_taxonomy
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 
 type Shape = tuple[Sequence[str], Sequence["Shape"]]
 """What a category holds, and its children."""

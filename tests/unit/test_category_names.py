@@ -13,11 +13,12 @@ from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.analyser import telling_words
+from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.category_names import CategoryNamer, domains, verbs
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
+from waygraph.registry.taxonomy.tree import TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_words
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

@@ -30,13 +30,61 @@ HEAVY = (
     "waygraph.registry.registry",
     "yaml",
 )
-NOT_FOR_A_ROUTE = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "rich", "yaml")
+FOR_CALLS = ("waygraph.registry.access.policy", "waygraph.registry.model.arguments", "waygraph.registry.model.usage")
+FOR_WRITES = (
+    "waygraph.registry.graph.read",
+    "waygraph.registry.graph.write",
+    "waygraph.registry.index.local.index_upkeep",
+    "waygraph.registry.model.pictures",
+    "waygraph.registry.operators",
+    "waygraph.registry.storage.live_graph",
+    "waygraph.registry.storage.local_operator",
+    "waygraph.registry.taxonomy",
+    "waygraph.registry.writer",
+)
+NOT_FOR_A_READ = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "rich", "yaml", *FOR_CALLS, *FOR_WRITES)
+FOR_A_SEARCH = ("onnxruntime", "tokenizers", "waygraph.registry.embedding.onnx", "waygraph.registry.routing.exclusions")
+NOT_FOR_AN_INTRODUCTION = (
+    "fastapi",
+    "waygraph.ingest.execution.openapi_request",
+    "waygraph.ingest.hosts",
+    "waygraph.ingest.manifest.suspicion",
+    "waygraph.ingest.sources.formats.mcp_config",
+    "waygraph.registry.access.api_keys",
+    *(name for name in NOT_FOR_A_READ if name not in ("asyncio", *FOR_CALLS)),
+    *FOR_A_SEARCH,
+)
 IMPORTED = """
 import sys
 from waygraph.api.cli.app import main
 main(sys.argv[2:])
 print(*(name for name in sys.argv[1].split(",") if name in sys.modules), file=sys.stderr)
 """
+INTRODUCED = """
+import os, sys
+from threading import Thread
+from waygraph.api.cli.app import main
+from waygraph.api.cli.commands import serve
+
+serve.LOAD_AFTER_S = 60
+(reading, to_program), (from_program, writing) = os.pipe(), os.pipe()
+os.dup2(reading, 0)
+os.dup2(writing, 1)
+
+def introduce():
+    os.write(to_program, sys.argv[2].encode() + b"\\n")
+    answer = os.read(from_program, 100_000)
+    assert b'"instructions"' in answer, answer
+    print(*(name for name in sys.argv[1].split(",") if name in sys.modules), file=sys.stderr)
+    os.close(to_program)
+
+Thread(target=introduce).start()
+main(sys.argv[3:])
+"""
+INITIALIZE = (
+    '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", '
+    '"capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +111,23 @@ def test_help_imports_nothing_heavy() -> None:
     assert imported((*HEAVY, "waygraph.api.cli.commands"), "--help") == ""
 
 
-def test_a_route_imports_only_what_it_needs(held: Path) -> None:
-    """In a pipe a route does without rich and the graph engine."""
-    assert imported(NOT_FOR_A_ROUTE, "--registry", held, "route", "book a table", "-k", "2", "--tag", "food") == ""
+@pytest.mark.parametrize(
+    "words",
+    [("route", "book a table", "-k", "2", "--tag", "food"), ("find", "book a table"), ("agents",), ("status",)],
+)
+def test_a_read_imports_only_what_it_needs(held: Path, words: tuple[str, ...]) -> None:
+    """In a pipe a read does without rich, the graph engine and what only writes need."""
+    assert imported(NOT_FOR_A_READ, "--registry", held, *words) == ""
+
+
+def test_a_list_imports_no_model(held: Path) -> None:
+    assert imported(FOR_A_SEARCH, "--registry", held, "status") == ""
+
+
+def test_a_gateway_introduces_itself_before_it_loads_what_a_search_or_a_call_needs(held: Path) -> None:
+    command = [sys.executable, "-c", INTRODUCED, ",".join(NOT_FOR_AN_INTRODUCTION), INITIALIZE]
+    done = subprocess.run([*command, "--registry", held, "mcp"], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == ""
 
 
 def test_the_version_is_printed() -> None:

@@ -28,8 +28,8 @@ from waygraph.registry.index.local.file import (
     open_to_read,
     open_to_write,
 )
+from waygraph.registry.index.local.graph_agreement import is_behind
 from waygraph.registry.index.local.index_dump import IndexDump
-from waygraph.registry.index.local.publication import is_behind
 from waygraph.registry.index.search_index import Scope
 from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed
 from waygraph.registry.model.settings import Settings

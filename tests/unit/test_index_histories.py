@@ -23,10 +23,9 @@ from tests.leg_hits import LegLists, legs_of
 from waygraph.ingest import ingest
 from waygraph.registry.index.search_index import Hits, Leg, Scope, SearchIndex
 from waygraph.registry.model.changes import IndexState, Policy
-from waygraph.registry.model.nouns import Filters, Principal, Query, Vote
+from waygraph.registry.model.nouns import Filters, Of, Principal, Query, Vote
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.browse import seen_taxonomy
-from waygraph.registry.taxonomy.tree import Of
 
 MODULE = Path(__file__).parents[1] / "contributed" / "acme_words.py"
 EMBEDDER = "acme:letters"

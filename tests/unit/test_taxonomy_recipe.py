@@ -19,7 +19,7 @@ from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.nouns import Filters, Mode, Principal, Query, Route, Turn
+from waygraph.registry.model.nouns import Filters, Mode, Of, Principal, Query, Route, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.answering import (
     NO_MODEL,
@@ -32,7 +32,7 @@ from waygraph.registry.routing.answering import (
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
-from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
+from waygraph.registry.taxonomy.tree import TaxonomySettings
 from waygraph_lab.evaluation.dataset import Asked
 from waygraph_lab.evaluation.run import NotReranked, Trial, run
 

@@ -9,10 +9,10 @@ import pytest
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.language_model.endpoint import ChatModel, Patience
 from waygraph.registry.model.errors import IndexOutdated
-from waygraph.registry.model.nouns import Mode, Pick, Visit
+from waygraph.registry.model.nouns import Mode, Of, Pick, Visit
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import MOST_SHOWN, Service
-from waygraph.registry.taxonomy.tree import INDEX_CHANGED, Budget, By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import INDEX_CHANGED, Budget, By, Category, Taxonomy
 from waygraph.registry.taxonomy.walk import Account, Group, numbers_in, walk
 
 NAVIGATE = {role.system: mode for mode, role in prompts.NAVIGATE.items()}

@@ -1,10 +1,10 @@
 """`mcp` and `serve`: the registry for a host of a language model, and over REST; `keys`: who may call a service."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from threading import Thread
+from threading import Timer
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,25 +57,32 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
     """Raises UnknownName for a namespace or toolset that the registry does not have; an empty place may get it yet."""
     from waygraph.registry.catalog.find_tools.views import open_view
 
-    with options.open_own(settings) as registry, _loading(registry):
+    with options.open_own(settings) as registry, _loader(registry) as load_soon:
         if namespace and registry.store.exists:
             open_view(registry, namespace)  # a mistyped name fails now, not at each request
         with without_collection():
             from waygraph.api.mcp.stdio import run_stdio
             from waygraph.ingest.manifest.environment import Surroundings
 
-        run_stdio(registry, settings, Surroundings.here(os.environ), surface=surface, namespace=namespace)
+        surroundings = Surroundings.here(os.environ)
+        run_stdio(registry, settings, surroundings, surface=surface, namespace=namespace, on_first_answer=load_soon)
+
+
+LOAD_AFTER_S = 0.05
+"""So long the answer to a host's first request has for its way out."""
 
 
 @contextmanager
-def _loading(registry: "LocalRegistry") -> Iterator[None]:
-    """Loads index and model in a thread while the SDK is imported, which takes as long."""
-    thread = Thread(target=_load, args=(registry,), name="load", daemon=True)
-    thread.start()
+def _loader(registry: "LocalRegistry") -> Iterator[Callable[[], None]]:
+    """What is called loads index and model in a thread: a host that introduces itself does not wait for them."""
+    thread = Timer(LOAD_AFTER_S, _load, (registry,))
+    thread.daemon = True
     try:
-        yield
+        yield thread.start
     finally:
-        thread.join()  # it uses the registry, which is closed next
+        thread.cancel()
+        if thread.is_alive():
+            thread.join()  # it uses the registry, which is closed next
 
 
 def _load(registry: "LocalRegistry") -> None:

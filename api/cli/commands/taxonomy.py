@@ -20,13 +20,14 @@ from waygraph.registry.model.errors import InvalidSetting, UnknownName
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
+    from waygraph.registry.model.nouns import Of
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
     from waygraph.registry.taxonomy.structure import Difference, Structure
-    from waygraph.registry.taxonomy.tree import CategoryView, Drift, Of, Taxonomy, TaxonomySettings
+    from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
@@ -88,9 +89,10 @@ def build(
     It is made of what everyone may see; the rest goes to the nearest leaf. A build by a model that was stopped goes on
     when it is started again. A tree of a new name becomes the current one. Of several, `taxonomy use` chooses.
     """
+    from waygraph.registry.model.nouns import Of
     from waygraph.registry.taxonomy import vectors_build
     from waygraph.registry.taxonomy.structure import Structure
-    from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
+    from waygraph.registry.taxonomy.tree import TaxonomySettings
 
     if by and model:
         raise InvalidSetting(f"--by {by} needs no model; leave out --model, or --by")
@@ -273,7 +275,7 @@ def _services(registry: "LocalRegistry", of: "Of", private: bool) -> "list[Servi
 
 def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> "tuple[Of, str]":
     """What a tree is of where nobody chose it, and why."""
-    from waygraph.registry.taxonomy.tree import Of
+    from waygraph.registry.model.nouns import Of
 
     agents, tools = (len(_services(registry, of, private)) for of in (Of.AGENTS, Of.TOOLS))
     if agents <= leaf_size < tools:
@@ -284,7 +286,7 @@ def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> "t
 
 def _explain_undivided(registry: "LocalRegistry", tree: "Taxonomy", private: bool) -> str:
     """Why a tree is its root alone, and what to do about it; empty if it is not."""
-    from waygraph.registry.taxonomy.tree import Of
+    from waygraph.registry.model.nouns import Of
 
     if tree.root.children:
         return ""

@@ -19,7 +19,8 @@ from waygraph.api.rest.routes.search import define_tools
 from waygraph.api.rest.service import NO_GATEWAY, Exchange, Lanes, handles
 from waygraph.ingest.hosts.titles import titles_of
 from waygraph.ingest.logins.store import login_file
-from waygraph.registry.catalog.queries import NOBODY, AgentSearch, AgentState, search_agents
+from waygraph.registry.catalog.change_log import NOBODY
+from waygraph.registry.catalog.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.index.names import find_all_named

@@ -32,6 +32,7 @@ from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownN
 from waygraph.registry.model.nouns import (
     Agent,
     Filters,
+    Of,
     Principal,
     Query,
     Route,
@@ -45,11 +46,11 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
-from waygraph.registry.taxonomy.tree import HERE, SEPARATOR, CategoryView, Of
 
 if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
     from waygraph.registry.model.changes import ListedAgent, SourceSummary
+    from waygraph.registry.taxonomy.tree import CategoryView
 
 
 def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:
@@ -523,8 +524,10 @@ def _next(request: FindAsked, most: int, total: int) -> dict[str, Any]:
     return {"next_offset": end} if end < total else {}
 
 
-def _category_rows(view: CategoryView) -> Iterator[tuple[str, str]]:
+def _category_rows(view: "CategoryView") -> Iterator[tuple[str, str]]:
     """Path → such as `12: skyscan, aviato. Fares and seats`; the last one is what stands in no other."""
+    from waygraph.registry.taxonomy.tree import HERE, SEPARATOR
+
     for child in view.children:
         yield child.path, _row(f"{child.count}: {_examples(child.examples)}", child.description)
     if view.members:
@@ -533,9 +536,11 @@ def _category_rows(view: CategoryView) -> Iterator[tuple[str, str]]:
 
 
 def _member_rows(
-    registry: "Searchable", view: CategoryView, agent_ids: Sequence[str], principal: Principal | None
+    registry: "Searchable", view: "CategoryView", agent_ids: Sequence[str], principal: Principal | None
 ) -> Iterator[tuple[str, str]]:
     """Of agents whose text is in doubt the path alone: a model reads it."""
+    from waygraph.registry.taxonomy.tree import SEPARATOR
+
     for each in _list_by_id(registry, agent_ids, principal):
         path = f"{view.path}{SEPARATOR}{each.agent.id}" if view.path else each.agent.id
         yield path, _row("", "" if is_doubtful(each.agent) else each.agent.description)
@@ -550,7 +555,7 @@ def _list_by_id(
 
 
 def _tools_of_few(
-    registry: "Searchable", request: FindAsked, view: CategoryView, principal: Principal | None
+    registry: "Searchable", request: FindAsked, view: "CategoryView", principal: Principal | None
 ) -> list[Tool] | None:
     """All of one agent, or of several if one answer tells them all."""
     if len(view.members) > request.limit:

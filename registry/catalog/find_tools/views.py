@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.registry.catalog.find_tools.find import agents_of_namespace
 from waygraph.registry.catalog.queries import part_of
@@ -12,8 +12,10 @@ from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.operators.toolset import Toolset
-from waygraph.registry.taxonomy.tree import CategoryView
+
+if TYPE_CHECKING:
+    from waygraph.registry.operators.toolset import Toolset
+    from waygraph.registry.taxonomy.tree import CategoryView
 
 
 class View(NamedTuple):
@@ -57,7 +59,7 @@ def open_view(registry: Searchable, name: str, principal: Principal | None = Non
 class NarrowedRegistry:
     """Implements Searchable: of a registry only what is in a toolset, as somebody sees it."""
 
-    def __init__(self, registry: Searchable, toolset: Toolset) -> None:
+    def __init__(self, registry: Searchable, toolset: "Toolset") -> None:
         self._registry, self._toolset = registry, toolset
         self._tools, self._agents = frozenset(toolset.includes), frozenset(toolset.members)
 
@@ -138,13 +140,13 @@ class NarrowedRegistry:
         *,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         principal: Principal | None = None,
-    ) -> CategoryView:
+    ) -> "CategoryView":
         return self._registry.browse(path, filters=replace(filters, toolset=self._toolset.name), principal=principal)
 
-    def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:  # noqa: ARG002 - as it was seen
+    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":  # noqa: ARG002 - as it was seen
         return [self._toolset]
 
-    def toolset(self, name: str, *, principal: Principal | None = None) -> Toolset:  # noqa: ARG002
+    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":  # noqa: ARG002
         if name != self._toolset.name:
             raise UnknownName("toolset", name, [self._toolset.name])
         return self._toolset

@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, Concatenate
+from typing import TYPE_CHECKING, Any, Concatenate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.embedding.embedder import Vector
-from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import refuse_newer
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
 from waygraph.registry.index.call_facts import CallFacts
@@ -54,6 +53,9 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import Transition, is_tool
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.contents import GraphNoun, NounValue
 
 type Shares = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
@@ -431,7 +433,7 @@ class LocalIndex:
         ]
         return fits_of(pairs, self.agents())
 
-    def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: NounValue](self, noun: "GraphNoun[T]") -> Sequence[T]:
         """Read when they are first asked for."""
         if (values := self._values.get(noun.name)) is None:
             values = self._values[noun.name] = [noun.kind.of_json(each) for each in self._part(noun.name)]

@@ -13,10 +13,10 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.grafeo import refuse_foreign
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.index.local.graph_agreement import WHICH_HOLDS, is_behind, published_state, refuse_unknown
 from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.index.local.index_upkeep import publish_whole
 from waygraph.registry.index.local.local_index import LocalIndex
-from waygraph.registry.index.local.publication import WHICH_HOLDS, is_behind, published_state, refuse_unknown
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
 from waygraph.registry.model.errors import (
     NeedsRegistry,

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waygraph.registry.index.analyser import query_terms, rarity, saturate, terms
-from waygraph.registry.taxonomy.tree import Category, Of, Taxonomy
+from waygraph.registry.model.nouns import Of
+from waygraph.registry.taxonomy.tree import Category, Taxonomy
 from waygraph_lab.evaluation.dataset import Dataset
 from waygraph_lab.evaluation.metrics import Gold
 

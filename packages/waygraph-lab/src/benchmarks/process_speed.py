@@ -1,4 +1,4 @@
-"""Whole processes: how long `waygraph route` takes beside a process that only loads the model, and memory."""
+"""Whole processes: `waygraph route` beside a process that only loads the model, the start of a gateway, and memory."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,14 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.catalogue import requests
-from benchmarks.processes import Completed, plain_environ, run_in_turn, waygraph_command
+from benchmarks.processes import (
+    Completed,
+    plain_environ,
+    processor_s,
+    run_answerer,
+    run_in_turn,
+    waygraph_command,
+)
 from benchmarks.record import Measure, Result, Target
 from benchmarks.route_ratio import route_process
 from benchmarks.world import World
@@ -18,6 +25,7 @@ NAME, MEMORY = "process_speed", "memory"
 TOOLS, QUICK_TOOLS, ROUNDS, QUICK_ROUNDS, ROUTES = 5_000, 500, 15, 5, 200
 REQUEST = "book a table for four on Friday and tell the team"
 WHOLE, MEMORY_LIMIT = Target(bound="at_most", value=0.7), Target(bound="at_most", value=350)
+ROUTE_CPU, INTRODUCTION_CPU = Target(bound="at_most", value=0.3), Target(bound="at_most", value=0.5)
 LOAD_MODEL = """
 import sys
 import numpy, onnxruntime
@@ -30,11 +38,18 @@ onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 Tokenizer.from_file(tokenizer)
 """
 """With the session options of Waygraph's own embedder."""
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}},
+}
 COMMAND, BARE = "`waygraph route`", "the bare process"
 NOTES = (
     "Wall-clock time from start to end of a process whose output goes to a pipe; medians; one run of each is not "
     "counted. The processes run in turn.",
     "bare: a Python process that imports numpy, onnxruntime and tokenizers and loads the model.",
+    "Processor time: of a route from start to end; of `waygraph mcp` until its host has the answer of `initialize`.",
 )
 MEMORY_NOTES = (
     "VmRSS of /proc/self/status after 200 distinct routes, all else that the process imports included. It counts the "
@@ -45,13 +60,22 @@ MEMORY_NOTES = (
 def run(world: World) -> Result:
     tools, rounds = (QUICK_TOOLS, QUICK_ROUNDS) if world.quick else (TOOLS, ROUNDS)
     with world.registry_of_tools(tools) as registry:
+        place, environ = ("--registry", registry.status().location), plain_environ(world.environ)
         commands = {
-            COMMAND: waygraph_command("--registry", registry.status().location, "route", REQUEST),
+            COMMAND: waygraph_command(*place, "route", REQUEST),
             BARE: [sys.executable, "-c", LOAD_MODEL, *model_files(world.settings)],
         }
-        runs = run_in_turn(commands, rounds, plain_environ(world.environ))
+        runs = run_in_turn(commands, rounds, environ)
+        gateway = waygraph_command(*place, "mcp")
+        introductions = [introduction_cpu_s(gateway, environ) for _ in range(rounds)]
         embedder = registry.status().state.embedder
-    return Result(name=NAME, embedder=embedder, measures=_measures(tools, runs), notes=NOTES, details={"runs": rounds})
+    return Result(
+        name=NAME,
+        embedder=embedder,
+        measures=_measures(tools, runs, introductions),
+        notes=NOTES,
+        details={"runs": rounds},
+    )
 
 
 def run_memory(world: World) -> Result:
@@ -83,11 +107,26 @@ def model_files(settings: Settings) -> tuple[str, str]:
     return str(graph), str(folder / TOKENIZER)
 
 
-def _measures(tools: int, runs: Mapping[str, Sequence[Completed]]) -> list[Measure]:
+def introduction_cpu_s(command: Sequence[str], environ: Mapping[str, str]) -> float:
+    """Processor time of a gateway from its start until its host has the answer of `initialize`."""
+    with run_answerer(command, environ) as gateway:
+        gateway.ask(INITIALIZE)
+        return processor_s(gateway.pid)
+
+
+def _measures(tools: int, runs: Mapping[str, Sequence[Completed]], introductions: Sequence[float]) -> list[Measure]:
     seconds = {name: median(completed.seconds for completed in done) for name, done in runs.items()}
     name = f"{COMMAND}, {tools} tools"
+    cpu_s = median(completed.cpu_s for completed in runs[COMMAND])
     return [
         Measure(name=name, value=seconds[COMMAND], unit="s", target=WHOLE),
         Measure(name=BARE, value=seconds[BARE], unit="s"),
         Measure(name=f"{name} / {BARE}", value=seconds[COMMAND] / seconds[BARE], unit="×"),
+        Measure(name=f"{name}, processor", value=cpu_s, unit="s", target=ROUTE_CPU),
+        Measure(
+            name=f"`waygraph mcp` until `initialize` is answered, {tools} tools, processor",
+            value=median(introductions),
+            unit="s",
+            target=INTRODUCTION_CPU,
+        ),
     ]

@@ -26,13 +26,13 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.world import EXAMPLES, World
 from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel, configured_model
-from waygraph.registry.model.nouns import Mode, Walked
+from waygraph.registry.model.nouns import Mode, Of, Walked
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, TAXONOMY
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph.registry.taxonomy.prompts import SELECT, Service, service_rows
 from waygraph.registry.taxonomy.structure import Structure
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors, direction_of, keep_ids
 from waygraph.registry.taxonomy.walk import numbers_in, walk
 from waygraph_lab.evaluation.compare import markdown_table

@@ -19,12 +19,12 @@ from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_configured, model_in
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused
-from waygraph.registry.model.nouns import Agent, Mode, TextForm, Tool, Walked
+from waygraph.registry.model.nouns import Agent, Mode, Of, TextForm, Tool, Walked
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import TAXONOMY, Recipe, Walk, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import Of, Taxonomy
+from waygraph.registry.taxonomy.tree import Taxonomy
 from waygraph_lab.datasets.agent_loop import AgentLoop
 from waygraph_lab.datasets.noise import NONE, check_noise, read_noise
 from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt, untried

@@ -10,10 +10,9 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, WaygraphError
-from waygraph.registry.model.nouns import Filters, Query, Route, TextForm, ToolRoute, Vote, Walked
+from waygraph.registry.model.nouns import Filters, Of, Query, Route, TextForm, ToolRoute, Vote, Walked
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import TAXONOMY, Recipe
-from waygraph.registry.taxonomy.tree import Of
 from waygraph.registry.writer import DEFAULT_TEXTS
 from waygraph_lab.evaluation.dataset import Asked, By
 from waygraph_lab.evaluation.metrics import DEPTHS, Gold, Mean, means, measure_query
