@@ -490,7 +490,7 @@ def _with_ranges(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple
             continue
         for option in command.params:
             for end, step in (("min", -1), ("max", 1)):
-                limit = getattr(option, end, None)
+                limit = getattr(option.type, end, None)
                 if limit is not None and option.opts[0].startswith("-"):
                     yield (*path, name), option.opts[0], limit + step
 

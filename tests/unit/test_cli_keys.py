@@ -73,7 +73,7 @@ def test_list_tells_the_state_of_each(capsys: pytest.CaptureFixture[str], file: 
     [
         (("create", "a"), 2, "Missing option '--scope'"),
         (("create", "a", "--scope", "root"), 2, "known: route, read, write, cypher, use, admin"),
-        (("create", "a", "--scope", "read", "--expires-in", "soon"), 2, "valid number"),
+        (("create", "a", "--scope", "read", "--expires-in", "soon"), 2, "'soon' is not a valid"),
         (("create", "a", "--scope", "read", "--expires-in", "1e300"), 2, "no number of days"),
         (("create", "a", "--scope", "read", "--expires-in", "nan"), 2, "no number of days"),
         (("create", "a", "--scope", "read", "--expires-in", "-1"), 2, "more than nothing"),

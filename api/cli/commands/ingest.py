@@ -46,7 +46,7 @@ from waygraph.registry.registry import Registry
 def ingest(
     context: typer.Context,
     given: Annotated[
-        Texts, Argument(metavar="SOURCE", help="Files, folders, globs or addresses; `-` is standard input.")
+        Texts, Argument(metavar="SOURCE…", help="Files, folders, globs or addresses; `-` is standard input.")
     ] = None,
     *,
     source: Annotated[

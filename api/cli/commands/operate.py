@@ -240,7 +240,7 @@ def usage(
 
 
 _Waiting = Annotated[
-    Texts, Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
+    Texts, Argument(metavar="NAME…", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
 ]
 _AllOf = Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")]
 

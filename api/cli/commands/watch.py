@@ -44,7 +44,7 @@ _INTERVAL_HELP = "From one look to the next at what does not tell of changes. De
 @with_option_groups
 def watch(
     context: typer.Context,
-    given: Annotated[Texts, Argument(metavar="SOURCE", help=_SOURCES_HELP)] = None,
+    given: Annotated[Texts, Argument(metavar="SOURCE…", help=_SOURCES_HELP)] = None,
     *,
     policy: Annotated[
         Policy | None, Option(help="What becomes of changed tools. Default: as each source has it, else accept.")

@@ -405,7 +405,8 @@ class LocalIndex:
     def _call_names(self) -> CallNames:
         return CallNames(self._agent_rows)
 
-    @cached_property
+    @property
+    @once
     def transitions(self) -> Transitions | None:
         """Read by the first question that has a history."""
         living = self._living
