@@ -353,11 +353,13 @@ class OpenConnection:
 
     async def _end_error(self, exc: MCPError) -> UpstreamError | None:
         """Why the connection ended, where it did. A request may be told so before the end is known."""
-        if self.is_open and exc.error.message != _CUT[0]:
+        if self.is_open and exc.error.message == _CUT[0]:
+            with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
+                await self._ended.wait()
+        if self.is_open:
             return None
-        with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
-            await self._ended.wait()
-        return None if self.is_open else self._loss_error()
+        await self._ended.wait()
+        return self._loss_error()
 
     def _session_end(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError | None:
         """That an error of the server's means that it no longer knows the session, which ends the connection."""
