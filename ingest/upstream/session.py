@@ -186,8 +186,7 @@ class OpenConnection:
         """Returns when both sides have agreed. Raises UpstreamError."""
         await self._opened.wait()
         if self._terms is None:
-            await self._ended.wait()
-            raise self._loss_error()
+            raise await self._loss_error()
 
     async def close(self) -> None:
         """Shielded, and bounded by what the transport takes for its own end."""
@@ -254,8 +253,7 @@ class OpenConnection:
         method: str = CALL,
     ) -> Result:
         if self._terms is None or self._calls.tasks is None or not self.is_open:
-            await self._ended.wait()
-            raise NotDelivered(self._loss_error().reason)
+            raise NotDelivered((await self._loss_error()).reason)
         if method in LISTS:
             with quietly(), anyio.move_on_after(timeout_s):
                 return self._discretion.redact_result({LISTS[method]: await self._list(method)})
@@ -343,8 +341,7 @@ class OpenConnection:
     async def _running(self) -> "SessionTerms":
         """Raises UpstreamError for one that has ended."""
         if self._terms is None or self._over.is_set() or self._ended.is_set():
-            await self._ended.wait()
-            raise self._loss_error()
+            raise await self._loss_error()
         return self._terms
 
     async def _explain(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
@@ -356,10 +353,7 @@ class OpenConnection:
         if self.is_open and exc.error.message == _CUT[0]:
             with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
                 await self._ended.wait()
-        if self.is_open:
-            return None
-        await self._ended.wait()
-        return self._loss_error()
+        return None if self.is_open else await self._loss_error()
 
     def _session_end(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError | None:
         """That an error of the server's means that it no longer knows the session, which ends the connection."""
@@ -367,7 +361,8 @@ class OpenConnection:
             return None
         return NotDelivered(f"its session has ended: {self._discretion.line(exc.error.message)}")
 
-    def _loss_error(self) -> UpstreamError:
+    async def _loss_error(self) -> UpstreamError:
+        await self._ended.wait()
         return (self._loss or UpstreamUnreachable("the connection is closed")).again()
 
     def _reason(self, exc: BaseException) -> UpstreamError:
