@@ -285,8 +285,8 @@ LEXICAL = Recipe(
         RecipeLeg(leg="agent_text", kind="agent", share=0.5, k=10.0),
         _NAME,
     ),
-    # Only what shares no word is in doubt: many right answers share few words with the request.
-    calibrations=(Calibration(offset=-0.21, slope=1.63, least=0.448),),
+    # Only what shares next to no word is in doubt: many right answers share few words with the request.
+    calibrations=(Calibration(offset=-0.21, slope=1.63, least=0.451),),
     history=_BY_RANKS,
     judges_calls=True,
 )

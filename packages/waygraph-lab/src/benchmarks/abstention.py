@@ -50,6 +50,8 @@ LOST_SHARE = 0.05
 """Of the answerable requests of each size of catalogue."""
 MEAN = "mean"
 ROUNDS = 50
+NEXT_TO_NOTHING = 0.01
+"""A fit below which an answer is in doubt whatever the share: of words, one that is known among a hundred."""
 PLAIN = Calibration(offset=0.0, slope=1.0, least=0.0)
 """Withholds nothing; the confidence is the fit through the logistic function."""
 NOTES = (
@@ -302,9 +304,9 @@ def with_least(calibration: Calibration, probes: Sequence[Probes]) -> Calibratio
         if probe.half == CHOSEN and probe.present:
             sizes.setdefault(probe.size, []).append(probe)
     threshold = min(threshold_losing([probe.present for probe in each], LOST_SHARE) for each in sizes.values())
-    # Rounded down: what is exactly at the threshold is not in doubt. What nothing speaks for is, whatever the share.
-    least = max(floor(1000 * calibration.probability(threshold)), floor(1000 * calibration.probability(0.0)) + 1)
-    return replace(calibration, least=least / 1000)
+    # Rounded down: what is exactly at the threshold is not in doubt.
+    least = calibration.probability(max(threshold, NEXT_TO_NOTHING))
+    return replace(calibration, least=floor(1000 * least) / 1000)
 
 
 def threshold_losing(sets: Sequence[Sequence[float]], share: float) -> float:
