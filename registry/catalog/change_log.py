@@ -25,12 +25,7 @@ from waygraph.registry.graph.read import (
     read_settings,
     read_state,
 )
-from waygraph.registry.model.changes import (
-    Change,
-    Claim,
-    Page,
-    Waiting,
-)
+from waygraph.registry.model.changes import Change, Claim, Page, Waiting
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.identity import name_fault, stated_words, tool_id
 from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json

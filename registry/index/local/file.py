@@ -391,7 +391,11 @@ class IndexFile:
         """From the block of this number on, some read at a time. Raises DamagedIndex if rows are missing."""
         rows, end = first * COLUMN_ROWS, -(-header.rows // COLUMN_ROWS)
         for at in range(first, end, _BLOCKS_AT_ONCE):
-            for _, body in self.scan("columns", at, min(at + _BLOCKS_AT_ONCE, end) - 1):
+            last = min(at + _BLOCKS_AT_ONCE, end) - 1
+            bodies = self.scan("columns", at, last)
+            if len(bodies) <= last - at:  # said before any: rows behind a missing block would take the places of others
+                raise DamagedIndex("rows are missing")
+            for _, body in bodies:
                 block = Columns.unpack(body, header.state.dimension)
                 rows += len(block.ids)
                 yield block
