@@ -245,7 +245,7 @@ class Recipe:
 
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-WAYGRAPH_MINILM = "waygraph-minilm@3f6a6763aa06"
+WAYGRAPH_MINILM = "waygraph-minilm@74ea8caa35f6"
 """The models whose cosines the calibrations are of, the second as it ships: one trained anew has no confidence yet."""
 _COVERAGE_SHARE = 0.5
 """Of coverage beside similarity, in `fit`."""
@@ -306,7 +306,7 @@ HYBRID = Recipe(
     unread_words=1.5,
     calibrations=(
         Calibration(offset=-1.86, slope=2.22, least=0.212, model=MINILM),
-        Calibration(offset=-1.82, slope=2.04, least=0.216, model=WAYGRAPH_MINILM),
+        Calibration(offset=-1.85, slope=2.03, least=0.215, model=WAYGRAPH_MINILM),
     ),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.2, follows=0.07, doubt=0.25),
     judges_calls=True,
@@ -324,7 +324,7 @@ RANKS = Recipe(
     texts="contextual",
     calibrations=(
         Calibration(offset=-1.34, slope=2.3, least=0.304, model=MINILM),
-        Calibration(offset=-1.54, slope=2.62, least=0.272, model=WAYGRAPH_MINILM),
+        Calibration(offset=-1.62, slope=2.79, least=0.276, model=WAYGRAPH_MINILM),
     ),
     history=replace(_BY_RANKS, doubt=0.25),
     judges_calls=True,
