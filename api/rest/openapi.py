@@ -1,7 +1,7 @@
 """The OpenAPI document: what it says of each operation, and the models by which FastAPI describes answers.
 
-A model is made of a noun, or of a class of `registry.remote.answer_shapes`. Those of answers in formats of others stand
-here.
+A model is made of a noun, or of a class of `registry.operations.answer_shapes`. Those of answers in formats of others
+stand here.
 """
 
 import ast
@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem
 from waygraph.registry.model.nouns import JsonForm, Vote
-from waygraph.registry.remote import answer_shapes as answers
-from waygraph.registry.remote.operations import OPERATIONS, Operation
+from waygraph.registry.operations import answer_shapes as answers
+from waygraph.registry.operations.request import Operation
+from waygraph.registry.operations.table import OPERATIONS
 
 _PROBLEMS = {
     400: "What was sent is not JSON that can be read.",
@@ -135,7 +136,7 @@ def answer_model(kind: type) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for name, base in field_owners(kind).items():
         json_type = _json_type(hints[name])
-        fields[name] = (json_type, Field(_default(base, name, json_type), description=_texts(base).get(name)))
+        fields[name] = (json_type, Field(_default(base, name, json_type), description=field_texts(base).get(name)))
     description = kind.__doc__ if kind.__module__ == _OURS or kind is Problem else None
     return create_model(kind.__name__.removesuffix("Json"), __base__=Answer, __doc__=description, **fields)
 
@@ -181,7 +182,7 @@ def _json_type(hint: Any) -> Any:
 
 
 @cache
-def _texts(kind: type) -> dict[str, str]:
+def field_texts(kind: type) -> dict[str, str]:
     """The text below each field that the class itself states."""
     texts = {}
     for before, after in pairwise(_classes(kind.__module__).get(kind.__name__, ())):

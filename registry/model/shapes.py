@@ -202,20 +202,15 @@ def read_sources(document: Mapping[str, Any]) -> list[SourceSummary]:
 # -- what changed --------------------------------------------------------------------------------------
 
 
-def changes(items: Iterable[Change], transport: TransportFilter = None) -> Shape:
-    return {"changes": [shape(_shown_change(each, transport)) for each in items]}
+def changes(items: Iterable[Change]) -> Shape:
+    return {"changes": list(map(shape, items))}
 
 
-def waiting(items: Iterable[Waiting], transport: TransportFilter = None) -> Shape:
-    texts = (replace(each, change=each.change and _shown_change(each.change, transport)) for each in items)
-    return {"waiting": list(map(shape, texts))}
+def shown_waiting(item: Waiting, transport: TransportFilter) -> Waiting:
+    return replace(item, change=item.change and shown_change(item.change, transport))
 
 
-def read_waiting(document: Mapping[str, Any]) -> Page[Waiting]:
-    return _page(document, (read(Waiting, each) for each in document["waiting"]))
-
-
-def _shown_change(change: Change, transport: TransportFilter) -> Change:
+def shown_change(change: Change, transport: TransportFilter) -> Change:
     if transport is None:
         return change
     return replace(change, before=_shown_fields(change.before, transport), after=_shown_fields(change.after, transport))

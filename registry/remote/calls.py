@@ -6,68 +6,44 @@ Names, filters and settings are checked here as the registry itself does it, so 
 
 import json
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
 
 from waygraph.registry.catalog.find_tools.find import rank_tools
 from waygraph.registry.http.problems import error_of
 from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.changes import (
     About,
-    Approved,
-    Change,
-    CypherResult,
     Document,
-    Forgotten,
-    KeySummary,
     ListedAgent,
-    NewKey,
-    OperatorSettings,
     Page,
     Policy,
-    Rejections,
     SourceSummary,
     Status,
     SyncReport,
-    Waiting,
-    Written,
 )
 from waygraph.registry.model.errors import (
-    CypherRefused,
     InvalidQuery,
     InvalidSetting,
     SourceError,
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.model.identity import is_broken
-from waygraph.registry.model.nouns import Agent, Filters, Mode, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.model.pictures import Map, Neighbourhood, check_neighbourhood
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools, ToolName, ToolResult, name_of
-from waygraph.registry.model.usage import (
-    SearchGaps,
-    Sort,
-    ToolUsage,
-    UsageBy,
-    UsageOf,
-    UsagePart,
-    check_days,
-    check_usage,
-)
-from waygraph.registry.operators.toolset import Toolset, stated_toolset
-from waygraph.registry.remote import operations
-from waygraph.registry.remote.operations import Operation
-from waygraph.registry.routing.placement import Placement
-from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
-from waygraph.registry.routing.router import Ask, without_history
-from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
+from waygraph.registry.operations import table as operations
+from waygraph.registry.operations.request import Operation, PartRequest, Request, path_segment
+from waygraph.registry.operations.search import query_json, route_json, service_recipe
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
+from waygraph.registry.routing.router import without_history
+from waygraph.registry.taxonomy.tree import CategoryView
 
 if TYPE_CHECKING:
-    from waygraph.registry.storage.export.formats import ExportFormat
+    pass
 
 
 type Params = tuple[tuple[str, str], ...]
@@ -178,34 +154,9 @@ def route(
     principal: Principal | None = None,
 ) -> Call[Route]:
     full_query = validation.check_query(query, None, limit)
-    body = _route_json(full_query, recipe, agent_weight, tool_weight)
+    body = route_json(full_query, recipe, agent_weight, tool_weight)
     call = _call(operations.ROUTE, principal=principal, body=body)
     return _read(call, lambda document: _as_asked(shapes.read(Route, document), full_query))
-
-
-def why(
-    name: str,
-    query: str | Query,
-    *,
-    limit: int | None = None,
-    recipe: str | Recipe = DEFAULT_RECIPE,
-    agent_weight: float | None = None,
-    tool_weight: float | None = None,
-    principal: Principal | None = None,
-) -> Call[Placement]:
-    _segment("tool" if "/" in name else "agent", name)  # what no service takes is no name
-    body = _route_json(validation.check_query(query, None, limit), recipe, agent_weight, tool_weight)
-    return _call(operations.WHY, principal=principal, body={**body, "id": name})
-
-
-def _route_json(
-    query: Query, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None
-) -> dict[str, object]:
-    service_recipe = _service_recipe(recipe)
-    Ask.of(RECIPES.get(service_recipe.name, HYBRID), agent_weight, tool_weight, None)
-    own_weights = {"agent_weight": agent_weight, "tool_weight": tool_weight}
-    weights = {kind: weight for kind, weight in own_weights.items() if weight is not None}
-    return {**_query_json(query, service_recipe), **weights}
 
 
 def find_tools(
@@ -241,7 +192,7 @@ def _search_tools[R](
     query: Query, recipe: str | Recipe, principal: Principal | None, finish: Callable[[Any, ToolRoute], R]
 ) -> Call[R]:
     """`finish`: of the matches as the service has them, and the route that they are of."""
-    call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(query, _service_recipe(recipe)))
+    call = _call(operations.SEARCH_TOOLS, principal=principal, body=query_json(query, service_recipe(recipe)))
     return _read(call, lambda answer: finish(answer["matches"], _as_asked(shapes.read(ToolRoute, answer), query)))
 
 
@@ -257,7 +208,7 @@ def call_tool(
     """Runs a tool through the service's gateway. Raises NotCallable, InvalidArguments, CallTimedOut, UpstreamError."""
     body = {"arguments": dict(arguments), "timeout_s": timeout_s, "consent": consent, "for_model": for_model}
     name = name_of(tool)
-    path = "/".join(_tool_segments(name)) if "/" in name else _segment("tool", name)
+    path = "/".join(_tool_segments(name)) if "/" in name else path_segment("tool", name)
     call = _read(_call(operations.CALL_TOOL, path, principal=principal, body=body), ToolResult.read)
     return replace(call, refused=InvalidQuery)
 
@@ -265,25 +216,6 @@ def call_tool(
 def _as_asked[R: (Route, ToolRoute)](route: R, query: Query) -> R:
     """With the query as it was asked, and the steps into which the service split it."""
     return replace(route, query=replace(without_history(query), steps=route.query.steps))
-
-
-def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[CypherResult]:
-    from waygraph.registry.graph.user_cypher.sandbox import checked_params
-
-    body = {"statement": statement, "params": checked_params(params or {})}
-    return replace(_call(operations.CYPHER, body=body), refused=CypherRefused)
-
-
-def draw_map(*, principal: Principal | None = None) -> Call[Map]:
-    return replace(_call(operations.MAP, principal=principal), slow=True)
-
-
-def neighbourhood(
-    around: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 60, principal: Principal | None = None
-) -> Call[Neighbourhood]:
-    check_neighbourhood(around, kinds, limit)
-    params = (*(("around", node) for node in around), *(("kinds", kind) for kind in kinds), ("limit", str(limit)))
-    return _call(operations.GRAPH, principal=principal, params=params)
 
 
 # -- looking -------------------------------------------------------------------------------------------
@@ -330,17 +262,17 @@ def tools(
     if agent_id is None:
         call = _call(operations.TOOLS, principal=principal, params=_WHOLE)
     else:
-        call = _call(operations.AGENT_TOOLS, _segment("agent", agent_id), principal=principal, params=_WHOLE)
+        call = _call(operations.AGENT_TOOLS, path_segment("agent", agent_id), principal=principal, params=_WHOLE)
     return (yield from _parts(_read(call, shapes.read_tools), after, limit))
 
 
 def agent(agent_id: str, *, principal: Principal | None = None) -> Call[Agent]:
-    call = _call(operations.AGENT, _segment("agent", agent_id), principal=principal)
+    call = _call(operations.AGENT, path_segment("agent", agent_id), principal=principal)
     return _read(call, lambda document: shapes.read(Agent, document["agent"]))
 
 
 def about(agent_id: str, *, principal: Principal | None = None) -> Call[About]:
-    call = _call(operations.AGENT, _segment("agent", agent_id), principal=principal, params=_WHOLE)
+    call = _call(operations.AGENT, path_segment("agent", agent_id), principal=principal, params=_WHOLE)
     return _read(call, partial(shapes.read, About))
 
 
@@ -348,7 +280,7 @@ def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
     if "/" in name:
         call = _call(operations.TOOL, *_tool_segments(name), principal=principal, params=_WHOLE)
     else:
-        call = _call(operations.TOOL_CALLED, _segment("tool", name), principal=principal, params=_WHOLE)
+        call = _call(operations.TOOL_CALLED, path_segment("tool", name), principal=principal, params=_WHOLE)
     return _read(call, partial(shapes.read, Tool))
 
 
@@ -366,77 +298,8 @@ def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Too
     return entity
 
 
-def toolsets(*, principal: Principal | None = None) -> Call[list[Toolset]]:
-    return _read_list(Toolset, "toolsets", _call(operations.TOOLSETS, principal=principal))
-
-
-def toolset(name: str, *, principal: Principal | None = None) -> Call[Toolset]:
-    return _call(operations.TOOLSET, _segment("toolset", name), principal=principal)
-
-
 def sources(*, principal: Principal | None = None) -> Call[list[SourceSummary]]:
     return _read(_call(operations.SOURCES, principal=principal), shapes.read_sources)
-
-
-def changes(
-    *,
-    since: str = "",
-    agent_id: str = "",
-    after: str = "",
-    limit: int | None = 100,
-    principal: Principal | None = None,
-) -> Talk[Page[Change]]:
-    """As `agents_page`."""
-    from waygraph.registry.catalog.change_log import ChangesQuery
-
-    query = ChangesQuery.of(since, agent_id, after, limit)
-    params = _set_params(since=query.since, agent=query.agent_id)
-    call = _call(operations.CHANGES, principal=principal, params=params)
-    return (yield from _parts(_read(call, shapes.read_changes), after, limit, falling=True))
-
-
-def waiting(*, after: str = "", limit: int | None = None, principal: Principal | None = None) -> Talk[Page[Waiting]]:
-    """As `agents_page`."""
-    call = _call(operations.WAITING, principal=principal)
-    return (yield from _parts(_read(call, shapes.read_waiting), after, limit))
-
-
-def usage(
-    *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
-) -> Call[list[ToolUsage]]:
-    check_usage(sort, limit)
-    params = _set_params(sort=sort, limit=str(limit), agent=agent_id)
-    return _read_list(ToolUsage, "usage", _call(operations.USAGE, principal=principal, params=params))
-
-
-def usage_days(*, of: UsageOf = "tool", by: UsageBy = "day", name: str = "", days: int = 30) -> Call[list[UsagePart]]:
-    check_days(of, by, days)
-    params = _set_params(of=of, by=by, name=name, days=str(days))
-    return _read_list(UsagePart, "usage", _call(operations.USAGE_DAYS, params=params))
-
-
-def search_gaps() -> Call[SearchGaps]:
-    return _call(operations.SEARCH_GAPS)
-
-
-def api_keys() -> Call[list[KeySummary]]:
-    return _read_list(KeySummary, "keys", _call(operations.KEYS))
-
-
-def create_key(
-    name: str,
-    scopes: Sequence[str],
-    groups: Sequence[str] = (),
-    *,
-    everything: bool = False,
-    toolset: str = "",
-    expires_in_days: float | None = None,
-) -> Call[NewKey]:
-    return _call(operations.CREATE_KEY, body=locals())
-
-
-def revoke_key(key_id: str) -> Call[KeySummary]:
-    return _call(operations.REVOKE_KEY, _segment("key", key_id))
 
 
 def status(*, principal: Principal | None = None) -> Call[Status]:
@@ -445,14 +308,6 @@ def status(*, principal: Principal | None = None) -> Call[Status]:
 
 def stamp() -> Call[str]:
     return _read_reply(_call(operations.STATUS), lambda reply: reply.headers["etag"].strip('"'))
-
-
-def export(format: "ExportFormat") -> Call[str]:  # noqa: A002 - what every caller calls it
-    from waygraph.registry.storage.export.formats import FORMATS
-
-    if format not in FORMATS:
-        raise UnknownName("export format", format, FORMATS)
-    return replace(_call(operations.EXPORT, params=_set_params(format=format)), read=Reply.text, slow=True)
 
 
 # -- writing -------------------------------------------------------------------------------------------
@@ -530,112 +385,80 @@ start_ingest = _later(take)
 
 def ingest_status(ingest_id: str) -> Call[Ingest]:
     """How an ingest stands that `start_ingest` began. Raises UnknownName, also for one that others sent."""
-    return _read(_call(operations.INGEST, _segment("ingest", ingest_id)), _read_ingest)
-
-
-def approve(*names: str, hashes: Mapping[str, str] | None = None, principal: Principal | None = None) -> Call[Approved]:
-    return _call(operations.APPROVE, principal=principal, body=_decision_body("approve", names, hashes))
-
-
-def _decision_body(doing: str, names: Sequence[str], hashes: Mapping[str, str] | None) -> dict[str, Any]:
-    from waygraph.registry.operators.approval import checked_names
-
-    unique_names = checked_names(names, doing, hashes)
-    return {"hashes": dict(hashes)} if hashes else {"names": unique_names}
-
-
-def reject(
-    *names: str,
-    reason: str,
-    by: str = "",
-    hashes: Mapping[str, str] | None = None,
-    principal: Principal | None = None,
-) -> Call[Rejections]:
-    from waygraph.registry.operators.approval import checked_reason
-
-    if by:
-        raise InvalidQuery("a service notes the caller of the key that it is shown: nobody else can be named")
-    body = {**_decision_body("reject", names, hashes), "reason": checked_reason(reason)}
-    return _call(operations.REJECT, principal=principal, body=body)
-
-
-def set_agent(
-    agent_id: str,
-    *,
-    tags: Sequence[str] | None = None,
-    visible_to: Sequence[str] | None = None,
-    everyone: bool = False,
-    pinned: bool | None = None,
-    hidden: bool | None = None,
-    removed: bool | None = None,
-    principal: Principal | None = None,
-) -> Call[OperatorSettings]:
-    """`removed=True` goes by itself (InvalidSetting)."""
-    changes = validation.setting_changes(
-        tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
-    )
-    if removed:
-        if len(changes) > 1:
-            raise InvalidSetting("over HTTP an agent is removed by itself: set the rest before, in a call of its own")
-        return remove(agent_id, principal=principal)
-    body = changes or {"pinned": None}  # nothing to set, said so that the service takes it
-    return _call(operations.SET_AGENT, _segment("agent", agent_id), principal=principal, body=body)
-
-
-def set_tool(name: str, changes: Mapping[str, Any], *, principal: Principal | None = None) -> Call[OperatorSettings]:
-    """`name` is a tool's id (UnknownName)."""
-    return _call(operations.SET_TOOL, *_tool_segments(name), principal=principal, body=changes)
-
-
-def remove(agent_id: str, *, principal: Principal | None = None) -> Call[OperatorSettings]:
-    return _call(operations.REMOVE_AGENT, _segment("agent", agent_id), principal=principal)
-
-
-def set_toolset(
-    name: str,
-    *,
-    description: str = "",
-    tools: Sequence[str] = (),
-    agents: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    callers: Sequence[str] = (),
-    principal: Principal | None = None,
-) -> Call[Toolset]:
-    new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
-    return _call(operations.SET_TOOLSET, _segment("toolset", new.name), principal=principal, body=new.rule)
-
-
-def remove_toolset(name: str, *, principal: Principal | None = None) -> Call[Written]:
-    return _call(operations.REMOVE_TOOLSET, _segment("toolset", name), principal=principal)
-
-
-def use_taxonomy(name: str, *, principal: Principal | None = None) -> Call[Written]:
-    return _call(operations.USE_TAXONOMY, principal=principal, body={"name": name})
-
-
-def taxonomy(name: str | None = None, *, principal: Principal | None = None) -> Call[Taxonomy]:
-    call = _call(operations.TAXONOMY_TREE, principal=principal, params=_set_params(name=name or ""))
-    return _read(call, Taxonomy.of_json)
-
-
-def taxonomies() -> Call[list[Drift]]:
-    return _read_list(Drift, "taxonomies", _call(operations.TAXONOMIES))
+    return _read(_call(operations.INGEST, path_segment("ingest", ingest_id)), _read_ingest)
 
 
 def sync_source(name: str) -> Call[list[SyncReport]]:
     """Reads a source now that the service follows, and asks its servers: a report. Raises UnknownName, and
     InvalidSetting with what to do for one that it does not follow; SourceError, MassRemoval and what a write raises.
     """
-    segment = _segment("source", name, most_chars=validation.MAX_NAME_CHARS)
+    segment = path_segment("source", name, most_chars=validation.MAX_NAME_CHARS)
     return _read(_call(operations.SYNC_SOURCE, segment), lambda document: _read_reports(document).all())
 
 
-def forget(source: str, *, principal: Principal | None = None) -> Call[Forgotten]:
-    segment = _segment("source", source, most_chars=validation.MAX_NAME_CHARS)
-    return _call(operations.FORGET_SOURCE, segment, principal=principal)
-
-
 # -- inside --------------------------------------------------------------------------------------------
+
+
+def refuse_principal(principal: Principal | None) -> None:
+    """Raises InvalidQuery for one."""
+    if principal is not None:
+        raise InvalidQuery(
+            "a service decides by the key that it is shown who asks, so nobody else can be named (a principal, or "
+            "its groups): ask with that caller's key"
+        )
+
+
+def call_of[A](request: Request[A]) -> "Call[A] | Talk[A]":
+    """What is asked of a service to have a request performed. Raises UnknownName, InvalidQuery, InvalidSetting."""
+    if isinstance(request, PartRequest):
+        parts: Any = _all_parts(request)
+        return cast("Talk[A]", parts)
+    return _request_call(request)
+
+
+def _request_call[A](request: Request[A]) -> Call[A]:
+    operation, values = request.operation, request.sent_fields()
+    is_slow, has_body = operation.is_write or operation.is_slow, operation.method in ("POST", "PUT", "PATCH")
+
+    def segment(match: re.Match[str]) -> str:
+        collection, name = match.groups()
+        noun = name.partition("_")[0] if "_" in name else collection.removesuffix("s")
+        most = validation.MAX_NAME_CHARS if noun == "source" else validation.MAX_ID_CHARS
+        return f"{collection}/{path_segment(noun, str(values.pop(name, '')), most_chars=most)}"
+
+    path = re.sub(r"(\w+|\})/\{(\w+)(?::path)?\}", segment, operation.path)
+    read = Reply.text if operation.answer is str else lambda reply: request.read(reply.json())
+    return Call(
+        method=operation.method,
+        path=path,
+        params=() if has_body else tuple(_params_of(values)),
+        json=values if has_body else None,
+        read=read,  # type: ignore[arg-type] # a file is a text
+        safe=not operation.is_write,
+        slow=is_slow,
+        refused=request.refused or (InvalidSetting if operation.is_write else InvalidQuery),
+    )
+
+
+def _params_of(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        each_value = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
+        yield from ((name, "true" if each is True else str(each)) for each in each_value)
+
+
+def _all_parts[T](request: PartRequest[T]) -> Talk[Page[T]]:
+    """Parts put together until there are as many as asked for, or no more."""
+    items: list[T] = []
+    most = request.most
+    while True:
+        part = validation.MAX_PART if most is None else min(validation.MAX_PART, most - len(items))
+        page: Page[T] = yield _request_call(replace(request, limit=part))
+        items += page.items
+        after, following = request.start, page.following
+        goes_on = following and (not after or (following < after if request.is_falling else following > after))
+        if not goes_on or len(items) == most:
+            return replace(page, items=tuple(items))
+        request = replace(request, cursor=validation.cursor(following))
 
 
 def _call[T](
@@ -646,11 +469,7 @@ def _call[T](
     body: Mapping[str, object] | None = None,
 ) -> Call[T]:
     """`segments` fill the path, in order. The answer is read as the operation's noun. Raises InvalidQuery."""
-    if principal is not None:
-        raise InvalidQuery(
-            "a service decides by the key that it is shown who asks, so nobody else can be named (a principal, or "
-            "its groups): ask with that caller's key"
-        )
+    refuse_principal(principal)
     values = iter(segments)
     return Call(
         method=operation.method,
@@ -680,41 +499,6 @@ def _read_reply[T](call: Call[Any], read: Callable[[Reply], T]) -> Call[T]:
 def _set_params(**values: str) -> Params:
     """Those that are not empty."""
     return tuple((name, value) for name, value in values.items() if value)
-
-
-class _ServiceRecipe(NamedTuple):
-    """A recipe as a service takes it: by name, whether its own reranker is to follow, the mode of its walk, and whether
-    its own model is to split.
-    """
-
-    name: str
-    is_reranked: bool = False
-    mode: str = ""
-    is_split: bool = False
-
-
-def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
-    filters = query.filters
-    return {
-        **({"text": query.text} if query.text else {}),
-        **({"steps": query.steps} if query.steps else {}),
-        "limit": query.limit,
-        "recipe": recipe.name,
-        "filters": {
-            **{field: values for field in validation.FILTER_LISTS.values() if (values := getattr(filters, field))},
-            "reachable": filters.reachable,
-            # A service of before does not know these.
-            **dict(_set_params(within=filters.within, toolset=filters.toolset)),
-        },
-        "explain": True,
-        "schema": True,
-        # Nor any of these.
-        **({"rerank": True} if recipe.is_reranked else {}),
-        **({"mode": recipe.mode} if recipe.mode else {}),
-        **({"by_steps": True} if recipe.is_split else {}),
-        **({"strict": True} if query.strict else {}),
-        **({"history": [asdict(turn) for turn in query.history]} if query.history else {}),
-    }
 
 
 def _id_of(following: str) -> str:
@@ -764,34 +548,6 @@ def _read_ingest(document: Mapping[str, Any]) -> Ingest:
     return Ingest(reports=reports, **{name: str(document[name]) for name in texts})
 
 
-def _service_recipe(recipe: str | Recipe) -> _ServiceRecipe:
-    """Raises InvalidQuery for a recipe that is none of the known ones, or is no recipe."""
-    if isinstance(recipe, str):
-        return _ServiceRecipe(recipe)
-    Ask.of(recipe, None, None, None)
-    is_split = recipe.steps_by == BY_OPERATOR
-    plain = replace(recipe, steps_by="") if is_split else recipe
-    mode = recipe.walk.mode if recipe.walk else Mode.ALL
-    plain = replace(plain, walk=replace(recipe.walk, mode=Mode.ALL)) if recipe.walk else plain
-    for each in RECIPES.values():
-        if plain in (each, with_rerank(each, Rerank(spec=BY_OPERATOR))):
-            return _ServiceRecipe(each.name, plain != each, "" if mode is Mode.ALL else mode, is_split)
-    raise InvalidQuery(
-        f"a service takes recipes by name, and {recipe.name!r} is not one that it knows as it is here (a reranker "
-        f"other than its own, which is {BY_OPERATOR!r}, and other weights or legs need the registry itself)"
-    )
-
-
 def _tool_segments(name: str) -> tuple[str, str]:
     owner, _, rest = name.partition("/")
-    return _segment("agent", owner), _segment("tool", rest, name)
-
-
-def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = validation.MAX_ID_CHARS) -> str:
-    """A name as part of a path. Raises UnknownName for what no path can hold, and nothing is called.
-
-    Dots are escaped too: `..` would mean another path.
-    """
-    if not name or len(name) > most_chars or is_broken(name) or (noun == "agent" and "/" in name):
-        raise UnknownName(noun, whole or name, ())
-    return quote(name, safe="").replace(".", "%2E")
+    return path_segment("agent", owner), path_segment("tool", rest, name)

@@ -15,6 +15,9 @@ from waygraph.registry.remote import calls
 from waygraph.registry.storage.location import ServiceAddress
 
 if TYPE_CHECKING:
+    from waygraph.registry.operations.operator import Operator
+    from waygraph.registry.operations.request import Request
+    from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.remote.calls import Call, Talk
     from waygraph.registry.remote.transport import Connection
 
@@ -75,38 +78,6 @@ def ask[**P, T](call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> Callable
     return method
 
 
-class RemoteOperator(ServiceClient):
-    """The methods of `LocalOperator`, over a service."""
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-
-    set = ask(calls.set_agent)
-    set_tool = ask(calls.set_tool)
-    remove = ask(calls.remove)
-    approve = ask(calls.approve)
-    reject = ask(calls.reject)
-    waiting = ask(calls.waiting)
-    forget = ask(calls.forget)
-    set_toolset = ask(calls.set_toolset)
-    remove_toolset = ask(calls.remove_toolset)
-    use_taxonomy = ask(calls.use_taxonomy)
-    taxonomy = ask(calls.taxonomy)
-    taxonomies = ask(calls.taxonomies)
-    changes = ask(calls.changes)
-    usage = ask(calls.usage)
-    why = ask(calls.why)
-    draw_map = ask(calls.draw_map)
-    neighbourhood = ask(calls.neighbourhood)
-    usage_days = ask(calls.usage_days)
-    search_gaps = ask(calls.search_gaps)
-    api_keys = ask(calls.api_keys)
-    create_key = ask(calls.create_key)
-    revoke_key = ask(calls.revoke_key)
-    cypher = ask(calls.cypher)
-    export = ask(calls.export)
-
-
 class RemoteRegistry(ServiceClient):
     """Implements Registry over a service: the same methods, nouns and errors. Threads may share one.
 
@@ -148,9 +119,26 @@ class RemoteRegistry(ServiceClient):
     def store(self) -> ServicePlace:
         return self._store
 
+    def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:
+        """Sends it, and reads the answer. Raises InvalidQuery for a principal."""
+        calls.refuse_principal(principal)
+        return self._send(lambda: calls.call_of(request))
+
     @property
-    def operator(self) -> RemoteOperator:
-        return RemoteOperator(self._connection)
+    def operator(self) -> "Operator":
+        from waygraph.registry.operations.operator import Operator
+
+        return Operator(self)
+
+    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
+        from waygraph.registry.operations.toolsets import ListToolsets
+
+        return self.perform(ListToolsets(), principal)
+
+    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
+        from waygraph.registry.operations.toolsets import GetToolset
+
+        return self.perform(GetToolset(name=name), principal)
 
     @property
     def settings(self) -> Settings:
@@ -176,8 +164,6 @@ class RemoteRegistry(ServiceClient):
     about = ask(calls.about)
     browse = ask(calls.browse)
     agents_page = ask(calls.agents_page)
-    toolsets = ask(calls.toolsets)
-    toolset = ask(calls.toolset)
     sources = ask(calls.sources)
     ingest = ask(calls.ingest)
     take = ask(calls.take)

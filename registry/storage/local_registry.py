@@ -57,9 +57,11 @@ from waygraph.registry.storage.store import Store
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceStatuses
+    from waygraph.registry.operations.operator import Operator
+    from waygraph.registry.operations.request import Request
+    from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.routing.placement import Placement
-    from waygraph.registry.storage.local_operator import LocalOperator
     from waygraph.registry.taxonomy.tree import CategoryView, Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
@@ -113,11 +115,17 @@ class LocalRegistry(GraphAccess):
             for part in (self._embedders, self._rerankers, self._walks, self._answering, self._store):
                 closing.callback(part.close)
 
-    @property
-    def operator(self) -> "LocalOperator":
-        from waygraph.registry.storage.local_operator import LocalOperator
+    def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:
+        """What the request's function answers, over the graph that is here."""
+        from waygraph.registry.storage.store_answers import answer
 
-        return LocalOperator(self, self._place)
+        return answer(self, request, principal)
+
+    @property
+    def operator(self) -> "Operator":
+        from waygraph.registry.operations.operator import Operator
+
+        return Operator(self)
 
     def route(
         self,
@@ -197,14 +205,14 @@ class LocalRegistry(GraphAccess):
         return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
 
     def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
-        from waygraph.registry.operators.toolset import seen_toolsets
+        from waygraph.registry.operations.toolsets import ListToolsets
 
-        return self._store.look(lambda index: seen_toolsets(index, principal))
+        return self.perform(ListToolsets(), principal)
 
     def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
-        from waygraph.registry.operators.toolset import seen_toolset
+        from waygraph.registry.operations.toolsets import GetToolset
 
-        return self._store.look(lambda index: seen_toolset(index, name, principal))
+        return self.perform(GetToolset(name=name), principal)
 
     def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
         return self._store.look(lambda index: standing_sources(index, principal))
@@ -333,12 +341,13 @@ class LocalRegistry(GraphAccess):
         """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
         return self._answering.router(fresh=True).notice
 
-    def _place(self, name: str, query: Query, ask: Ask) -> "Placement":
+    def place(self, placement: "FindPlacement", principal: Principal | None) -> "Placement":
+        """Where an agent or a tool stands for a query. Raises as `route`, and UnknownName."""
         from waygraph.registry.routing.placement import place, read_subject
 
-        ask = self._with_history(ask)
-        request = self._within(query, ask.principal)
-        subject = self._store.look(lambda index: read_subject(index, name, request, ask))
+        ask = self._ask(placement.recipe, placement.agent_weight, placement.tool_weight, principal)
+        request = self._within(check_query(placement.query, self._settings), principal)
+        subject = self._store.look(lambda index: read_subject(index, placement.id, request, ask))
         search: Callable[[Query, Ask], Any] = self._answering.find_tools if subject.tool else self._answering.route
         answer = self._steps.answer(request, ask.recipe, lambda query: search(query, ask))
         plain = ask.by(replace(ask.recipe, walk=None, rerank=None))

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, unquote, urlsplit
 
 from waygraph.registry.graph.contents import Contents
@@ -17,6 +17,7 @@ from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, JsonText, Tool, parse_field
+from waygraph.registry.operations.pictures import ExportFormat
 from waygraph.registry.storage.noun_list import NOUNS
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     Graph = nx.DiGraph[str]
 
 
-ExportFormat = Literal["json", "graphml", "html"]
 FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 

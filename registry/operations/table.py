@@ -1,0 +1,75 @@
+"""The operations of a service: the one table of what it does at which path. Those of requests stand with the requests.
+
+The service, its document and its clients are made from it; `api/rest/examples.yaml` has an example of each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from waygraph.registry.operations import answer_shapes as answers
+from waygraph.registry.operations import keys, operator  # noqa: F401 - so that their requests are known
+from waygraph.registry.operations.request import REQUESTS, Operation, reading, writing
+from waygraph.registry.taxonomy.tree import CategoryView
+
+Foreign = dict[str, Any]
+"""An answer in a format of others."""
+
+
+def _search[T](name: str, path: str, answer: type[T], **more: Any) -> Operation[T]:
+    return Operation(name, "POST", path, more.pop("tag", "search"), "route", answer, **more)
+
+
+_OF_CALLS = {502: "The tool's server gave no answer.", 504: "No answer came in time."}
+
+ROUTE = _search("route", "/v1/route", answers.Route)
+ROUTE_BATCH = _search("route_batch", "/v1/route/batch", answers.Batch)
+SEARCH_TOOLS = _search("search_tools", "/v1/tools/search", answers.ToolRoute)
+RECIPES = Operation("recipes", "GET", "/v1/recipes", "search", "route", answers.Recipes)
+
+AGENTS = reading("agents", "/v1/agents", answers.Agents)
+AGENT = reading("agent", "/v1/agents/{agent_id}", answers.AgentFacts)
+AGENT_TOOLS = reading("agent_tools", "/v1/agents/{agent_id}/tools", answers.Tools)
+TOOLS = reading("tools", "/v1/tools", answers.Tools)
+TOOL = reading("tool", "/v1/tools/{agent_id}/{tool_name:path}", answers.DefinedTool)
+TOOL_CALLED = reading("tool_called", "/v1/tools/{call_name}", answers.DefinedTool)
+CALL_TOOL = Operation(
+    "call_tool", "POST", "/v1/tools/{tool_id:path}/call", "catalog", "use", Foreign, is_write=True, failures=_OF_CALLS
+)
+RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", answers.RecordedCalls)
+TAXONOMY = reading("taxonomy", "/v1/taxonomy", CategoryView)
+LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", answers.OwnLogins)
+SOURCES = reading("sources", "/v1/sources", answers.Sources)
+STATUS = reading("status", "/v1/status", answers.Status)
+
+MANIFESTS = replace(writing("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
+INGEST = Operation("ingest", "GET", "/v1/ingests/{ingest_id}", "admin", "write", answers.Ingest)
+SYNC_SOURCE = writing("sync_source", "POST", "/v1/sources/{name:path}/sync", answers.Reports)
+FORGET_LOGIN = Operation(
+    "forget_login", "DELETE", "/v1/logins/{agent_id}", "admin", "use", answers.ForgottenLogin, is_write=True
+)
+SERVICE = Operation("service", "GET", "/v1/service", "admin", "admin", answers.ServiceState)
+EVALUATIONS = Operation("evaluations", "GET", "/v1/evaluations", "admin", "admin", answers.Evaluations)
+
+AI_CATALOG = replace(
+    reading("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
+    scope=None,
+    media_types=("application/ai-catalog+json",),
+)
+SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
+SERVERS = reading("servers", "/v0.1/servers", Foreign, tag="discovery")
+SERVER_VERSIONS = reading("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
+SERVER = reading("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
+
+HEALTHZ = Operation("healthz", "GET", "/healthz", "health", None, answers.Alive)
+READYZ = Operation("readyz", "GET", "/readyz", "health", None, answers.Ready, failures={503: "It is not ready."})
+METRICS = Operation("metrics", "GET", "/metrics", "health", "read", str, media_types=("text/plain",))
+
+OPERATIONS: Mapping[str, Operation[Any]] = {
+    each.name: each
+    for each in (
+        *(value for value in tuple(globals().values()) if isinstance(value, Operation)),
+        *(request.operation for request in REQUESTS),
+    )
+}
+"""By name."""
