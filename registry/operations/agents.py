@@ -23,7 +23,7 @@ from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, merge_tool_setting
 from waygraph.registry.model.validation import MAX_ID_CHARS, setting_changes
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, answers, reading, writing
+from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, reading, writing
 from waygraph.registry.operators import approval
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import forget_source
@@ -66,20 +66,18 @@ class SetAgent(SettingRequest):
     def audit_details(self) -> Mapping[str, object]:
         return self.changes
 
+    def answer(self, graph: Graph, principal: Principal | None) -> OperatorSettings:
+        given: dict[str, Any] = {name: self.changes.get(name) for name in SETTING_FIELDS}
+        changes = setting_changes(**given, everyone=self.changes.get("visible_to", ()) is None)
 
-@answers(SetAgent)
-def set_agent(graph: Graph, request: SetAgent, principal: Principal | None) -> OperatorSettings:
-    given: dict[str, Any] = {name: request.changes.get(name) for name in SETTING_FIELDS}
-    changes = setting_changes(**given, everyone=request.changes.get("visible_to", ()) is None)
+        def work(session: "WriteSession") -> OperatorSettings:
+            view = session.read_agents([self.agent_id], principal)
+            setting = approval.changed_setting(view, self.agent_id, changes, principal)
+            if setting != view.settings_of(self.agent_id):
+                approval.put_setting(session, setting)
+            return setting
 
-    def work(session: "WriteSession") -> OperatorSettings:
-        view = session.read_agents([request.agent_id], principal)
-        setting = approval.changed_setting(view, request.agent_id, changes, principal)
-        if setting != view.settings_of(request.agent_id):
-            approval.put_setting(session, setting)
-        return setting
-
-    return graph.change_existing(work)
+        return graph.change_existing(work)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,24 +116,22 @@ class SetTool(SettingRequest):
     def audit_details(self) -> Mapping[str, object]:
         return {"fields": sorted(self.changes)}
 
+    def answer(self, graph: Graph, principal: Principal | None) -> OperatorSettings:
+        refuse_non_operator("to set a tool", principal)
+        # A tool is also known by the call name that its source gives it, which has no owner before it.
+        name = f"{self.agent_id}/{self.tool_name}" if self.agent_id else self.tool_name
 
-@answers(SetTool)
-def set_tool(graph: Graph, request: SetTool, principal: Principal | None) -> OperatorSettings:
-    refuse_non_operator("to set a tool", principal)
-    # A tool is also known by the call name that its source gives it, which has no owner before it.
-    name = f"{request.agent_id}/{request.tool_name}" if request.agent_id else request.tool_name
+        def work(session: "WriteSession") -> OperatorSettings:
+            session.set_apart(principal)
+            view = approval.read_named(session, [name], principal)
+            tool = approval.find_held_tool(view, name, principal, hint="")
+            siblings = [item.tool for item in view.tools_of([tool.agent_id])[tool.agent_id]]
+            setting = merge_tool_setting(view.settings_of(tool.agent_id), tool, siblings, self.changes)
+            if setting != view.settings_of(tool.agent_id):
+                approval.put_setting(session, setting)
+            return setting
 
-    def work(session: "WriteSession") -> OperatorSettings:
-        session.set_apart(principal)
-        view = approval.read_named(session, [name], principal)
-        tool = approval.find_held_tool(view, name, principal, hint="")
-        siblings = [item.tool for item in view.tools_of([tool.agent_id])[tool.agent_id]]
-        setting = merge_tool_setting(view.settings_of(tool.agent_id), tool, siblings, request.changes)
-        if setting != view.settings_of(tool.agent_id):
-            approval.put_setting(session, setting)
-        return setting
-
-    return graph.change_existing(work)
+        return graph.change_existing(work)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +148,8 @@ class RemoveAgent(SettingRequest):
     agent_id: Id
     """An agent's id."""
 
-
-@answers(RemoveAgent)
-def remove_agent(graph: Graph, request: RemoveAgent, principal: Principal | None) -> OperatorSettings:
-    return set_agent(graph, SetAgent(agent_id=request.agent_id, changes={"removed": True}), principal)
+    def answer(self, graph: Graph, principal: Principal | None) -> OperatorSettings:
+        return SetAgent(agent_id=self.agent_id, changes={"removed": True}).answer(graph, principal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,13 +178,11 @@ class Approve(DecisionRequest[Approved]):
 
     operation = writing("approve", "POST", "/v1/approvals", Approved, audit=("approve", "{target}"))
 
-
-@answers(Approve)
-def approve(graph: Graph, request: Approve, principal: Principal | None) -> Approved:
-    names = approval.checked_names(request.names, hashes=request.hashes)
-    return graph.change_existing(
-        lambda session: approval.approve(session, *names, hashes=request.hashes, principal=principal)
-    )
+    def answer(self, graph: Graph, principal: Principal | None) -> Approved:
+        names = approval.checked_names(self.names, hashes=self.hashes)
+        return graph.change_existing(
+            lambda session: approval.approve(session, *names, hashes=self.hashes, principal=principal)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,16 +208,14 @@ class Reject(DecisionRequest[Rejections]):
     def audit_details(self) -> Mapping[str, object]:
         return {"reason": self.reason}
 
-
-@answers(Reject)
-def reject(graph: Graph, request: Reject, principal: Principal | None) -> Rejections:
-    names = approval.checked_names(request.names, "reject", request.hashes)
-    reason = approval.checked_reason(request.reason)
-    return graph.change_existing(
-        lambda session: approval.reject(
-            session, *names, reason=reason, by=request.by, hashes=request.hashes, principal=principal
+    def answer(self, graph: Graph, principal: Principal | None) -> Rejections:
+        names = approval.checked_names(self.names, "reject", self.hashes)
+        reason = approval.checked_reason(self.reason)
+        return graph.change_existing(
+            lambda session: approval.reject(
+                session, *names, reason=reason, by=self.by, hashes=self.hashes, principal=principal
+            )
         )
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,10 +230,8 @@ class ForgetSource(Request[Forgotten]):
     name: Name
     """The source's name."""
 
-
-@answers(ForgetSource)
-def forget(graph: Graph, request: ForgetSource, principal: Principal | None) -> Forgotten:
-    return graph.change_existing(lambda session: forget_source(session, request.name, principal))
+    def answer(self, graph: Graph, principal: Principal | None) -> Forgotten:
+        return graph.change_existing(lambda session: forget_source(session, self.name, principal))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,11 +249,9 @@ class ListChanges(PartRequest[Change]):
     def write_item(self, item: Change, transport: TransportFilter) -> Shape:
         return shapes.shape(shapes.shown_change(item, transport))
 
-
-@answers(ListChanges)
-def list_changes(graph: Graph, request: ListChanges, principal: Principal | None) -> Page[Change]:
-    query = ChangesQuery.of(request.since, request.agent, request.start, request.most)
-    return graph.read(lambda session: seen_changes(session, query, principal))
+    def answer(self, graph: Graph, principal: Principal | None) -> Page[Change]:
+        query = ChangesQuery.of(self.since, self.agent, self.start, self.most)
+        return graph.read(lambda session: seen_changes(session, query, principal))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +264,5 @@ class ListWaiting(PartRequest[Waiting]):
     def write_item(self, item: Waiting, transport: TransportFilter) -> Shape:
         return shapes.shape(shapes.shown_waiting(item, transport))
 
-
-@answers(ListWaiting)
-def list_waiting(graph: Graph, request: ListWaiting, principal: Principal | None) -> Page[Waiting]:
-    return graph.read(lambda session: seen_waiting(session, principal, request.start, request.most))
+    def answer(self, graph: Graph, principal: Principal | None) -> Page[Waiting]:
+        return graph.read(lambda session: seen_waiting(session, principal, self.start, self.most))

@@ -13,7 +13,7 @@ from waygraph.registry.model.changes import KeySummary, NewKey
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import Graph, ListRequest, Name, Operation, Request, answers
+from waygraph.registry.operations.request import Graph, ListRequest, Name, Operation, Request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,9 @@ class ListKeys(ListRequest[KeySummary]):
     operation = Operation("keys", "GET", "/v1/keys", "admin", "admin", answer_shapes.Keys, whole="the list of keys")
     listing, noun = "keys", KeySummary
 
-
-@answers(ListKeys)
-def list_keys(graph: Graph, _: ListKeys, __: Principal | None) -> list[KeySummary]:
-    file = key_file(graph.settings)
-    return list(map(file.summary, file.list()))
+    def answer(self, graph: Graph, principal: Principal | None) -> list[KeySummary]:
+        file = key_file(graph.settings)
+        return list(map(file.summary, file.list()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +50,17 @@ class CreateKey(Request[NewKey]):
     expires_in_days: Annotated[float, Gt(0), Le(36_500)] | None = None
     """null: it does not end by itself."""
 
-
-@answers(CreateKey)
-def create_key(graph: Graph, request: CreateKey, _: Principal | None) -> NewKey:
-    file, days = key_file(graph.settings), request.expires_in_days
-    key, text = file.create(
-        request.name,
-        request.scopes,
-        request.groups,
-        everything=request.everything,
-        toolset=request.toolset,
-        expires_in=None if days is None else timedelta(days=days),
-    )
-    return file.new_key(key, text)
+    def answer(self, graph: Graph, principal: Principal | None) -> NewKey:
+        file, days = key_file(graph.settings), self.expires_in_days
+        key, text = file.create(
+            self.name,
+            self.scopes,
+            self.groups,
+            everything=self.everything,
+            toolset=self.toolset,
+            expires_in=None if days is None else timedelta(days=days),
+        )
+        return file.new_key(key, text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +75,6 @@ class RevokeKey(Request[KeySummary]):
     key_id: Annotated[str, MaxLen(64)]
     """As the list of keys has it."""
 
-
-@answers(RevokeKey)
-def revoke_key(graph: Graph, request: RevokeKey, _: Principal | None) -> KeySummary:
-    file = key_file(graph.settings)
-    return file.summary(file.revoke(request.key_id))
+    def answer(self, graph: Graph, principal: Principal | None) -> KeySummary:
+        file = key_file(graph.settings)
+        return file.summary(file.revoke(self.key_id))

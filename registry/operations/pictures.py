@@ -20,7 +20,7 @@ from waygraph.registry.model.pictures import (
     check_neighbourhood,
 )
 from waygraph.registry.model.validation import MAX_NAME_CHARS
-from waygraph.registry.operations.request import MEDIA_TYPES, Graph, Operation, Request, answers, reading
+from waygraph.registry.operations.request import MEDIA_TYPES, Graph, Operation, Request, reading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,9 @@ class RunCypher(Request[CypherResult]):
     """A statement that only reads."""
     params: Mapping[str, Any] = field(default_factory=dict)
 
+    def answer(self, graph: Graph, principal: Principal | None) -> CypherResult:
+        return graph.run_cypher(self.statement, self.params)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DrawMap(Request[Map]):
@@ -48,6 +51,9 @@ class DrawMap(Request[Map]):
     """
 
     operation = reading("map", "/v1/map", Map, is_slow=True)
+
+    def answer(self, graph: Graph, principal: Principal | None) -> Map:
+        return graph.draw_map(principal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +72,9 @@ class GetNeighbourhood(Request[Neighbourhood]):
     def __post_init__(self) -> None:
         check_neighbourhood(self.around, self.kinds, self.limit)
 
-
-@answers(GetNeighbourhood)
-def get_neighbourhood(graph: Graph, request: GetNeighbourhood, principal: Principal | None) -> Neighbourhood:
-    centres, kinds, limit = request.around, request.kinds, request.limit
-    return graph.look(lambda index: seen_neighbourhood(index, centres, kinds, limit, principal))
+    def answer(self, graph: Graph, principal: Principal | None) -> Neighbourhood:
+        centres, kinds, limit = self.around, self.kinds, self.limit
+        return graph.look(lambda index: seen_neighbourhood(index, centres, kinds, limit, principal))
 
 
 ExportFormat = Literal["json", "graphml", "html"]
@@ -87,3 +91,6 @@ class Export(Request[str]):
 
     format: ExportFormat = "json"
     """What to write."""
+
+    def answer(self, graph: Graph, principal: Principal | None) -> str:
+        return graph.export(self.format)

@@ -1,7 +1,7 @@
 """A request is a value that knows its answer; a registry is whatever performs it.
 
 A request is frozen. Its fields, with their limits and texts, are what a service takes; its class says where. A
-registry that is here finds the function that answers it (`answers`), and a client sends it (`remote.sending`).
+registry that is here has it answer from its graph, and a client sends it (`remote.calls`).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,16 @@ from waygraph.registry.access.visibility import Scope
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import shapes
-from waygraph.registry.model.changes import Page
+from waygraph.registry.model.changes import CypherResult, Page
 from waygraph.registry.model.errors import InvalidQuery, UnknownName, WaygraphError
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.pictures import Map
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.shapes import Shape, TransportFilter
+from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART, after, cursor
+from waygraph.registry.routing.placement import Placement
 from waygraph.registry.writer import WriteSession
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -99,6 +102,10 @@ class Request[A]:
         if "operation" in vars(cls):
             REQUESTS.append(cls)
 
+    def answer(self, graph: "Graph", principal: Principal | None) -> A:
+        """What a registry that is here says. `principal`: in whose name; None: of one who sees everything."""
+        raise NotImplementedError
+
     def sent_fields(self) -> dict[str, Any]:
         """What is sent: not what is as it is by default, since a service of before may not know it."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -109,7 +116,7 @@ class Request[A]:
         """What the audit has of the request beside its target."""
         return {}
 
-    def write(self, answer: A, transport: TransportFilter = None) -> Shape:  # noqa: ARG002 - others show a transport
+    def write(self, answer: A, transport: TransportFilter = None) -> Shape:
         """The answer as JSON. `transport`: what of an agent's transport is shown; None: all of it."""
         return shapes.shape(answer)
 
@@ -124,7 +131,7 @@ class ListRequest[T](Request[list[T]]):
 
     listing: ClassVar[str]
 
-    def write(self, answer: list[T], transport: TransportFilter = None) -> Shape:  # noqa: ARG002
+    def write(self, answer: list[T], transport: TransportFilter = None) -> Shape:
         return {self.listing: list(map(shapes.shape, answer))}
 
     def read(self, document: Any) -> list[T]:
@@ -156,7 +163,7 @@ class PartRequest[T](Request[Page[T]]):
     def most(self) -> int | None:
         return None if self.limit == ALL else self.limit
 
-    def write_item(self, item: T, transport: TransportFilter) -> Shape:  # noqa: ARG002
+    def write_item(self, item: T, transport: TransportFilter) -> Shape:
         return shapes.shape(item)
 
     def write(self, answer: Page[T], transport: TransportFilter = None) -> Shape:
@@ -202,18 +209,16 @@ class Graph(Protocol):
 
     def change_existing[T](self, work: Callable[[WriteSession], T]) -> T: ...
 
+    def run_cypher(self, statement: str, params: Mapping[str, object]) -> CypherResult: ...
 
-ANSWERS: dict[type[Request[Any]], Callable[[Any, Any, Principal | None], Any]] = {}
-"""Request → what answers it over a graph that is here."""
+    def export(self, format: Any) -> str: ...  # noqa: A002 - what every caller calls it
 
+    def draw_map(self, principal: Principal | None) -> Map: ...
 
-def answers[G, R: Request[Any], A](
-    kind: type[R],
-) -> Callable[[Callable[[G, R, Principal | None], A]], Callable[[G, R, Principal | None], A]]:
-    """Makes a function what answers a kind of request: of the graph, the request, and in whose name."""
+    def place(self, request: Any, principal: Principal | None) -> Placement: ...
 
-    def bind(function: Callable[[G, R, Principal | None], A]) -> Callable[[G, R, Principal | None], A]:
-        ANSWERS[kind] = function
-        return function
+    def usage(self, **query: Any) -> list[ToolUsage]: ...
 
-    return bind
+    def usage_days(self, **query: Any) -> list[UsagePart]: ...
+
+    def search_gaps(self) -> SearchGaps: ...

@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from waygraph.registry.model.errors import InvalidQuery
-from waygraph.registry.model.nouns import Mode, Query
+from waygraph.registry.model.nouns import Mode, Principal, Query
 from waygraph.registry.model.validation import FILTER_LISTS
-from waygraph.registry.operations.request import Operation, Request, path_segment
+from waygraph.registry.operations.request import Graph, Operation, Request, path_segment
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
 from waygraph.registry.routing.router import Ask
@@ -28,6 +28,9 @@ class FindPlacement(Request[Placement]):
     def sent_fields(self) -> dict[str, Any]:
         path_segment("tool" if "/" in self.id else "agent", self.id)  # what no service takes is no name
         return {**route_json(self.query, self.recipe, self.agent_weight, self.tool_weight), "id": self.id}
+
+    def answer(self, graph: Graph, principal: Principal | None) -> Placement:
+        return graph.place(self, principal)
 
 
 def route_json(

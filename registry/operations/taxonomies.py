@@ -9,7 +9,7 @@ from waygraph.registry.model.changes import Written
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import Graph, ListRequest, Name, Request, answers, reading, writing
+from waygraph.registry.operations.request import Graph, ListRequest, Name, Request, reading, writing
 from waygraph.registry.operators.rights import refuse_limited
 from waygraph.registry.taxonomy import taxonomies
 from waygraph.registry.taxonomy.browse import no_taxonomy, seen_taxonomy
@@ -30,11 +30,9 @@ class UseTaxonomy(Request[Written]):
     name: Name
     """Of the taxonomy that becomes the current one."""
 
-
-@answers(UseTaxonomy)
-def use_taxonomy(graph: Graph, request: UseTaxonomy, principal: Principal | None) -> Written:
-    refuse_limited(principal, "the current taxonomy is chosen")
-    return graph.change_existing(lambda session: taxonomies.use_taxonomy(session, request.name))
+    def answer(self, graph: Graph, principal: Principal | None) -> Written:
+        refuse_limited(principal, "the current taxonomy is chosen")
+        return graph.change_existing(lambda session: taxonomies.use_taxonomy(session, self.name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +44,17 @@ class GetTaxonomy(Request[Taxonomy]):
     name: Annotated[str, MaxLen(40)] = ""
     """Of a taxonomy; empty: the current one."""
 
-    def write(self, answer: Taxonomy, transport: TransportFilter = None) -> Shape:  # noqa: ARG002 - it has none
+    def write(self, answer: Taxonomy, transport: TransportFilter = None) -> Shape:
         return answer.as_json()
 
     def read(self, document: Any) -> Taxonomy:
         return Taxonomy.of_json(document)
 
-
-@answers(GetTaxonomy)
-def get_taxonomy(graph: Graph, request: GetTaxonomy, principal: Principal | None) -> Taxonomy:
-    name = request.name or None
-    if (taxonomy := graph.look(lambda index: seen_taxonomy(index, name, principal))) is None:
-        raise no_taxonomy(name)
-    return taxonomy
+    def answer(self, graph: Graph, principal: Principal | None) -> Taxonomy:
+        name = self.name or None
+        if (taxonomy := graph.look(lambda index: seen_taxonomy(index, name, principal))) is None:
+            raise no_taxonomy(name)
+        return taxonomy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +64,7 @@ class ListTaxonomies(ListRequest[Drift]):
     operation = reading("taxonomies", "/v1/taxonomies", answer_shapes.Taxonomies, whole="the list of taxonomies")
     listing, noun = "taxonomies", Drift
 
+    def answer(self, graph: Graph, principal: Principal | None) -> list[Drift]:
+        from waygraph.registry.taxonomy.structure import read_drift
 
-@answers(ListTaxonomies)
-def list_taxonomies(graph: Graph, _: ListTaxonomies, __: Principal | None) -> list[Drift]:
-    from waygraph.registry.taxonomy.structure import read_drift
-
-    return graph.read(read_drift)
+        return graph.read(read_drift)

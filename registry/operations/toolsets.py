@@ -10,7 +10,7 @@ from waygraph.registry.model.changes import Written
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.validation import MAX_NAMES
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, answers, reading, writing
+from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, reading, writing
 from waygraph.registry.operators import toolset as toolsets
 from waygraph.registry.operators.rights import refuse_limited
 from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS, Toolset, stated_toolset
@@ -23,10 +23,8 @@ class ListToolsets(ListRequest[Toolset]):
     operation = reading("toolsets", "/v1/toolsets", answer_shapes.Toolsets)
     listing, noun = "toolsets", Toolset
 
-
-@answers(ListToolsets)
-def list_toolsets(graph: Graph, _: ListToolsets, principal: Principal | None) -> list[Toolset]:
-    return graph.look(lambda index: toolsets.seen_toolsets(index, principal))
+    def answer(self, graph: Graph, principal: Principal | None) -> list[Toolset]:
+        return graph.look(lambda index: toolsets.seen_toolsets(index, principal))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +36,8 @@ class GetToolset(Request[Toolset]):
     name: Id
     """A toolset's name."""
 
-
-@answers(GetToolset)
-def get_toolset(graph: Graph, request: GetToolset, principal: Principal | None) -> Toolset:
-    return graph.look(lambda index: toolsets.seen_toolset(index, request.name, principal))
+    def answer(self, graph: Graph, principal: Principal | None) -> Toolset:
+        return graph.look(lambda index: toolsets.seen_toolset(index, self.name, principal))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +70,11 @@ class SetToolset(Request[Toolset]):
     def audit_details(self) -> Mapping[str, object]:
         return {name: value for name, value in self.sent_fields().items() if name != "name"}
 
-
-@answers(SetToolset)
-def set_toolset(graph: Graph, request: SetToolset, principal: Principal | None) -> Toolset:
-    refuse_limited(principal, "toolsets are made")
-    new = request.stated()
-    graph.change_existing(lambda session: toolsets.set_toolset(session, new))
-    return graph.look(lambda index: toolsets.seen_toolset(index, new.name, None))
+    def answer(self, graph: Graph, principal: Principal | None) -> Toolset:
+        refuse_limited(principal, "toolsets are made")
+        new = self.stated()
+        graph.change_existing(lambda session: toolsets.set_toolset(session, new))
+        return graph.look(lambda index: toolsets.seen_toolset(index, new.name, None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +86,6 @@ class RemoveToolset(Request[Written]):
     name: Id
     """A toolset's name."""
 
-
-@answers(RemoveToolset)
-def remove_toolset(graph: Graph, request: RemoveToolset, principal: Principal | None) -> Written:
-    refuse_limited(principal, "toolsets are removed")
-    return graph.change_existing(lambda session: toolsets.remove_toolset(session, request.name))
+    def answer(self, graph: Graph, principal: Principal | None) -> Written:
+        refuse_limited(principal, "toolsets are removed")
+        return graph.change_existing(lambda session: toolsets.remove_toolset(session, self.name))

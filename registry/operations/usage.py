@@ -5,6 +5,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen
 
+from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.usage import (
     MAX_DAYS,
     SearchGaps,
@@ -18,7 +19,7 @@ from waygraph.registry.model.usage import (
 )
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_PART
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import ListRequest, Operation, Request
+from waygraph.registry.operations.request import Graph, ListRequest, Operation, Request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,9 @@ class ListUsage(ListRequest[ToolUsage]):
 
     def __post_init__(self) -> None:
         check_usage(self.sort, self.limit)
+
+    def answer(self, graph: Graph, principal: Principal | None) -> list[ToolUsage]:
+        return graph.usage(agent_id=self.agent, sort=self.sort, limit=self.limit, principal=principal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +68,9 @@ class ListUsageDays(ListRequest[UsagePart]):
     def __post_init__(self) -> None:
         check_days(self.of, self.by, self.days)
 
+    def answer(self, graph: Graph, principal: Principal | None) -> list[UsagePart]:
+        return graph.usage_days(of=self.of, by=self.by, name=self.name, days=self.days)
+
 
 @dataclass(frozen=True, kw_only=True)
 class GetSearchGaps(Request[SearchGaps]):
@@ -72,3 +79,6 @@ class GetSearchGaps(Request[SearchGaps]):
     """
 
     operation = Operation("search_gaps", "GET", "/v1/usage/gaps", "admin", "admin", SearchGaps, whole="usage")
+
+    def answer(self, graph: Graph, principal: Principal | None) -> SearchGaps:
+        return graph.search_gaps()

@@ -21,7 +21,7 @@ from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders,
 from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import clock
-from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status, Written
+from waygraph.registry.model.changes import About, CypherResult, ListedAgent, Page, SourceSummary, Status, Written
 from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.nouns import (
     DEFAULT_TAXONOMY,
@@ -57,7 +57,10 @@ from waygraph.registry.storage.store import Store
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceStatuses
+    from waygraph.registry.model.pictures import Map
+    from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
     from waygraph.registry.operations.operator import Operator
+    from waygraph.registry.operations.pictures import ExportFormat
     from waygraph.registry.operations.request import Request
     from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.operators.toolset import Toolset
@@ -116,10 +119,8 @@ class LocalRegistry(GraphAccess):
                 closing.callback(part.close)
 
     def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:
-        """What the request's function answers, over the graph that is here."""
-        from waygraph.registry.storage.store_answers import answer
-
-        return answer(self, request, principal)
+        """What the request says of the graph that is here."""
+        return request.answer(self, principal)
 
     @property
     def operator(self) -> "Operator":
@@ -341,17 +342,56 @@ class LocalRegistry(GraphAccess):
         """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
         return self._answering.router(fresh=True).notice
 
-    def place(self, placement: "FindPlacement", principal: Principal | None) -> "Placement":
+    def place(self, request: "FindPlacement", principal: Principal | None) -> "Placement":
         """Where an agent or a tool stands for a query. Raises as `route`, and UnknownName."""
         from waygraph.registry.routing.placement import place, read_subject
 
-        ask = self._ask(placement.recipe, placement.agent_weight, placement.tool_weight, principal)
-        request = self._within(check_query(placement.query, self._settings), principal)
-        subject = self._store.look(lambda index: read_subject(index, placement.id, request, ask))
+        ask = self._ask(request.recipe, request.agent_weight, request.tool_weight, principal)
+        query = self._within(check_query(request.query, self._settings), principal)
+        subject = self._store.look(lambda index: read_subject(index, request.id, query, ask))
         search: Callable[[Query, Ask], Any] = self._answering.find_tools if subject.tool else self._answering.route
-        answer = self._steps.answer(request, ask.recipe, lambda query: search(query, ask))
+        answer = self._steps.answer(query, ask.recipe, lambda query: search(query, ask))
         plain = ask.by(replace(ask.recipe, walk=None, rerank=None))
-        return place(subject, request, answer, lambda query: search(query, plain))
+        return place(subject, query, answer, lambda query: search(query, plain))
+
+    def run_cypher(self, statement: str, params: Mapping[str, object]) -> CypherResult:
+        """Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy."""
+        with span("cypher"):
+            return self._store.run_read_only(statement, params)
+
+    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
+        """Raises UnknownName, RegistryNotFound."""
+        from waygraph.registry.storage.export.formats import export
+
+        return export(self, format)
+
+    def usage(self, **query: Any) -> "list[ToolUsage]":
+        """As `usage_file.read_usage`."""
+        from waygraph.registry.storage.usage_file import read_usage
+
+        return read_usage(self._store, self._settings, **query)
+
+    def usage_days(self, **query: Any) -> "list[UsagePart]":
+        """As `usage_file.read_days`."""
+        from waygraph.registry.storage.usage_file import read_days
+
+        return read_days(self._store, self._settings, **query)
+
+    def search_gaps(self) -> "SearchGaps":
+        """Raises StorageFailed."""
+        from waygraph.registry.storage.usage_file import read_gaps
+
+        return read_gaps(self._store, self._settings)
+
+    def draw_map(self, principal: Principal | None) -> "Map":
+        """Made once a revision, in seconds for thousands of tools. Raises RegistryNotFound."""
+        from waygraph.registry.storage.export.map import lay_out_map, read_map
+
+        def key() -> object:
+            state = self._store.index(fresh=True).state
+            return state.revision, state.commit, None if principal is None else frozenset(principal.groups)
+
+        return self.kept_map(key, lambda: lay_out_map(*self.look(lambda index: read_map(index, principal))))
 
     def _ask(
         self, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
