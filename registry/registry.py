@@ -12,9 +12,7 @@ from waygraph.registry.storage.location import is_service, named_place
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Document, Policy
-    from waygraph.registry.model.nouns import Principal
     from waygraph.registry.operations.operator import Operator
-    from waygraph.registry.operations.request import Request
     from waygraph.registry.remote.calls import IngestReports
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.storage.store import Place
@@ -70,10 +68,6 @@ class Registry(Searchable, Protocol):
     @property
     def stamp(self) -> str:
         """Another text for each revision, also where a copy of the registry came to the same number another way."""
-        ...
-
-    def perform[A](self, request: "Request[A]", principal: "Principal | None" = None) -> A:
-        """Answers a request: what each method here and of `operator` comes to."""
         ...
 
     @property

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waygraph.registry.catalog.change_log import ChangesQuery
 from waygraph.registry.model.changes import (
     Approved,
     Change,
@@ -27,7 +26,7 @@ from waygraph.registry.model.usage import (
     UsageOf,
     UsagePart,
 )
-from waygraph.registry.model.validation import check_limit, check_query, cursor, setting_changes
+from waygraph.registry.model.validation import check_query, cursor, setting_changes
 from waygraph.registry.operations.agents import (
     Approve,
     ForgetSource,
@@ -38,9 +37,10 @@ from waygraph.registry.operations.agents import (
     SetAgent,
     SetTool,
 )
+from waygraph.registry.operations.change_log import ChangesQuery
 from waygraph.registry.operations.keys import CreateKey, ListKeys, RevokeKey
 from waygraph.registry.operations.pictures import DrawMap, Export, ExportFormat, GetNeighbourhood, RunCypher
-from waygraph.registry.operations.request import ALL, Performer
+from waygraph.registry.operations.request import Performer, checked_most
 from waygraph.registry.operations.search import FindPlacement
 from waygraph.registry.operations.taxonomies import GetTaxonomy, ListTaxonomies, UseTaxonomy
 from waygraph.registry.operations.toolsets import RemoveToolset, SetToolset
@@ -322,10 +322,3 @@ class Operator:
     def export(self, format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
         """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
         return self._registry.perform(Export(format=format))
-
-
-def checked_most(limit: int | None) -> int:
-    """The limit of a part; ALL for None. Raises InvalidQuery."""
-    if limit is not None:
-        check_limit(limit)
-    return limit or ALL

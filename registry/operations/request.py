@@ -23,7 +23,7 @@ from waygraph.registry.model.pictures import Map
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
-from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART, after, cursor
+from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART, after, check_limit, cursor
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.writer import WriteSession
 
@@ -70,11 +70,11 @@ class Operation[T]:
     """What may fail beside what may in every operation: HTTP status → when."""
 
 
-def reading[T](name: str, path: str, answer: type[T], *, tag: Tag = "catalog", **more: Any) -> Operation[T]:
+def read_operation[T](name: str, path: str, answer: type[T], *, tag: Tag = "catalog", **more: Any) -> Operation[T]:
     return Operation(name, "GET", path, tag, "read", answer, is_conditional=True, **more)
 
 
-def writing[T](name: str, method: Method, path: str, answer: type[T], **more: Any) -> Operation[T]:
+def write_operation[T](name: str, method: Method, path: str, answer: type[T], **more: Any) -> Operation[T]:
     return Operation(name, method, path, "admin", "write", answer, is_write=True, **more)
 
 
@@ -142,6 +142,13 @@ ALL = 0
 """In place of a limit: no part, but all."""
 
 
+def checked_most(limit: int | None) -> int:
+    """The limit of a part; ALL for None. Raises InvalidQuery."""
+    if limit is not None:
+        check_limit(limit)
+    return limit or ALL
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartRequest[T](Request[Page[T]]):
     """Answered by a part of a list in order of id, or as `is_falling` says in falling order."""
@@ -166,12 +173,15 @@ class PartRequest[T](Request[Page[T]]):
     def write_item(self, item: T, transport: TransportFilter) -> Shape:
         return shapes.shape(item)
 
+    def read_item(self, document: Any) -> T:
+        return cast("T", shapes.read(self.noun, document))
+
     def write(self, answer: Page[T], transport: TransportFilter = None) -> Shape:
         items = [self.write_item(each, transport) for each in answer]
         return {self.listing: items, "revision": answer.revision, "following": cursor(answer.following)}
 
     def read(self, document: Any) -> Page[T]:
-        items = tuple(cast("T", shapes.read(self.noun, each)) for each in document[self.listing])
+        items = tuple(map(self.read_item, document[self.listing]))
         try:
             following = after(document["following"])
         except InvalidQuery as error:  # what the service says is at fault, not who asks
@@ -202,6 +212,9 @@ class Graph(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def location(self) -> str: ...
 
     def look[T](self, work: Callable[[SearchIndex], T]) -> T: ...
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from waygraph.registry.operations import answer_shapes as answers
-from waygraph.registry.operations import keys, operator  # noqa: F401 - so that their requests are known
-from waygraph.registry.operations.request import REQUESTS, Operation, reading, writing
-from waygraph.registry.taxonomy.tree import CategoryView
+from waygraph.registry.operations import catalog, operator, toolsets  # noqa: F401 - so that their requests are known
+from waygraph.registry.operations.request import REQUESTS, Operation, read_operation, write_operation
 
 Foreign = dict[str, Any]
 """An answer in a format of others."""
@@ -27,24 +26,15 @@ ROUTE_BATCH = _search("route_batch", "/v1/route/batch", answers.Batch)
 SEARCH_TOOLS = _search("search_tools", "/v1/tools/search", answers.ToolRoute)
 RECIPES = Operation("recipes", "GET", "/v1/recipes", "search", "route", answers.Recipes)
 
-AGENTS = reading("agents", "/v1/agents", answers.Agents)
-AGENT = reading("agent", "/v1/agents/{agent_id}", answers.AgentFacts)
-AGENT_TOOLS = reading("agent_tools", "/v1/agents/{agent_id}/tools", answers.Tools)
-TOOLS = reading("tools", "/v1/tools", answers.Tools)
-TOOL = reading("tool", "/v1/tools/{agent_id}/{tool_name:path}", answers.DefinedTool)
-TOOL_CALLED = reading("tool_called", "/v1/tools/{call_name}", answers.DefinedTool)
 CALL_TOOL = Operation(
     "call_tool", "POST", "/v1/tools/{tool_id:path}/call", "catalog", "use", Foreign, is_write=True, failures=_OF_CALLS
 )
 RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", answers.RecordedCalls)
-TAXONOMY = reading("taxonomy", "/v1/taxonomy", CategoryView)
 LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", answers.OwnLogins)
-SOURCES = reading("sources", "/v1/sources", answers.Sources)
-STATUS = reading("status", "/v1/status", answers.Status)
 
-MANIFESTS = replace(writing("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
+MANIFESTS = replace(write_operation("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
 INGEST = Operation("ingest", "GET", "/v1/ingests/{ingest_id}", "admin", "write", answers.Ingest)
-SYNC_SOURCE = writing("sync_source", "POST", "/v1/sources/{name:path}/sync", answers.Reports)
+SYNC_SOURCE = write_operation("sync_source", "POST", "/v1/sources/{name:path}/sync", answers.Reports)
 FORGET_LOGIN = Operation(
     "forget_login", "DELETE", "/v1/logins/{agent_id}", "admin", "use", answers.ForgottenLogin, is_write=True
 )
@@ -52,14 +42,16 @@ SERVICE = Operation("service", "GET", "/v1/service", "admin", "admin", answers.S
 EVALUATIONS = Operation("evaluations", "GET", "/v1/evaluations", "admin", "admin", answers.Evaluations)
 
 AI_CATALOG = replace(
-    reading("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
+    read_operation("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
     scope=None,
     media_types=("application/ai-catalog+json",),
 )
 SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
-SERVERS = reading("servers", "/v0.1/servers", Foreign, tag="discovery")
-SERVER_VERSIONS = reading("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
-SERVER = reading("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
+SERVERS = read_operation("servers", "/v0.1/servers", Foreign, tag="discovery")
+SERVER_VERSIONS = read_operation(
+    "server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery"
+)
+SERVER = read_operation("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
 
 HEALTHZ = Operation("healthz", "GET", "/healthz", "health", None, answers.Alive)
 READYZ = Operation("readyz", "GET", "/readyz", "health", None, answers.Ready, failures={503: "It is not ready."})

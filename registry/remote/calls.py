@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode
@@ -17,30 +17,25 @@ from waygraph.registry.catalog.find_tools.find import rank_tools
 from waygraph.registry.http.problems import error_of
 from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.changes import (
-    About,
     Document,
-    ListedAgent,
     Page,
     Policy,
-    SourceSummary,
-    Status,
     SyncReport,
 )
 from waygraph.registry.model.errors import (
     InvalidQuery,
     InvalidSetting,
     SourceError,
-    UnknownName,
     WaygraphError,
 )
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.nouns import Principal, Query, Route, TextForm, ToolRoute
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools, ToolName, ToolResult, name_of
 from waygraph.registry.operations import table as operations
+from waygraph.registry.operations.catalog import GetStatus
 from waygraph.registry.operations.request import Operation, PartRequest, Request, path_segment
 from waygraph.registry.operations.search import query_json, route_json, service_recipe
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph.registry.routing.router import without_history
-from waygraph.registry.taxonomy.tree import CategoryView
 
 if TYPE_CHECKING:
     pass
@@ -48,8 +43,6 @@ if TYPE_CHECKING:
 
 type Params = tuple[tuple[str, str], ...]
 """Of a query: names and values."""
-_WHOLE: Params = (("schema", "true"),)
-"""With the schemas of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,93 +214,8 @@ def _as_asked[R: (Route, ToolRoute)](route: R, query: Query) -> R:
 # -- looking -------------------------------------------------------------------------------------------
 
 
-def agents(*, principal: Principal | None = None) -> Talk[list[Agent]]:
-    page = yield from agents_page(principal=principal)
-    return [entry.agent for entry in page.items]
-
-
-def agents_page(
-    *,
-    filters: Filters = Filters(),  # noqa: B008 - frozen
-    after: str = "",
-    limit: int | None = None,
-    principal: Principal | None = None,
-) -> Talk[Page[ListedAgent]]:
-    """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
-    call = _call(operations.AGENTS, principal=principal, params=_filter_params(validation.checked_filters(filters)))
-    return (yield from _parts(_read(call, shapes.read_agents), after, limit))
-
-
-def browse(
-    path: str = "",
-    *,
-    filters: Filters = Filters(),  # noqa: B008 - frozen
-    principal: Principal | None = None,
-) -> Call[CategoryView]:
-    params = (("path", validation.checked_path(path)), *_filter_params(validation.checked_filters(filters)))
-    return _call(operations.TAXONOMY, principal=principal, params=params)
-
-
-def _filter_params(filters: Filters) -> Params:
-    lists = validation.FILTER_LISTS.items()
-    params = tuple((name, value) for name, field in lists for value in getattr(filters, field))
-    reachable = "true" if filters.reachable else ""
-    return params + _set_params(reachable=reachable, within=filters.within, toolset=filters.toolset)
-
-
-def tools(
-    agent_id: str | None = None, *, after: str = "", limit: int | None = None, principal: Principal | None = None
-) -> Talk[Page[Tool]]:
-    """As `agents_page`."""
-    if agent_id is None:
-        call = _call(operations.TOOLS, principal=principal, params=_WHOLE)
-    else:
-        call = _call(operations.AGENT_TOOLS, path_segment("agent", agent_id), principal=principal, params=_WHOLE)
-    return (yield from _parts(_read(call, shapes.read_tools), after, limit))
-
-
-def agent(agent_id: str, *, principal: Principal | None = None) -> Call[Agent]:
-    call = _call(operations.AGENT, path_segment("agent", agent_id), principal=principal)
-    return _read(call, lambda document: shapes.read(Agent, document["agent"]))
-
-
-def about(agent_id: str, *, principal: Principal | None = None) -> Call[About]:
-    call = _call(operations.AGENT, path_segment("agent", agent_id), principal=principal, params=_WHOLE)
-    return _read(call, partial(shapes.read, About))
-
-
-def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
-    if "/" in name:
-        call = _call(operations.TOOL, *_tool_segments(name), principal=principal, params=_WHOLE)
-    else:
-        call = _call(operations.TOOL_CALLED, path_segment("tool", name), principal=principal, params=_WHOLE)
-    return _read(call, partial(shapes.read, Tool))
-
-
-def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool]:
-    entity: Agent | Tool
-    try:
-        entity = yield agent(name, principal=principal) if "/" not in name else tool(name, principal=principal)
-    except UnknownName as no_agent:
-        if "/" in name:
-            raise
-        try:
-            entity = yield tool(name, principal=principal)
-        except UnknownName as no_tool:
-            raise (no_tool if "__" in name else no_agent) from None
-    return entity
-
-
-def sources(*, principal: Principal | None = None) -> Call[list[SourceSummary]]:
-    return _read(_call(operations.SOURCES, principal=principal), shapes.read_sources)
-
-
-def status(*, principal: Principal | None = None) -> Call[Status]:
-    return _read(_call(operations.STATUS, principal=principal), shapes.read_status)
-
-
 def stamp() -> Call[str]:
-    return _read_reply(_call(operations.STATUS), lambda reply: reply.headers["etag"].strip('"'))
+    return _read_reply(_call(GetStatus.operation), lambda reply: reply.headers["etag"].strip('"'))
 
 
 # -- writing -------------------------------------------------------------------------------------------
@@ -413,10 +321,10 @@ def call_of[A](request: Request[A]) -> "Call[A] | Talk[A]":
     if isinstance(request, PartRequest):
         parts: Any = _all_parts(request)
         return cast("Talk[A]", parts)
-    return _request_call(request)
+    return request_call(request)
 
 
-def _request_call[A](request: Request[A]) -> Call[A]:
+def request_call[A](request: Request[A]) -> Call[A]:
     operation, values = request.operation, request.sent_fields()
     is_slow, has_body = operation.is_write or operation.is_slow, operation.method in ("POST", "PUT", "PATCH")
 
@@ -424,7 +332,8 @@ def _request_call[A](request: Request[A]) -> Call[A]:
         collection, name = match.groups()
         noun = name.partition("_")[0] if "_" in name else collection.removesuffix("s")
         most = validation.MAX_NAME_CHARS if noun == "source" else validation.MAX_ID_CHARS
-        return f"{collection}/{path_segment(noun, str(values.pop(name, '')), most_chars=most)}"
+        whole = getattr(request, "name", "") if noun == "tool" else ""
+        return f"{collection}/{path_segment(noun, str(values.pop(name, '')), whole, most_chars=most)}"
 
     path = re.sub(r"(\w+|\})/\{(\w+)(?::path)?\}", segment, operation.path)
     read = Reply.text if operation.answer is str else lambda reply: request.read(reply.json())
@@ -452,7 +361,7 @@ def _all_parts[T](request: PartRequest[T]) -> Talk[Page[T]]:
     most = request.most
     while True:
         part = validation.MAX_PART if most is None else min(validation.MAX_PART, most - len(items))
-        page: Page[T] = yield _request_call(replace(request, limit=part))
+        page: Page[T] = yield request_call(replace(request, limit=part))
         items += page.items
         after, following = request.start, page.following
         goes_on = following and (not after or (following < after if request.is_falling else following > after))
@@ -488,10 +397,6 @@ def _read[T](call: Call[Any], read: Callable[[Any], T]) -> Call[T]:
     return _read_reply(call, lambda reply: read(reply.json()))
 
 
-def _read_list[T](kind: type[T], name: str, call: Call[Any]) -> Call[list[T]]:
-    return _read(call, lambda document: [shapes.read(kind, each) for each in document[name]])
-
-
 def _read_reply[T](call: Call[Any], read: Callable[[Reply], T]) -> Call[T]:
     return replace(call, read=read)
 
@@ -499,37 +404,6 @@ def _read_reply[T](call: Call[Any], read: Callable[[Reply], T]) -> Call[T]:
 def _set_params(**values: str) -> Params:
     """Those that are not empty."""
     return tuple((name, value) for name, value in values.items() if value)
-
-
-def _id_of(following: str) -> str:
-    try:
-        return validation.after(following)
-    except InvalidQuery as exc:  # what the service says is at fault, not who asks
-        raise ValueError(following) from exc
-
-
-def _parts[T](call: Call[Page[T]], after: str, limit: int | None, *, falling: bool = False) -> Talk[Page[T]]:
-    """Parts put together until there are `limit`, or no more. `falling`: the list is in falling order of id.
-
-    In `following` the service's cursor becomes an id again.
-    """
-    if limit is not None:
-        validation.check_limit(limit)
-
-    def read(reply: Reply) -> Page[T]:
-        page = call.read(reply)
-        return replace(page, following=_id_of(page.following))
-
-    items: list[T] = []
-    while True:
-        most = validation.MAX_PART if limit is None else min(validation.MAX_PART, limit - len(items))
-        place = _set_params(limit=str(most), cursor=validation.cursor(after))
-        page: Page[T] = yield replace(call, read=read, params=(*call.params, *place))
-        items += page.items
-        goes_on = page.following and (not after or page.following < after if falling else page.following > after)
-        if not goes_on or len(items) == limit:
-            return replace(page, items=tuple(items))
-        after = page.following
 
 
 def _read_reports(document: Mapping[str, Any]) -> IngestReports:

@@ -7,17 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Concatenate, Self
 
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.changes import Status
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.operations.catalog import GetStatus
 from waygraph.registry.remote import calls
 from waygraph.registry.storage.location import ServiceAddress
 
 if TYPE_CHECKING:
     from waygraph.registry.operations.operator import Operator
     from waygraph.registry.operations.request import Request
-    from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.remote.calls import Call, Talk
     from waygraph.registry.remote.transport import Connection
 
@@ -35,7 +36,7 @@ class ServicePlace:
     @property
     def exists(self) -> bool:
         try:
-            self._connection.ask(calls.status())
+            self._connection.ask(calls.request_call(GetStatus()))
         except RegistryNotFound:
             return False
         return True
@@ -78,7 +79,7 @@ def ask[**P, T](call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> Callable
     return method
 
 
-class RemoteRegistry(ServiceClient):
+class RemoteRegistry(ServiceClient, Searchable):
     """Implements Registry over a service: the same methods, nouns and errors. Threads may share one.
 
     Beside the errors of each method: NotAuthenticated, NotAllowed, TooManyRequests, ServiceUnavailable,
@@ -130,16 +131,6 @@ class RemoteRegistry(ServiceClient):
 
         return Operator(self)
 
-    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
-        from waygraph.registry.operations.toolsets import ListToolsets
-
-        return self.perform(ListToolsets(), principal)
-
-    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
-        from waygraph.registry.operations.toolsets import GetToolset
-
-        return self.perform(GetToolset(name=name), principal)
-
     @property
     def settings(self) -> Settings:
         return self._settings
@@ -150,21 +141,12 @@ class RemoteRegistry(ServiceClient):
 
     def status(self, *, principal: Principal | None = None) -> Status:
         """Its `location` is the service's URL, whatever the service calls it."""
-        return replace(self._connection.ask(calls.status(principal=principal)), location=self._connection.place)
+        return replace(super().status(principal=principal), location=self._connection.place)
 
     route = ask(calls.route)
     find_tools = ask(calls.find_tools)
     find = ask(calls.find)
     call = ask(calls.call_tool)
-    agents = ask(calls.agents)
-    agent = ask(calls.agent)
-    tools = ask(calls.tools)
-    tool = ask(calls.tool)
-    lookup = ask(calls.lookup)
-    about = ask(calls.about)
-    browse = ask(calls.browse)
-    agents_page = ask(calls.agents_page)
-    sources = ask(calls.sources)
     ingest = ask(calls.ingest)
     take = ask(calls.take)
     start_ingest = ask(calls.start_ingest)

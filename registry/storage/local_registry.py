@@ -4,24 +4,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from waygraph.registry.catalog.queries import (
-    about,
-    agents_page,
-    seen_sources,
-    seen_state,
-    standing_sources,
-    tools_page,
-    with_members,
-)
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.embedder import Progress, full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
-from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
-from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.index.names import find_named, visible_agents
 from waygraph.registry.model import clock
-from waygraph.registry.model.changes import About, CypherResult, ListedAgent, Page, SourceSummary, Status, Written
+from waygraph.registry.model.changes import CypherResult, SourceSummary, Written
 from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.nouns import (
     DEFAULT_TAXONOMY,
@@ -40,11 +30,12 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import (
     check_query,
-    checked_filters,
     checked_for_tools,
-    checked_path,
     checked_statuses,
     checked_texts,
+)
+from waygraph.registry.operations.queries import (
+    with_members,
 )
 from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
@@ -63,14 +54,13 @@ if TYPE_CHECKING:
     from waygraph.registry.operations.pictures import ExportFormat
     from waygraph.registry.operations.request import Request
     from waygraph.registry.operations.search import FindPlacement
-    from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.routing.placement import Placement
-    from waygraph.registry.taxonomy.tree import CategoryView, Taxonomy
+    from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
 
 
-class LocalRegistry(GraphAccess):
+class LocalRegistry(GraphAccess, Searchable):
     """Implements Registry over a store. Reading needs only what the last write published."""
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
@@ -123,6 +113,11 @@ class LocalRegistry(GraphAccess):
         return request.answer(self, principal)
 
     @property
+    def location(self) -> str:
+        """Where the registry is."""
+        return self._store.place
+
+    @property
     def operator(self) -> "Operator":
         from waygraph.registry.operations.operator import Operator
 
@@ -160,80 +155,12 @@ class LocalRegistry(GraphAccess):
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         return self._store.look(lambda index: visible_agents(index, principal))
 
-    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
-        return self._store.look(lambda index: agent_named(index, agent_id, principal))
-
-    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
-        return self._store.look(lambda index: tool_named(index, name, principal))
-
     def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
         return self._store.look(lambda index: find_named(index, name, principal))
-
-    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
-        return self._store.look(partial(about, agent_id=agent_id, principal=principal))
-
-    def agents_page(
-        self,
-        *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[ListedAgent]:
-        criteria = self._with_members(checked_filters(filters), principal)
-        return self._store.look(lambda index: agents_page(index, criteria, principal, after, limit))
-
-    def browse(
-        self,
-        path: str = "",
-        *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        principal: Principal | None = None,
-    ) -> "CategoryView":
-        from waygraph.registry.taxonomy.browse import browse_index
-
-        category, criteria = checked_path(path), self._with_members(checked_filters(filters), principal)
-        return self._store.look(lambda index: browse_index(index, category, criteria, principal))
-
-    def tools(
-        self,
-        agent_id: str | None = None,
-        *,
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[Tool]:
-        return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
-
-    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
-        from waygraph.registry.operations.toolsets import ListToolsets
-
-        return self.perform(ListToolsets(), principal)
-
-    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
-        from waygraph.registry.operations.toolsets import GetToolset
-
-        return self.perform(GetToolset(name=name), principal)
-
-    def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
-        return self._store.look(lambda index: standing_sources(index, principal))
 
     def stored_sources(self) -> list[SourceSummary]:
         """For whoever writes: also with failures that are over, which `sources` leaves out and a write has to end."""
         return self._store.look(lambda index: list(index.sources())) if self._store.exists else []
-
-    def status(self, *, principal: Principal | None = None) -> Status:
-
-        def read_status(index: SearchIndex) -> Status:
-            sources = seen_sources(index, principal)
-            return Status(
-                location=self._store.place,
-                state=seen_state(index, principal),
-                sources=len(sources),
-                failures=tuple(failure for source in sources for failure in source.failures),
-            )
-
-        return self._store.look(read_status)
 
     @property
     def stamp(self) -> str:

@@ -27,6 +27,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import unreachable
 from waygraph.registry.model.validation import cursor
 from waygraph.registry.operations.agents import ListChanges
+from waygraph.registry.operations.catalog import ListAgents, ListTools
 from waygraph.registry.operations.operator import Operator
 from waygraph.registry.operations.request import ALL
 from waygraph.registry.registry import Registry
@@ -187,7 +188,7 @@ def test_a_name_that_no_path_can_hold_is_unknown(name: str, method: str) -> None
 
 def test_a_list_is_put_together_from_its_parts() -> None:
     """Asked for in the largest parts there are, until nothing follows or there are enough."""
-    talk = calls.agents_page(filters=Filters(tags=("a", "b")), limit=1500)
+    talk: Any = calls.call_of(ListAgents(filters=Filters(tags=("a", "b")), limit=1500))
     first = next(talk)
     assert first.target == "/v1/agents?tag=a&tag=b&limit=1000"
     agents = [{**_agent(f"a{number:04}"), "tools": 0} for number in range(1500)]
@@ -201,7 +202,7 @@ def test_a_list_is_put_together_from_its_parts() -> None:
 
 def test_a_list_that_does_not_go_on_ends() -> None:
     """A service that gives the same cursor again and again is not followed for ever."""
-    talk = calls.tools()
+    talk: Any = calls.call_of(ListTools(limit=ALL))
     page = next(talk).read(_reply({"tools": [], "revision": 3, "following": "YQ"}))
     talk.send(page)
     with pytest.raises(StopIteration):

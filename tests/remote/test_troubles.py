@@ -26,8 +26,8 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.operations.agents import ForgetSource, SetAgent
+from waygraph.registry.operations.catalog import GetAgent
 from waygraph.registry.operations.pictures import RunCypher
-from waygraph.registry.operations.request import Request
 from waygraph.registry.remote import calls, transport
 from waygraph.registry.remote.calls import Call
 from waygraph.registry.remote.transport import Connection
@@ -72,15 +72,9 @@ def client() -> Client:
     return Client()
 
 
-def _call(request: Request[Any]) -> Call[Any]:
-    call = calls.call_of(request)
-    assert isinstance(call, Call)
-    return call
-
-
 def look() -> Call[Any]:
     """Changes nothing."""
-    return calls.agent("a")
+    return calls.request_call(GetAgent(agent_id="a"))
 
 
 BUSY = trouble(503, "service-busy", retryable=True)
@@ -88,7 +82,7 @@ BUSY = trouble(503, "service-busy", retryable=True)
 
 
 def write() -> Call[Any]:
-    return _call(ForgetSource(name="s"))
+    return calls.request_call(ForgetSource(name="s"))
 
 
 def offer(*, dry_run: bool = False) -> Call[calls.IngestReports]:
@@ -132,7 +126,7 @@ def test_what_only_reads_is_asked_again(client: Client, first: Behaviour) -> Non
     [
         calls.route("x"),
         calls.find_tools("x"),
-        _call(RunCypher(statement="RETURN 1")),
+        calls.request_call(RunCypher(statement="RETURN 1")),
     ],
 )
 def test_questions_are_safe_to_repeat_though_they_are_posted(client: Client, call: Call[Any]) -> None:
@@ -284,7 +278,7 @@ def test_redirects_are_not_followed(client: Client, status: int, call: Callable[
 
 def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> None:
     """Which error it is depends on what was asked; the detail is the service's."""
-    said = _call(SetAgent(agent_id="a", changes={"tags": ["x"]}))
+    said = calls.request_call(SetAgent(agent_id="a", changes={"tags": ["x"]}))
     asked = calls.route("x")
     for call, kind in ((asked, InvalidQuery), (said, InvalidSetting), (offer(), SourceError)):
         for problem in (trouble(422, "invalid-request", "body.x: too long"), trouble(413, "too-large", "too long")):

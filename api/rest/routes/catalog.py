@@ -1,7 +1,7 @@
 """What the registry holds, as far as the caller may see it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -20,8 +20,6 @@ from waygraph.api.rest.routes.search import define_tools
 from waygraph.api.rest.service import NO_GATEWAY, Exchange, Lanes, handles
 from waygraph.ingest.hosts.titles import titles_of
 from waygraph.ingest.logins.store import login_file
-from waygraph.registry.catalog.change_log import NOBODY
-from waygraph.registry.catalog.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.index.names import find_all_named
@@ -42,7 +40,20 @@ from waygraph.registry.model.validation import (
 )
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.agents import ListChanges, ListWaiting
+from waygraph.registry.operations.catalog import (
+    Browse,
+    GetAbout,
+    GetStatus,
+    GetTool,
+    GetToolByCallName,
+    ListAgents,
+    ListSources,
+    ListTools,
+    ListToolsOfAgent,
+)
+from waygraph.registry.operations.change_log import NOBODY
 from waygraph.registry.operations.pictures import DrawMap, Export, ExportFormat, GetNeighbourhood
+from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.operations.request import MEDIA_TYPES
 from waygraph.registry.operations.taxonomies import GetTaxonomy, ListTaxonomies
 from waygraph.registry.operations.toolsets import GetToolset, ListToolsets
@@ -145,7 +156,7 @@ def _stamp_of_agents(exchange: Exchange) -> str:
     return f"{exchange.registry.stamp} {digest(str(gateway and gateway.reach.stamp))}"
 
 
-@handles(operations.AGENTS, stamp=_stamp_of_agents)
+@handles(ListAgents.operation, stamp=_stamp_of_agents)
 def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     """The agents, by id, each with the number of its tools."""
     filters, why_not = part.filters(), exchange.why_not
@@ -163,7 +174,7 @@ def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     return {**shape, **_place(page)}
 
 
-@handles(operations.AGENT, stamp=_stamp_of_agents)
+@handles(GetAbout.operation, stamp=_stamp_of_agents)
 def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Query()]) -> Shape:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
     facts = exchange.registry.about(agent_id, principal=exchange.caller.writer)
@@ -171,13 +182,13 @@ def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Quer
     return {**shape, "cannot_run": exchange.why_not(facts.agent)}
 
 
-@handles(operations.AGENT_TOOLS)
+@handles(ListToolsOfAgent.operation)
 def agent_tools(exchange: Exchange, agent_id: AgentId, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of an agent, by id."""
     return _list_tools(exchange, agent_id, part)
 
 
-@handles(operations.TOOLS)
+@handles(ListTools.operation)
 def tools(exchange: Exchange, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of all agents, by id."""
     return _list_tools(exchange, None, part)
@@ -192,13 +203,13 @@ def _list_tools(exchange: Exchange, agent_id: str | None, part: ToolsPart) -> Sh
     }
 
 
-@handles(operations.TOOL)
+@handles(GetTool.operation)
 def tool(exchange: Exchange, agent_id: AgentId, tool_name: ToolName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its agent and its name."""
     return _describe_tool(exchange, f"{agent_id}/{tool_name}", detail)
 
 
-@handles(operations.TOOL_CALLED)
+@handles(GetToolByCallName.operation)
 def tool_called(exchange: Exchange, call_name: CallName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its call name."""
     return _describe_tool(exchange, call_name, detail)
@@ -289,7 +300,13 @@ def recorded_calls(exchange: Exchange, query: Annotated[CallsQuery, Query()]) ->
     return {"calls": [{**shapes.shape(call), "tool": tool_id} for tool_id, call in islice(of_tool, query.limit)]}
 
 
-@handles(operations.TAXONOMY)
+def _category(_: Exchange, __: Mapping[str, Any], query: CategoryQuery) -> Browse:
+    return Browse(path=query.path, filters=query.filters())
+
+
+serve(Browse, model=CategoryQuery, make=_category)
+
+
 def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Shape:
     """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
     return shapes.shape(exchange.registry.browse(query.path, filters=query.filters(), principal=exchange.principal))
@@ -325,7 +342,7 @@ def _list_looks(exchange: Exchange) -> list[Shape]:
     ]
 
 
-@handles(operations.SOURCES, stamp=_stamp_of_sources)
+@handles(ListSources.operation, stamp=_stamp_of_sources)
 def sources(exchange: Exchange) -> Shape:
     """The sources, each with the agents that it claims, what people call them, and which this service follows."""
     titles = titles_of(source.name for source in exchange.sources)
@@ -338,7 +355,7 @@ def _stamp_of_status(exchange: Exchange) -> str:
     return f"{exchange.registry.stamp} {digest(str(exchange.status.failures))}"
 
 
-@handles(operations.STATUS, stamp=_stamp_of_status)
+@handles(GetStatus.operation, stamp=_stamp_of_status)
 def status(exchange: Exchange) -> Shape:
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
     shape = shapes.status(exchange.status, exchange.transport_filter)

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any, cast
 
-from waygraph.registry.catalog.queries import seen_sources
 from waygraph.registry.index.names import seen_tools, visible_agents
 from waygraph.registry.index.search_index import Leg, Scope, SearchIndex
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.pictures import EDGE_KINDS, EdgeKind, GraphEdge, GraphNode, Neighbourhood, NodeKind
 from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.operations.queries import seen_sources
 from waygraph.registry.operators.toolset import seen_toolsets
 from waygraph.registry.taxonomy.browse import seen_taxonomy
 
