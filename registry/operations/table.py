@@ -9,7 +9,7 @@ from typing import Any
 
 from waygraph.registry.operations import answer_shapes as answers
 from waygraph.registry.operations import catalog, operator, toolsets  # noqa: F401 - so that their requests are known
-from waygraph.registry.operations.request import REQUESTS, Operation, read_operation, write_operation
+from waygraph.registry.operations.request import REQUESTS, Operation, reads, writes
 
 Foreign = dict[str, Any]
 """An answer in a format of others."""
@@ -32,9 +32,9 @@ CALL_TOOL = Operation(
 RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", answers.RecordedCalls)
 LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", answers.OwnLogins)
 
-MANIFESTS = replace(write_operation("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
+MANIFESTS = replace(writes("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
 INGEST = Operation("ingest", "GET", "/v1/ingests/{ingest_id}", "admin", "write", answers.Ingest)
-SYNC_SOURCE = write_operation("sync_source", "POST", "/v1/sources/{name:path}/sync", answers.Reports)
+SYNC_SOURCE = writes("sync_source", "POST", "/v1/sources/{name:path}/sync", answers.Reports)
 FORGET_LOGIN = Operation(
     "forget_login", "DELETE", "/v1/logins/{agent_id}", "admin", "use", answers.ForgottenLogin, is_write=True
 )
@@ -42,16 +42,14 @@ SERVICE = Operation("service", "GET", "/v1/service", "admin", "admin", answers.S
 EVALUATIONS = Operation("evaluations", "GET", "/v1/evaluations", "admin", "admin", answers.Evaluations)
 
 AI_CATALOG = replace(
-    read_operation("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
+    reads("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
     scope=None,
     media_types=("application/ai-catalog+json",),
 )
 SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
-SERVERS = read_operation("servers", "/v0.1/servers", Foreign, tag="discovery")
-SERVER_VERSIONS = read_operation(
-    "server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery"
-)
-SERVER = read_operation("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
+SERVERS = reads("servers", "/v0.1/servers", Foreign, tag="discovery")
+SERVER_VERSIONS = reads("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
+SERVER = reads("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
 
 HEALTHZ = Operation("healthz", "GET", "/healthz", "health", None, answers.Alive)
 READYZ = Operation("readyz", "GET", "/readyz", "health", None, answers.Ready, failures={503: "It is not ready."})

@@ -9,7 +9,7 @@ from waygraph.registry.model.changes import Written
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import Graph, ListRequest, Name, Request, read_operation, write_operation
+from waygraph.registry.operations.request import Graph, ListRequest, Name, Request, reads, writes
 from waygraph.registry.operators.rights import refuse_limited
 from waygraph.registry.taxonomy import taxonomies
 from waygraph.registry.taxonomy.browse import no_taxonomy, seen_taxonomy
@@ -23,7 +23,7 @@ class UseTaxonomy(Request[Written]):
     It needs a caller who sees everything.
     """
 
-    operation = write_operation(
+    operation = writes(
         "use_taxonomy", "PUT", "/v1/taxonomy", Written, body="TaxonomyRequest", audit=("set", "taxonomy {name}")
     )
 
@@ -39,7 +39,7 @@ class UseTaxonomy(Request[Written]):
 class GetTaxonomy(Request[Taxonomy]):
     """A whole taxonomy, with all that it holds; what the caller may not see is left out."""
 
-    operation = read_operation("taxonomy_tree", "/v1/taxonomy/tree", answer_shapes.TaxonomyTree)
+    operation = reads("taxonomy_tree", "/v1/taxonomy/tree", answer_shapes.TaxonomyTree)
 
     name: Annotated[str, MaxLen(40)] = ""
     """Of a taxonomy; empty: the current one."""
@@ -61,7 +61,7 @@ class GetTaxonomy(Request[Taxonomy]):
 class ListTaxonomies(ListRequest[Drift]):
     """All taxonomies, and how far each has drifted from its build. It needs a caller who sees everything."""
 
-    operation = read_operation("taxonomies", "/v1/taxonomies", answer_shapes.Taxonomies, whole="the list of taxonomies")
+    operation = reads("taxonomies", "/v1/taxonomies", answer_shapes.Taxonomies, whole="the list of taxonomies")
     listing, noun = "taxonomies", Drift
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[Drift]:

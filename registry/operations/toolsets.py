@@ -10,7 +10,7 @@ from waygraph.registry.model.changes import Written
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.validation import MAX_NAMES
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, read_operation, write_operation
+from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, reads, writes
 from waygraph.registry.operators import toolset as toolsets
 from waygraph.registry.operators.rights import refuse_limited
 from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS, Toolset, stated_toolset
@@ -20,7 +20,7 @@ from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS, Toolset, 
 class ListToolsets(ListRequest[Toolset]):
     """The toolsets that the caller may use, by name, each with what the caller may see of it."""
 
-    operation = read_operation("toolsets", "/v1/toolsets", answer_shapes.Toolsets)
+    operation = reads("toolsets", "/v1/toolsets", answer_shapes.Toolsets)
     listing, noun = "toolsets", Toolset
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[Toolset]:
@@ -31,7 +31,7 @@ class ListToolsets(ListRequest[Toolset]):
 class GetToolset(Request[Toolset]):
     """One toolset, if the caller may use it."""
 
-    operation = read_operation("toolset", "/v1/toolsets/{name}", Toolset)
+    operation = reads("toolset", "/v1/toolsets/{name}", Toolset)
 
     name: Id
     """A toolset's name."""
@@ -47,7 +47,7 @@ class SetToolset(Request[Toolset]):
     It needs a caller who sees everything.
     """
 
-    operation = write_operation(
+    operation = writes(
         "set_toolset", "PUT", "/v1/toolsets/{name}", Toolset, body="ToolsetRequest", audit=("set", "toolset {name}")
     )
 
@@ -81,9 +81,7 @@ class SetToolset(Request[Toolset]):
 class RemoveToolset(Request[Written]):
     """Remove a toolset; its tools stay. It needs a caller who sees everything."""
 
-    operation = write_operation(
-        "remove_toolset", "DELETE", "/v1/toolsets/{name}", Written, audit=("remove", "toolset {name}")
-    )
+    operation = writes("remove_toolset", "DELETE", "/v1/toolsets/{name}", Written, audit=("remove", "toolset {name}"))
 
     name: Id
     """A toolset's name."""
