@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.validation import cursor
+from waygraph.registry.model.validation import check_query, checked_for_tools, cursor
 from waygraph.registry.operations.catalog import (
     Browse,
     GetAbout,
@@ -52,7 +52,12 @@ class Searchable(Performer, Protocol):
         UnknownRecipe, RecipeNeedsTexts, and of a reranker that cannot be opened InvalidSetting, LanguageModelRefused,
         MissingExtra, ModelNotFound.
         """
-        ...
+        from waygraph.registry.operations.search import RouteAgents
+
+        request = RouteAgents(
+            query=check_query(query, None, limit), recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight
+        )
+        return self.perform(request, principal)
 
     def find_tools(
         self,
@@ -67,7 +72,10 @@ class Searchable(Performer, Protocol):
 
         Raises as `route`.
         """
-        ...
+        from waygraph.registry.operations.search import FindTools
+
+        request = FindTools(query=checked_for_tools(query, limit, agent_ids, limits=None), recipe=recipe)
+        return self.perform(request, principal)
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         """Every agent the principal may see, by id."""

@@ -18,7 +18,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import CypherResult, Page
 from waygraph.registry.model.errors import InvalidQuery, UnknownName, WaygraphError
 from waygraph.registry.model.identity import is_broken
-from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.nouns import Principal, Route, ToolRoute
 from waygraph.registry.model.pictures import Map
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.shapes import Shape, TransportFilter
@@ -103,7 +103,10 @@ class Request[A]:
             REQUESTS.append(cls)
 
     def answer(self, graph: "Graph", principal: Principal | None) -> A:
-        """What a registry that is here says. `principal`: in whose name; None: of one who sees everything."""
+        """What a registry that is here says. `principal`: in whose name; None: of one who sees everything.
+
+        NotImplementedError: only a service answers it.
+        """
         raise NotImplementedError
 
     def sent_fields(self) -> dict[str, Any]:
@@ -227,6 +230,12 @@ class Graph(Protocol):
     def export(self, format: Any) -> str: ...  # noqa: A002 - what every caller calls it
 
     def draw_map(self, principal: Principal | None) -> Map: ...
+
+    @property
+    def route(self) -> Callable[..., Route]: ...
+
+    @property
+    def find_tools(self) -> Callable[..., ToolRoute]: ...
 
     def place(self, request: Any, principal: Principal | None) -> Placement: ...
 

@@ -11,24 +11,16 @@ from waygraph.registry.operations import answer_shapes as answers
 from waygraph.registry.operations import catalog, operator, toolsets  # noqa: F401 - so that their requests are known
 from waygraph.registry.operations.request import REQUESTS, Operation, reads, writes
 
-Foreign = dict[str, Any]
-"""An answer in a format of others."""
+Foreign = answers.Foreign
 
 
 def _search[T](name: str, path: str, answer: type[T], **more: Any) -> Operation[T]:
     return Operation(name, "POST", path, more.pop("tag", "search"), "route", answer, **more)
 
 
-_OF_CALLS = {502: "The tool's server gave no answer.", 504: "No answer came in time."}
-
-ROUTE = _search("route", "/v1/route", answers.Route)
 ROUTE_BATCH = _search("route_batch", "/v1/route/batch", answers.Batch)
-SEARCH_TOOLS = _search("search_tools", "/v1/tools/search", answers.ToolRoute)
 RECIPES = Operation("recipes", "GET", "/v1/recipes", "search", "route", answers.Recipes)
 
-CALL_TOOL = Operation(
-    "call_tool", "POST", "/v1/tools/{tool_id:path}/call", "catalog", "use", Foreign, is_write=True, failures=_OF_CALLS
-)
 RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", answers.RecordedCalls)
 LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", answers.OwnLogins)
 

@@ -28,14 +28,12 @@ from waygraph.registry.model.errors import (
     SourceError,
     WaygraphError,
 )
-from waygraph.registry.model.nouns import Principal, Query, Route, TextForm, ToolRoute
-from waygraph.registry.model.tool_calls import RankedTool, RankedTools, ToolName, ToolResult, name_of
+from waygraph.registry.model.nouns import Principal, TextForm, ToolRoute
+from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.catalog import GetStatus
 from waygraph.registry.operations.request import Operation, PartRequest, Request, path_segment
-from waygraph.registry.operations.search import query_json, route_json, service_recipe
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
-from waygraph.registry.routing.router import without_history
+from waygraph.registry.operations.search import FindTools, SearchRequest
 
 if TYPE_CHECKING:
     pass
@@ -134,91 +132,19 @@ class Ingest:
         return self.state in ("done", "failed")
 
 
-# -- asking --------------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class RankTools(SearchRequest[RankedTools]):
+    """As FindTools; each tool says whether it can run there, and why not."""
 
+    operation = FindTools.operation
 
-def route(
-    query: str | Query,
-    *,
-    limit: int | None = None,
-    recipe: str | Recipe = DEFAULT_RECIPE,
-    agent_weight: float | None = None,
-    tool_weight: float | None = None,
-    principal: Principal | None = None,
-) -> Call[Route]:
-    full_query = validation.check_query(query, None, limit)
-    body = route_json(full_query, recipe, agent_weight, tool_weight)
-    call = _call(operations.ROUTE, principal=principal, body=body)
-    return _read(call, lambda document: _as_asked(shapes.read(Route, document), full_query))
-
-
-def find_tools(
-    query: str | Query,
-    *,
-    limit: int | None = None,
-    agent_ids: Sequence[str] | None = None,
-    recipe: str | Recipe = DEFAULT_RECIPE,
-    principal: Principal | None = None,
-) -> Call[ToolRoute]:
-    full_query = validation.checked_for_tools(query, limit, agent_ids, limits=None)
-    return _search_tools(full_query, recipe, principal, lambda _, route: route)
-
-
-def find(
-    query: str | Query,
-    *,
-    limit: int | None = None,
-    agent_ids: Sequence[str] | None = None,
-    recipe: str | Recipe = DEFAULT_RECIPE,
-    principal: Principal | None = None,
-) -> Call[RankedTools]:
-    """As `find_tools`; each tool says whether it can run there, and why not."""
-    full_query = validation.checked_for_tools(query, limit, agent_ids, limits=None)
-
-    def rank(matches: Any, route: ToolRoute) -> RankedTools:
-        return rank_tools((shapes.read(RankedTool, each) for each in matches), route)
-
-    return _search_tools(full_query, recipe, principal, rank)
-
-
-def _search_tools[R](
-    query: Query, recipe: str | Recipe, principal: Principal | None, finish: Callable[[Any, ToolRoute], R]
-) -> Call[R]:
-    """`finish`: of the matches as the service has them, and the route that they are of."""
-    call = _call(operations.SEARCH_TOOLS, principal=principal, body=query_json(query, service_recipe(recipe)))
-    return _read(call, lambda answer: finish(answer["matches"], _as_asked(shapes.read(ToolRoute, answer), query)))
-
-
-def call_tool(
-    tool: ToolName,
-    arguments: Mapping[str, Any] = MappingProxyType({}),
-    *,
-    timeout_s: float | None = None,
-    consent: str = "",
-    for_model: bool = False,
-    principal: Principal | None = None,
-) -> Call[ToolResult]:
-    """Runs a tool through the service's gateway. Raises NotCallable, InvalidArguments, CallTimedOut, UpstreamError."""
-    body = {"arguments": dict(arguments), "timeout_s": timeout_s, "consent": consent, "for_model": for_model}
-    name = name_of(tool)
-    path = "/".join(_tool_segments(name)) if "/" in name else path_segment("tool", name)
-    call = _read(_call(operations.CALL_TOOL, path, principal=principal, body=body), ToolResult.read)
-    return replace(call, refused=InvalidQuery)
-
-
-def _as_asked[R: (Route, ToolRoute)](route: R, query: Query) -> R:
-    """With the query as it was asked, and the steps into which the service split it."""
-    return replace(route, query=replace(without_history(query), steps=route.query.steps))
-
-
-# -- looking -------------------------------------------------------------------------------------------
+    def read(self, document: Any) -> RankedTools:
+        route = self.as_asked(shapes.read(ToolRoute, document))
+        return rank_tools((shapes.read(RankedTool, each) for each in document["matches"]), route)
 
 
 def stamp() -> Call[str]:
     return _read_reply(_call(GetStatus.operation), lambda reply: reply.headers["etag"].strip('"'))
-
-
-# -- writing -------------------------------------------------------------------------------------------
 
 
 def take(
@@ -304,9 +230,6 @@ def sync_source(name: str) -> Call[list[SyncReport]]:
     return _read(_call(operations.SYNC_SOURCE, segment), lambda document: _read_reports(document).all())
 
 
-# -- inside --------------------------------------------------------------------------------------------
-
-
 def refuse_principal(principal: Principal | None) -> None:
     """Raises InvalidQuery for one."""
     if principal is not None:
@@ -330,6 +253,9 @@ def request_call[A](request: Request[A]) -> Call[A]:
 
     def segment(match: re.Match[str]) -> str:
         collection, name = match.groups()
+        if name == "tool_id" and "/" in (tool_id := values.pop(name)):
+            owner, _, tool = tool_id.partition("/")
+            return f"{collection}/{path_segment('agent', owner)}/{path_segment('tool', tool, tool_id)}"
         noun = name.partition("_")[0] if "_" in name else collection.removesuffix("s")
         most = validation.MAX_NAME_CHARS if noun == "source" else validation.MAX_ID_CHARS
         whole = getattr(request, "name", "") if noun == "tool" else ""
@@ -420,8 +346,3 @@ def _read_ingest(document: Mapping[str, Any]) -> Ingest:
         return Ingest(id="", state="failed" if reports.error else "done", reports=reports)
     texts = ("id", "state", "source", "arrival_time", "start_time", "end_time")
     return Ingest(reports=reports, **{name: str(document[name]) for name in texts})
-
-
-def _tool_segments(name: str) -> tuple[str, str]:
-    owner, _, rest = name.partition("/")
-    return path_segment("agent", owner), path_segment("tool", rest, name)

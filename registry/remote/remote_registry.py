@@ -2,18 +2,23 @@
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Concatenate, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, Self
 
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.changes import Status
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.tool_calls import RankedTools, ToolName, ToolResult, name_of
+from waygraph.registry.model.validation import checked_for_tools
 from waygraph.registry.operations.catalog import GetStatus
+from waygraph.registry.operations.search import CallTool
 from waygraph.registry.remote import calls
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph.registry.storage.location import ServiceAddress
 
 if TYPE_CHECKING:
@@ -143,10 +148,35 @@ class RemoteRegistry(ServiceClient, Searchable):
         """Its `location` is the service's URL, whatever the service calls it."""
         return replace(super().status(principal=principal), location=self._connection.place)
 
-    route = ask(calls.route)
-    find_tools = ask(calls.find_tools)
-    find = ask(calls.find)
-    call = ask(calls.call_tool)
+    def find(
+        self,
+        query: str | Query,
+        *,
+        limit: int | None = None,
+        agent_ids: Sequence[str] | None = None,
+        recipe: str | Recipe = DEFAULT_RECIPE,
+        principal: Principal | None = None,
+    ) -> RankedTools:
+        """As `find_tools`; each tool says whether it can run there, and why not."""
+        full_query = checked_for_tools(query, limit, agent_ids, limits=None)
+        return self.perform(calls.RankTools(query=full_query, recipe=recipe), principal)
+
+    def call(
+        self,
+        tool: ToolName,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        timeout_s: float | None = None,
+        consent: str = "",
+        for_model: bool = False,
+        principal: Principal | None = None,
+    ) -> ToolResult:
+        """Runs a tool by the service's gateway. Raises NotCallable, InvalidArguments, CallTimedOut, UpstreamError."""
+        request = CallTool(
+            tool_id=name_of(tool), arguments=arguments, timeout_s=timeout_s, consent=consent, for_model=for_model
+        )
+        return self.perform(request, principal)
+
     ingest = ask(calls.ingest)
     take = ask(calls.take)
     start_ingest = ask(calls.start_ingest)

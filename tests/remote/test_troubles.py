@@ -25,9 +25,11 @@ from waygraph.registry.model.errors import (
     SourceError,
     WaygraphError,
 )
+from waygraph.registry.model.nouns import Query
 from waygraph.registry.operations.agents import ForgetSource, SetAgent
 from waygraph.registry.operations.catalog import GetAgent
 from waygraph.registry.operations.pictures import RunCypher
+from waygraph.registry.operations.search import FindTools, RouteAgents
 from waygraph.registry.remote import calls, transport
 from waygraph.registry.remote.calls import Call
 from waygraph.registry.remote.transport import Connection
@@ -124,8 +126,8 @@ def test_what_only_reads_is_asked_again(client: Client, first: Behaviour) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        calls.route("x"),
-        calls.find_tools("x"),
+        calls.request_call(RouteAgents(query=Query(text="x"))),
+        calls.request_call(FindTools(query=Query(text="x"))),
         calls.request_call(RunCypher(statement="RETURN 1")),
     ],
 )
@@ -279,7 +281,7 @@ def test_redirects_are_not_followed(client: Client, status: int, call: Callable[
 def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> None:
     """Which error it is depends on what was asked; the detail is the service's."""
     said = calls.request_call(SetAgent(agent_id="a", changes={"tags": ["x"]}))
-    asked = calls.route("x")
+    asked = calls.request_call(RouteAgents(query=Query(text="x")))
     for call, kind in ((asked, InvalidQuery), (said, InvalidSetting), (offer(), SourceError)):
         for problem in (trouble(422, "invalid-request", "body.x: too long"), trouble(413, "too-large", "too long")):
             with flaky(problem) as service:

@@ -55,6 +55,7 @@ from waygraph.registry.operations.change_log import NOBODY
 from waygraph.registry.operations.pictures import DrawMap, Export, ExportFormat, GetNeighbourhood
 from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.operations.request import MEDIA_TYPES
+from waygraph.registry.operations.search import CallTool
 from waygraph.registry.operations.taxonomies import GetTaxonomy, ListTaxonomies
 from waygraph.registry.operations.toolsets import GetToolset, ListToolsets
 
@@ -232,7 +233,7 @@ def _source_form(exchange: Exchange, tool_id: str) -> Shape | None:
     return {**{name: shape[name] for name in ("description", "input_schema")}, "setting": shapes.shape(setting)}
 
 
-@handles(operations.CALL_TOOL)
+@handles(CallTool.operation)
 async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> Response:
     """Run a tool, by its id or call name, by the same policy as for hosts of MCP. Nobody can be asked: a tool that a
     person has to agree to is refused, unless one has given `consent` in the explorer.

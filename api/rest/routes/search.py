@@ -19,12 +19,12 @@ from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.operations import table as operations
-from waygraph.registry.operations.search import FindPlacement
+from waygraph.registry.operations.search import FindPlacement, FindTools, RouteAgents
 from waygraph.registry.routing.placement import Placement, without_unread
 from waygraph.registry.routing.recipes import RECIPES
 
 
-@handles(operations.ROUTE)
+@handles(RouteAgents.operation)
 def route(exchange: Exchange, body: RouteRequest) -> Shape:
     """The agents that can do this, best first, each with its best tools."""
     start_s = perf_counter()
@@ -55,7 +55,7 @@ def _route_or_problem(exchange: Exchange, request: RouteRequest, *, is_counted: 
         return {"route": None, "problem": problem_of(error)}
 
 
-@handles(operations.SEARCH_TOOLS)
+@handles(FindTools.operation)
 def search_tools(exchange: Exchange, body: SearchRequest) -> Shape:
     """The tools that can do this, best first, whoever owns them."""
     start_s = perf_counter()
