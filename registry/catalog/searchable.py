@@ -148,13 +148,13 @@ class Searchable(Performer, Protocol):
 
     def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
         """Those that the principal may use, by name, each with what it may see of it."""
-        from waygraph.registry.operations.toolsets import ListToolsets
+        from waygraph.registry.operations.groupings import ListToolsets
 
         return self.perform(ListToolsets(), principal)
 
     def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
         """Raises UnknownName, also for one that the principal may not use, or in which it may see nothing."""
-        from waygraph.registry.operations.toolsets import GetToolset
+        from waygraph.registry.operations.groupings import GetToolset
 
         return self.perform(GetToolset(name=name), principal)
 

@@ -23,7 +23,7 @@ from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, merge_tool_s
 from waygraph.registry.model.validation import MAX_ID_CHARS, setting_changes
 from waygraph.registry.operations import answer_shapes
 from waygraph.registry.operations.change_log import ChangesQuery, seen_changes, seen_waiting
-from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, reads, writes
+from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, make_read, make_write
 from waygraph.registry.operators import approval
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import forget_source
@@ -50,7 +50,7 @@ class SetAgent(SettingRequest):
     What others see needs the scope `admin` too, or a caller who sees everything; so does a pin.
     """
 
-    operation = writes("set_agent", "PATCH", "/v1/agents/{agent_id}", OperatorSettings, audit=("set", "{agent_id}"))
+    operation = make_write("set_agent", "PATCH", "/v1/agents/{agent_id}", OperatorSettings, audit=("set", "{agent_id}"))
 
     agent_id: Id
     """An agent's id."""
@@ -87,7 +87,7 @@ class SetTool(SettingRequest):
     It needs the scope `admin` too, or a caller who sees everything.
     """
 
-    operation = writes(
+    operation = make_write(
         "set_tool",
         "PATCH",
         "/v1/tools/{agent_id}/{tool_name:path}",
@@ -141,7 +141,7 @@ class RemoveAgent(SettingRequest):
     What others see needs the scope `admin` too, or a caller who sees everything.
     """
 
-    operation = writes(
+    operation = make_write(
         "remove_agent", "DELETE", "/v1/agents/{agent_id}", OperatorSettings, audit=("remove", "{agent_id}")
     )
 
@@ -176,7 +176,7 @@ class Approve(DecisionRequest[Approved]):
     It needs the scope `admin` too, or a caller who sees everything.
     """
 
-    operation = writes("approve", "POST", "/v1/approvals", Approved, audit=("approve", "{target}"))
+    operation = make_write("approve", "POST", "/v1/approvals", Approved, audit=("approve", "{target}"))
 
     def answer(self, graph: Graph, principal: Principal | None) -> Approved:
         names = approval.checked_names(self.names, hashes=self.hashes)
@@ -193,7 +193,7 @@ class Reject(DecisionRequest[Rejections]):
     It needs the scope `admin` too, or a caller who sees everything.
     """
 
-    operation = writes("reject", "POST", "/v1/rejections", Rejections, audit=("reject", "{target}"))
+    operation = make_write("reject", "POST", "/v1/rejections", Rejections, audit=("reject", "{target}"))
 
     reason: Annotated[str, MinLen(1), MaxLen(MAX_REASON_CHARS)]
     """Why; whoever sees it reads this."""
@@ -225,7 +225,7 @@ class ForgetSource(Request[Forgotten]):
     What others see needs the scope `admin` too, or a caller who sees everything; so does a source with a policy.
     """
 
-    operation = writes("forget_source", "DELETE", "/v1/sources/{name:path}", Forgotten, audit=("forget", "{name}"))
+    operation = make_write("forget_source", "DELETE", "/v1/sources/{name:path}", Forgotten, audit=("forget", "{name}"))
 
     name: Name
     """The source's name."""
@@ -238,7 +238,7 @@ class ForgetSource(Request[Forgotten]):
 class ListChanges(PartRequest[Change]):
     """What came, and what sources changed of what was known: agents, tools and sources, the newest first."""
 
-    operation = reads("changes", "/v1/changes", answer_shapes.Changes)
+    operation = make_read("changes", "/v1/changes", answer_shapes.Changes)
     listing, noun, is_falling = "changes", Change, True
 
     since: Annotated[str, MaxLen(64)] = ""
@@ -258,7 +258,7 @@ class ListChanges(PartRequest[Change]):
 class ListWaiting(PartRequest[Waiting]):
     """What waits for approval, what was rejected, and what is flagged and not approved: agents and tools, by id."""
 
-    operation = reads("waiting", "/v1/waiting", answer_shapes.WaitingTexts)
+    operation = make_read("waiting", "/v1/waiting", answer_shapes.WaitingTexts)
     listing, noun = "waiting", Waiting
 
     def write_item(self, item: Waiting, transport: TransportFilter) -> Shape:

@@ -23,7 +23,7 @@ from waygraph.registry.operations.queries import (
     tools_page,
     with_members,
 )
-from waygraph.registry.operations.request import Graph, Id, PartRequest, Request, reads
+from waygraph.registry.operations.request import Graph, Id, PartRequest, Request, make_read
 from waygraph.registry.taxonomy.tree import CategoryView
 
 NO_FILTERS = Filters()
@@ -40,7 +40,7 @@ def filters_sent(filters: Filters) -> dict[str, Any]:
 class ListAgents(PartRequest[ListedAgent]):
     """The agents, by id, each with the number of its tools."""
 
-    operation = reads("agents", "/v1/agents", answer_shapes.Agents)
+    operation = make_read("agents", "/v1/agents", answer_shapes.Agents)
     listing = "agents"
 
     filters: Filters = NO_FILTERS
@@ -69,7 +69,7 @@ class ListAgents(PartRequest[ListedAgent]):
 class GetAgent(Request[Agent]):
     """An agent alone."""
 
-    operation = reads("agent", "/v1/agents/{agent_id}", answer_shapes.AgentFacts)
+    operation = make_read("agent", "/v1/agents/{agent_id}", answer_shapes.AgentFacts)
 
     agent_id: Id
     """An agent's id."""
@@ -102,7 +102,7 @@ class GetAbout(Request[About]):
 class ListTools(PartRequest[Tool]):
     """The tools of all agents, by id."""
 
-    operation = reads("tools", "/v1/tools", answer_shapes.Tools)
+    operation = make_read("tools", "/v1/tools", answer_shapes.Tools)
     listing, noun = "tools", Tool
 
     def sent_fields(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class ListTools(PartRequest[Tool]):
 class ListToolsOfAgent(ListTools):
     """The tools of an agent, by id."""
 
-    operation = reads("agent_tools", "/v1/agents/{agent_id}/tools", answer_shapes.Tools)
+    operation = make_read("agent_tools", "/v1/agents/{agent_id}/tools", answer_shapes.Tools)
 
     agent_id: Id
     """An agent's id."""
@@ -127,7 +127,7 @@ class ListToolsOfAgent(ListTools):
 class GetTool(Request[Tool]):
     """One tool, by its agent and its name."""
 
-    operation = reads("tool", "/v1/tools/{agent_id}/{tool_name:path}", answer_shapes.DefinedTool)
+    operation = make_read("tool", "/v1/tools/{agent_id}/{tool_name:path}", answer_shapes.DefinedTool)
     noun = Tool
 
     agent_id: Id
@@ -156,7 +156,7 @@ class GetTool(Request[Tool]):
 class GetToolByCallName(Request[Tool]):
     """One tool, by its call name."""
 
-    operation = reads("tool_called", "/v1/tools/{call_name}", answer_shapes.DefinedTool)
+    operation = make_read("tool_called", "/v1/tools/{call_name}", answer_shapes.DefinedTool)
     noun = Tool
 
     call_name: Id
@@ -173,7 +173,7 @@ class GetToolByCallName(Request[Tool]):
 class Browse(Request[CategoryView]):
     """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
 
-    operation = reads("taxonomy", "/v1/taxonomy", CategoryView)
+    operation = make_read("taxonomy", "/v1/taxonomy", CategoryView)
 
     filters: Filters = NO_FILTERS
     path: Annotated[str, MaxLen(MAX_NAME_CHARS)] = ""
@@ -193,7 +193,7 @@ class Browse(Request[CategoryView]):
 class ListSources(Request[list[SourceSummary]]):
     """The sources, each with the agents that it claims, what people call them, and which this service follows."""
 
-    operation = reads("sources", "/v1/sources", answer_shapes.Sources)
+    operation = make_read("sources", "/v1/sources", answer_shapes.Sources)
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[SourceSummary]:
         return graph.look(lambda index: standing_sources(index, principal))
@@ -209,7 +209,7 @@ class ListSources(Request[list[SourceSummary]]):
 class GetStatus(Request[Status]):
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
 
-    operation = reads("status", "/v1/status", answer_shapes.Status)
+    operation = make_read("status", "/v1/status", answer_shapes.Status)
 
     def answer(self, graph: Graph, principal: Principal | None) -> Status:
         def read_status(index: SearchIndex) -> Status:

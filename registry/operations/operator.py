@@ -38,13 +38,18 @@ from waygraph.registry.operations.agents import (
     SetTool,
 )
 from waygraph.registry.operations.change_log import ChangesQuery
-from waygraph.registry.operations.keys import CreateKey, ListKeys, RevokeKey
+from waygraph.registry.operations.groupings import GetTaxonomy, ListTaxonomies, RemoveToolset, SetToolset, UseTaxonomy
+from waygraph.registry.operations.oversight import (
+    CreateKey,
+    GetSearchGaps,
+    ListKeys,
+    ListUsage,
+    ListUsageDays,
+    RevokeKey,
+)
 from waygraph.registry.operations.pictures import DrawMap, Export, ExportFormat, GetNeighbourhood, RunCypher
 from waygraph.registry.operations.request import Performer, checked_most
 from waygraph.registry.operations.search import FindPlacement
-from waygraph.registry.operations.taxonomies import GetTaxonomy, ListTaxonomies, UseTaxonomy
-from waygraph.registry.operations.toolsets import RemoveToolset, SetToolset
-from waygraph.registry.operations.usage import GetSearchGaps, ListUsage, ListUsageDays
 from waygraph.registry.operators.approval import checked_names, checked_reason
 from waygraph.registry.operators.toolset import Toolset, stated_toolset
 from waygraph.registry.routing.placement import Placement

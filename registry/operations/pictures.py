@@ -20,7 +20,7 @@ from waygraph.registry.model.pictures import (
 )
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 from waygraph.registry.operations.neighbourhood import seen_neighbourhood
-from waygraph.registry.operations.request import MEDIA_TYPES, Graph, Operation, Request, reads
+from waygraph.registry.operations.request import MEDIA_TYPES, Graph, Operation, Request, make_read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class DrawMap(Request[Map]):
     once a revision, which may take seconds.
     """
 
-    operation = reads("map", "/v1/map", Map, is_slow=True)
+    operation = make_read("map", "/v1/map", Map, is_slow=True)
 
     def answer(self, graph: Graph, principal: Principal | None) -> Map:
         return graph.draw_map(principal)
@@ -60,7 +60,7 @@ class DrawMap(Request[Map]):
 class GetNeighbourhood(Request[Neighbourhood]):
     """The graph around some nodes: these, their neighbours as far as the limit allows, and the edges between them."""
 
-    operation = reads("graph", "/v1/graph", Neighbourhood)
+    operation = make_read("graph", "/v1/graph", Neighbourhood)
 
     around: Annotated[Sequence[Annotated[str, MinLen(1), MaxLen(2 * MAX_NAME_CHARS)]], MinLen(1), MaxLen(MAX_CENTRES)]
     """Nodes, such as `agent:ID` or `category:travel/flights`."""

@@ -70,11 +70,11 @@ class Operation[T]:
     """What may fail beside what may in every operation: HTTP status → when."""
 
 
-def reads[T](name: str, path: str, answer: type[T], *, tag: Tag = "catalog", **more: Any) -> Operation[T]:
+def make_read[T](name: str, path: str, answer: type[T], *, tag: Tag = "catalog", **more: Any) -> Operation[T]:
     return Operation(name, "GET", path, tag, "read", answer, is_conditional=True, **more)
 
 
-def writes[T](name: str, method: Method, path: str, answer: type[T], **more: Any) -> Operation[T]:
+def make_write[T](name: str, method: Method, path: str, answer: type[T], **more: Any) -> Operation[T]:
     return Operation(name, method, path, "admin", "write", answer, is_write=True, **more)
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from waygraph.registry.operations import answer_shapes as answers
-from waygraph.registry.operations import catalog, operator, toolsets  # noqa: F401 - so that their requests are known
-from waygraph.registry.operations.request import REQUESTS, Operation, reads, writes
+from waygraph.registry.operations import catalog, operator  # noqa: F401 - so that their requests are known
+from waygraph.registry.operations.request import REQUESTS, Operation, make_read, make_write
 
 Foreign = answers.Foreign
 
@@ -24,9 +24,9 @@ RECIPES = Operation("recipes", "GET", "/v1/recipes", "search", "route", answers.
 RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", answers.RecordedCalls)
 LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", answers.OwnLogins)
 
-MANIFESTS = replace(writes("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
+MANIFESTS = replace(make_write("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
 INGEST = Operation("ingest", "GET", "/v1/ingests/{ingest_id}", "admin", "write", answers.Ingest)
-SYNC_SOURCE = writes("sync_source", "POST", "/v1/sources/{name:path}/sync", answers.Reports)
+SYNC_SOURCE = make_write("sync_source", "POST", "/v1/sources/{name:path}/sync", answers.Reports)
 FORGET_LOGIN = Operation(
     "forget_login", "DELETE", "/v1/logins/{agent_id}", "admin", "use", answers.ForgottenLogin, is_write=True
 )
@@ -34,14 +34,14 @@ SERVICE = Operation("service", "GET", "/v1/service", "admin", "admin", answers.S
 EVALUATIONS = Operation("evaluations", "GET", "/v1/evaluations", "admin", "admin", answers.Evaluations)
 
 AI_CATALOG = replace(
-    reads("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
+    make_read("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
     scope=None,
     media_types=("application/ai-catalog+json",),
 )
 SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
-SERVERS = reads("servers", "/v0.1/servers", Foreign, tag="discovery")
-SERVER_VERSIONS = reads("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
-SERVER = reads("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
+SERVERS = make_read("servers", "/v0.1/servers", Foreign, tag="discovery")
+SERVER_VERSIONS = make_read("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
+SERVER = make_read("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
 
 HEALTHZ = Operation("healthz", "GET", "/healthz", "health", None, answers.Alive)
 READYZ = Operation("readyz", "GET", "/readyz", "health", None, answers.Ready, failures={503: "It is not ready."})

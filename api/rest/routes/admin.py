@@ -43,11 +43,16 @@ from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.agents import Approve, ForgetSource, Reject, RemoveAgent, SetAgent, SetTool
-from waygraph.registry.operations.keys import CreateKey, ListKeys, RevokeKey
+from waygraph.registry.operations.groupings import RemoveToolset, SetToolset, UseTaxonomy
+from waygraph.registry.operations.oversight import (
+    CreateKey,
+    GetSearchGaps,
+    ListKeys,
+    ListUsage,
+    ListUsageDays,
+    RevokeKey,
+)
 from waygraph.registry.operations.pictures import RunCypher
-from waygraph.registry.operations.taxonomies import UseTaxonomy
-from waygraph.registry.operations.toolsets import RemoveToolset, SetToolset
-from waygraph.registry.operations.usage import GetSearchGaps, ListUsage, ListUsageDays
 
 SourceName = Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)]
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}

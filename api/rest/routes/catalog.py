@@ -52,12 +52,11 @@ from waygraph.registry.operations.catalog import (
     ListToolsOfAgent,
 )
 from waygraph.registry.operations.change_log import NOBODY
+from waygraph.registry.operations.groupings import GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
 from waygraph.registry.operations.pictures import DrawMap, Export, ExportFormat, GetNeighbourhood
 from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.operations.request import MEDIA_TYPES
 from waygraph.registry.operations.search import CallTool
-from waygraph.registry.operations.taxonomies import GetTaxonomy, ListTaxonomies
-from waygraph.registry.operations.toolsets import GetToolset, ListToolsets
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]

@@ -1,26 +1,30 @@
-"""Toolsets: list, look at, set and remove them."""
+"""Named groups of what a registry holds: toolsets and taxonomies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import MaxLen
 
 from waygraph.registry.model.changes import Written
 from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.model.validation import MAX_NAMES
 from waygraph.registry.operations import answer_shapes
-from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, reads, writes
+from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, make_read, make_write
 from waygraph.registry.operators import toolset as toolsets
 from waygraph.registry.operators.rights import refuse_limited
 from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS, Toolset, stated_toolset
+from waygraph.registry.taxonomy import taxonomies
+from waygraph.registry.taxonomy.browse import no_taxonomy, seen_taxonomy
+from waygraph.registry.taxonomy.tree import Drift, Taxonomy
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListToolsets(ListRequest[Toolset]):
     """The toolsets that the caller may use, by name, each with what the caller may see of it."""
 
-    operation = reads("toolsets", "/v1/toolsets", answer_shapes.Toolsets)
+    operation = make_read("toolsets", "/v1/toolsets", answer_shapes.Toolsets)
     listing, noun = "toolsets", Toolset
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[Toolset]:
@@ -31,7 +35,7 @@ class ListToolsets(ListRequest[Toolset]):
 class GetToolset(Request[Toolset]):
     """One toolset, if the caller may use it."""
 
-    operation = reads("toolset", "/v1/toolsets/{name}", Toolset)
+    operation = make_read("toolset", "/v1/toolsets/{name}", Toolset)
 
     name: Id
     """A toolset's name."""
@@ -47,7 +51,7 @@ class SetToolset(Request[Toolset]):
     It needs a caller who sees everything.
     """
 
-    operation = writes(
+    operation = make_write(
         "set_toolset", "PUT", "/v1/toolsets/{name}", Toolset, body="ToolsetRequest", audit=("set", "toolset {name}")
     )
 
@@ -81,7 +85,9 @@ class SetToolset(Request[Toolset]):
 class RemoveToolset(Request[Written]):
     """Remove a toolset; its tools stay. It needs a caller who sees everything."""
 
-    operation = writes("remove_toolset", "DELETE", "/v1/toolsets/{name}", Written, audit=("remove", "toolset {name}"))
+    operation = make_write(
+        "remove_toolset", "DELETE", "/v1/toolsets/{name}", Written, audit=("remove", "toolset {name}")
+    )
 
     name: Id
     """A toolset's name."""
@@ -89,3 +95,57 @@ class RemoveToolset(Request[Written]):
     def answer(self, graph: Graph, principal: Principal | None) -> Written:
         refuse_limited(principal, "toolsets are removed")
         return graph.change_existing(lambda session: toolsets.remove_toolset(session, self.name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseTaxonomy(Request[Written]):
+    """Make a taxonomy the current one: what is browsed, walked and searched `within`.
+
+    It needs a caller who sees everything.
+    """
+
+    operation = make_write(
+        "use_taxonomy", "PUT", "/v1/taxonomy", Written, body="TaxonomyRequest", audit=("set", "taxonomy {name}")
+    )
+
+    name: Name
+    """Of the taxonomy that becomes the current one."""
+
+    def answer(self, graph: Graph, principal: Principal | None) -> Written:
+        refuse_limited(principal, "the current taxonomy is chosen")
+        return graph.change_existing(lambda session: taxonomies.use_taxonomy(session, self.name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetTaxonomy(Request[Taxonomy]):
+    """A whole taxonomy, with all that it holds; what the caller may not see is left out."""
+
+    operation = make_read("taxonomy_tree", "/v1/taxonomy/tree", answer_shapes.TaxonomyTree)
+
+    name: Annotated[str, MaxLen(40)] = ""
+    """Of a taxonomy; empty: the current one."""
+
+    def write(self, answer: Taxonomy, transport: TransportFilter = None) -> Shape:
+        return answer.as_json()
+
+    def read(self, document: Any) -> Taxonomy:
+        return Taxonomy.of_json(document)
+
+    def answer(self, graph: Graph, principal: Principal | None) -> Taxonomy:
+        name = self.name or None
+        if (taxonomy := graph.look(lambda index: seen_taxonomy(index, name, principal))) is None:
+            raise no_taxonomy(name)
+        return taxonomy
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListTaxonomies(ListRequest[Drift]):
+    """All taxonomies, and how far each has drifted from its build. It needs a caller who sees everything."""
+
+    operation = make_read("taxonomies", "/v1/taxonomies", answer_shapes.Taxonomies, whole="the list of taxonomies")
+    listing, noun = "taxonomies", Drift
+
+    def answer(self, graph: Graph, principal: Principal | None) -> list[Drift]:
+        from waygraph.registry.taxonomy.structure import read_drift
+
+        return graph.read(read_drift)
