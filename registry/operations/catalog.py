@@ -53,10 +53,10 @@ class ListAgents(PartRequest[ListedAgent]):
     def answer(self, graph: Graph, principal: Principal | None) -> Page[ListedAgent]:
         given = checked_filters(self.filters)
 
-        def listed(index: SearchIndex) -> Page[ListedAgent]:
+        def read_page(index: SearchIndex) -> Page[ListedAgent]:
             return agents_page(index, with_members(index, given, principal), principal, self.start, self.most)
 
-        return graph.look(listed)
+        return graph.look(read_page)
 
     def write_item(self, item: ListedAgent, transport: TransportFilter) -> Shape:
         return {**shapes.shape(shapes.shown_agent(item.agent, transport)), "tools": item.tools}

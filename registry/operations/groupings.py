@@ -67,7 +67,7 @@ class SetToolset(Request[Toolset]):
     callers: Annotated[Sequence[Name], MaxLen(MAX_NAMES)] = ()
     """Groups that may use it. Default: whoever may see anything in it."""
 
-    def stated(self) -> Toolset:
+    def to_toolset(self) -> Toolset:
         """Its rule, in order. Raises InvalidSetting."""
         return stated_toolset(**vars(self))
 
@@ -76,7 +76,7 @@ class SetToolset(Request[Toolset]):
 
     def answer(self, graph: Graph, principal: Principal | None) -> Toolset:
         refuse_limited(principal, "toolsets are made")
-        new = self.stated()
+        new = self.to_toolset()
         graph.change_existing(lambda session: toolsets.set_toolset(session, new))
         return graph.look(lambda index: toolsets.seen_toolset(index, new.name, None))
 

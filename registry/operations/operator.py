@@ -38,6 +38,7 @@ from waygraph.registry.operations.agents import (
     SetTool,
 )
 from waygraph.registry.operations.change_log import ChangesQuery
+from waygraph.registry.operations.graph_views import DrawMap, Export, ExportFormat, GetNeighbourhood, RunCypher
 from waygraph.registry.operations.groupings import GetTaxonomy, ListTaxonomies, RemoveToolset, SetToolset, UseTaxonomy
 from waygraph.registry.operations.oversight import (
     CreateKey,
@@ -47,7 +48,6 @@ from waygraph.registry.operations.oversight import (
     ListUsageDays,
     RevokeKey,
 )
-from waygraph.registry.operations.pictures import DrawMap, Export, ExportFormat, GetNeighbourhood, RunCypher
 from waygraph.registry.operations.request import Performer, checked_most
 from waygraph.registry.operations.search import FindPlacement
 from waygraph.registry.operators.approval import checked_names, checked_reason

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import SourceStatuses
     from waygraph.registry.model.pictures import Map
     from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
+    from waygraph.registry.operations.graph_views import ExportFormat
     from waygraph.registry.operations.operator import Operator
-    from waygraph.registry.operations.pictures import ExportFormat
     from waygraph.registry.operations.request import Request
     from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.routing.placement import Placement

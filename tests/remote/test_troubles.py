@@ -28,7 +28,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.operations.agents import ForgetSource, SetAgent
 from waygraph.registry.operations.catalog import GetAgent
-from waygraph.registry.operations.pictures import RunCypher
+from waygraph.registry.operations.graph_views import RunCypher
 from waygraph.registry.operations.search import FindTools, RouteAgents
 from waygraph.registry.remote import calls, transport
 from waygraph.registry.remote.calls import Call

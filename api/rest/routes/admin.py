@@ -43,6 +43,7 @@ from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.agents import Approve, ForgetSource, Reject, RemoveAgent, SetAgent, SetTool
+from waygraph.registry.operations.graph_views import RunCypher
 from waygraph.registry.operations.groupings import RemoveToolset, SetToolset, UseTaxonomy
 from waygraph.registry.operations.oversight import (
     CreateKey,
@@ -52,7 +53,6 @@ from waygraph.registry.operations.oversight import (
     ListUsageDays,
     RevokeKey,
 )
-from waygraph.registry.operations.pictures import RunCypher
 
 SourceName = Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)]
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}

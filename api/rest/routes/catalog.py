@@ -52,8 +52,8 @@ from waygraph.registry.operations.catalog import (
     ListToolsOfAgent,
 )
 from waygraph.registry.operations.change_log import NOBODY
+from waygraph.registry.operations.graph_views import DrawMap, Export, ExportFormat, GetNeighbourhood
 from waygraph.registry.operations.groupings import GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
-from waygraph.registry.operations.pictures import DrawMap, Export, ExportFormat, GetNeighbourhood
 from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.operations.request import MEDIA_TYPES
 from waygraph.registry.operations.search import CallTool

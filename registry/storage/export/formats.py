@@ -17,7 +17,7 @@ from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, JsonText, Tool, parse_field
-from waygraph.registry.operations.pictures import ExportFormat
+from waygraph.registry.operations.graph_views import ExportFormat
 from waygraph.registry.storage.noun_list import NOUNS
 
 if TYPE_CHECKING:
