@@ -46,9 +46,8 @@ class ListAgents(PartRequest[ListedAgent]):
     filters: Filters = NO_FILTERS
 
     def sent_fields(self) -> dict[str, Any]:
-        return {name: value for name, value in super().sent_fields().items() if name != "filters"} | filters_sent(
-            checked_filters(self.filters)
-        )
+        place = {name: value for name, value in super().sent_fields().items() if name != "filters"}
+        return {**filters_sent(checked_filters(self.filters)), **place}
 
     def answer(self, graph: Graph, principal: Principal | None) -> Page[ListedAgent]:
         given = checked_filters(self.filters)

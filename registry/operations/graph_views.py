@@ -34,7 +34,7 @@ class RunCypher(Request[CypherResult]):
         "cypher", "POST", "/v1/cypher", "cypher", "cypher", CypherResult,
         is_recorded=True, is_for_admin=True, whole="Cypher", body="CypherRequest", audit=("cypher", "{statement}"),
     )  # fmt: skip
-    refused = CypherRefused
+    refusal = CypherRefused
 
     statement: Annotated[str, MinLen(1)]
     """A statement that only reads."""

@@ -95,7 +95,7 @@ class Request[A]:
     operation: ClassVar[Operation[Any]]
     noun: ClassVar[Any] = None
     """What the answer is read as. None: as the operation's answer."""
-    refused: ClassVar[type[WaygraphError] | None] = None
+    refusal: ClassVar[type[WaygraphError] | None] = None
     """The error for one that a service does not take as it is. None: InvalidQuery, InvalidSetting for a write."""
 
     def __init_subclass__(cls) -> None:

@@ -109,7 +109,7 @@ class CallTool(Request[ToolResult]):
         "call_tool", "POST", "/v1/tools/{tool_id:path}/call", "catalog", "use", answer_shapes.Foreign, is_write=True,
         failures={502: "The tool's server gave no answer.", 504: "No answer came in time."},
     )  # fmt: skip
-    refused = InvalidQuery
+    refusal = InvalidQuery
 
     tool_id: str
     """A tool's id or its call name."""

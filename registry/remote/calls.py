@@ -252,16 +252,16 @@ def request_call[A](request: Request[A]) -> Call[A]:
     is_slow, has_body = operation.is_write or operation.is_slow, operation.method in ("POST", "PUT", "PATCH")
 
     def segment(match: re.Match[str]) -> str:
-        collection, name = match.groups()
+        name, collection = match[1], operation.path[: match.start()].split("/")[-2]
         if name == "tool_id" and "/" in (tool_id := values.pop(name)):
             owner, _, tool = tool_id.partition("/")
-            return f"{collection}/{path_segment('agent', owner)}/{path_segment('tool', tool, tool_id)}"
+            return f"{path_segment('agent', owner)}/{path_segment('tool', tool, tool_id)}"
         noun = name.partition("_")[0] if "_" in name else collection.removesuffix("s")
         most = validation.MAX_NAME_CHARS if noun == "source" else validation.MAX_ID_CHARS
         whole = getattr(request, "name", "") if noun == "tool" else ""
-        return f"{collection}/{path_segment(noun, str(values.pop(name, '')), whole, most_chars=most)}"
+        return path_segment(noun, str(values.pop(name, "")), whole, most_chars=most)
 
-    path = re.sub(r"(\w+|\})/\{(\w+)(?::path)?\}", segment, operation.path)
+    path = re.sub(r"\{(\w+)(?::path)?\}", segment, operation.path)
     read = Reply.text if operation.answer is str else lambda reply: request.read(reply.json())
     return Call(
         method=operation.method,
@@ -271,7 +271,7 @@ def request_call[A](request: Request[A]) -> Call[A]:
         read=read,  # type: ignore[arg-type] # a file is a text
         safe=not operation.is_write,
         slow=is_slow,
-        refused=request.refused or (InvalidSetting if operation.is_write else InvalidQuery),
+        refused=request.refusal or (InvalidSetting if operation.is_write else InvalidQuery),
     )
 
 
