@@ -94,3 +94,6 @@ class Export(Request[str]):
 
     def answer(self, graph: Graph, principal: Principal | None) -> str:
         return graph.export(self.format)
+
+    def read(self, document: Any) -> str:
+        return str(document)

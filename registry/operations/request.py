@@ -16,7 +16,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import CypherResult, Page
-from waygraph.registry.model.errors import InvalidQuery, UnknownName, WaygraphError
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownName, WaygraphError
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Principal, Route, ToolRoute
 from waygraph.registry.model.pictures import Map
@@ -96,11 +96,25 @@ class Request[A]:
     noun: ClassVar[Any] = None
     """What the answer is read as. None: as the operation's answer."""
     refusal: ClassVar[type[WaygraphError] | None] = None
-    """The error for one that a service does not take as it is. None: InvalidQuery, InvalidSetting for a write."""
+    """The error of `refuse`. None: InvalidQuery, InvalidSetting for a write."""
 
     def __init_subclass__(cls) -> None:
         if "operation" in vars(cls):
             REQUESTS.append(cls)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it changes nothing, so that it may be sent twice."""
+        return not self.operation.is_write
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Sent beside those of every request."""
+        return {}
+
+    def refuse(self, reason: str) -> WaygraphError:
+        """The error where a service does not take the request as it is."""
+        return (self.refusal or (InvalidSetting if self.operation.is_write else InvalidQuery))(reason)
 
     def answer(self, graph: "Graph", principal: Principal | None) -> A:
         """What a registry that is here says. `principal`: in whose name; None: of one who sees everything.

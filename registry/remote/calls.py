@@ -8,9 +8,8 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, TypedDict, cast
 from urllib.parse import urlencode
 
 from waygraph.registry.catalog.find_tools.find import rank_tools
@@ -24,15 +23,13 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.errors import (
     InvalidQuery,
-    InvalidSetting,
     SourceError,
     WaygraphError,
 )
 from waygraph.registry.model.nouns import Principal, TextForm, ToolRoute
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.operations import table as operations
-from waygraph.registry.operations.catalog import GetStatus
-from waygraph.registry.operations.request import Operation, PartRequest, Request, path_segment
+from waygraph.registry.operations.request import PartRequest, Request, path_segment
 from waygraph.registry.operations.search import FindTools, SearchRequest
 
 if TYPE_CHECKING:
@@ -143,91 +140,79 @@ class RankTools(SearchRequest[RankedTools]):
         return rank_tools((shapes.read(RankedTool, each) for each in document["matches"]), route)
 
 
-def stamp() -> Call[str]:
-    return _read_reply(_call(GetStatus.operation), lambda reply: reply.headers["etag"].strip('"'))
+class TakeOptions(TypedDict, total=False):
+    """How documents are taken."""
+
+    namespace: str
+    kind: str
+    policy: Policy | None
+    texts: TextForm | None
+    partial: bool
+    """What the documents do not list is not removed."""
+    dry_run: bool
+    allow_mass_removal: bool
 
 
-def take(
-    documents: Sequence[Document],
-    *,
-    source: str,
-    namespace: str = "",
-    kind: str = "",
-    policy: Policy | None = None,
-    texts: TextForm | None = None,
-    partial: bool = False,
-    dry_run: bool = False,
-    allow_mass_removal: bool = False,
-) -> Call[IngestReports]:
-    """As `ingest`, where the error of a later manifest stands beside the reports of those before it."""
-    document_rows = [
-        {"name": each.name, "unreadable": each.unreadable}
-        if each.unreadable
-        else {"name": each.name, "text": each.text}
-        for each in documents
-    ]
-    body = {
-        "source": source,
-        "documents": document_rows,
-        "namespace": namespace,
-        "kind": kind,
-        "policy": policy,
-        "texts": texts,
-        "partial": partial,
-        "dry_run": dry_run,
-        "allow_mass_removal": allow_mass_removal,
-    }
-    call = _call(operations.MANIFESTS, body=body)
-    return replace(_read(call, _read_reports), safe=dry_run, refused=lambda reason: SourceError(source, reason))
+@dataclass(frozen=True, kw_only=True)
+class Take[A](Request[A]):
+    """What a source says now."""
+
+    operation = operations.MANIFESTS
+
+    documents: Sequence[Document]
+    source: str
+    options: TakeOptions
+
+    @property
+    def is_safe(self) -> bool:
+        return self.options.get("dry_run", False)
+
+    def sent_fields(self) -> dict[str, Any]:
+        rows = [
+            {"name": each.name, **({"unreadable": each.unreadable} if each.unreadable else {"text": each.text})}
+            for each in self.documents
+        ]
+        return {"source": self.source, "documents": rows, **self.options}
+
+    def refuse(self, reason: str) -> WaygraphError:
+        return SourceError(self.source, reason)
 
 
-def _reports[**P](take: Callable[P, Call[IngestReports]]) -> Callable[P, Talk[list[SyncReport]]]:
-    """Brings the registry to what a source says now, which the service reads and embeds: a report for each manifest,
-    several of an export.
-
-    `partial`: what the documents do not list is not removed. Raises SourceError, MassRemoval, InvalidSetting and
-    what a write raises; see `take` for what was done before that.
-    """
-
-    @wraps(take)
-    def talk(*args: P.args, **options: P.kwargs) -> Talk[list[SyncReport]]:
-        receipt: IngestReports = yield take(*args, **options)
-        return receipt.all()
-
-    talk.__doc__ = _reports.__doc__
-    return talk
+@dataclass(frozen=True, kw_only=True)
+class TakeNow(Take[IngestReports]):
+    def read(self, document: Any) -> IngestReports:
+        return _read_reports(document)
 
 
-ingest = _reports(take)
+@dataclass(frozen=True, kw_only=True)
+class TakeLater(Take[Ingest]):
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Prefer": "respond-async"}
+
+    def read(self, document: Any) -> Ingest:
+        """A service of before knows no later: it answers with the reports."""
+        return _read_ingest(document)
 
 
-def _later[**P](take: Callable[P, Call[IngestReports]]) -> Callable[P, Call[Ingest]]:
-    """As `ingest`, but the service takes the documents when their turn comes, and answers at once: `ingest_status`
-    says how they stand. Raises ServiceBusy if too many wait. A service that stops fails what waits.
-    """
+@dataclass(frozen=True, kw_only=True)
+class GetIngest(Request[Ingest]):
+    operation = operations.INGEST
 
-    @wraps(take)
-    def start(*args: P.args, **options: P.kwargs) -> Call[Ingest]:
-        return replace(_read(take(*args, **options), _read_ingest), headers={"Prefer": "respond-async"})
+    ingest_id: str
 
-    start.__name__, start.__doc__ = "start_ingest", _later.__doc__
-    return start
+    def read(self, document: Any) -> Ingest:
+        return _read_ingest(document)
 
 
-start_ingest = _later(take)
+@dataclass(frozen=True, kw_only=True)
+class SyncSource(Request[list[SyncReport]]):
+    operation = operations.SYNC_SOURCE
 
+    name: str
 
-def ingest_status(ingest_id: str) -> Call[Ingest]:
-    """How an ingest stands that `start_ingest` began. Raises UnknownName, also for one that others sent."""
-    return _read(_call(operations.INGEST, path_segment("ingest", ingest_id)), _read_ingest)
-
-
-def sync_source(name: str) -> Call[list[SyncReport]]:
-    """Reads a source now that the service follows, and asks its servers: a report. Raises UnknownName, and
-    InvalidSetting with what to do for one that it does not follow; SourceError, MassRemoval and what a write raises.
-    """
-    segment = path_segment("source", name, most_chars=validation.MAX_NAME_CHARS)
-    return _read(_call(operations.SYNC_SOURCE, segment), lambda document: _read_reports(document).all())
+    def read(self, document: Any) -> list[SyncReport]:
+        return _read_reports(document).all()
 
 
 def refuse_principal(principal: Principal | None) -> None:
@@ -262,16 +247,16 @@ def request_call[A](request: Request[A]) -> Call[A]:
         return path_segment(noun, str(values.pop(name, "")), whole, most_chars=most)
 
     path = re.sub(r"\{(\w+)(?::path)?\}", segment, operation.path)
-    read = Reply.text if operation.answer is str else lambda reply: request.read(reply.json())
     return Call(
         method=operation.method,
         path=path,
         params=() if has_body else tuple(_params_of(values)),
         json=values if has_body else None,
-        read=read,  # type: ignore[arg-type] # a file is a text
-        safe=not operation.is_write,
+        read=lambda reply: request.read(reply.text() if operation.answer is str else reply.json()),
+        safe=request.is_safe,
         slow=is_slow,
-        refused=request.refusal or (InvalidSetting if operation.is_write else InvalidQuery),
+        refused=request.refuse,
+        headers=request.headers,
     )
 
 
@@ -294,42 +279,6 @@ def _all_parts[T](request: PartRequest[T]) -> Talk[Page[T]]:
         if not goes_on or len(items) == most:
             return replace(page, items=tuple(items))
         request = replace(request, cursor=validation.cursor(following))
-
-
-def _call[T](
-    operation: Operation[T],
-    *segments: str,
-    principal: Principal | None = None,
-    params: Params = (),
-    body: Mapping[str, object] | None = None,
-) -> Call[T]:
-    """`segments` fill the path, in order. The answer is read as the operation's noun. Raises InvalidQuery."""
-    refuse_principal(principal)
-    values = iter(segments)
-    return Call(
-        method=operation.method,
-        path=re.sub(r"\{.*?\}", lambda _: next(values), operation.path),
-        params=params,
-        json=body,
-        read=lambda reply: shapes.read(operation.answer, reply.json()),
-        safe=not operation.is_write,
-        slow=operation.is_write,
-        refused=InvalidSetting if operation.is_write else InvalidQuery,
-    )
-
-
-def _read[T](call: Call[Any], read: Callable[[Any], T]) -> Call[T]:
-    """The call, whose answer is read by this function of its JSON."""
-    return _read_reply(call, lambda reply: read(reply.json()))
-
-
-def _read_reply[T](call: Call[Any], read: Callable[[Reply], T]) -> Call[T]:
-    return replace(call, read=read)
-
-
-def _set_params(**values: str) -> Params:
-    """Those that are not empty."""
-    return tuple((name, value) for name, value in values.items() if value)
 
 
 def _read_reports(document: Mapping[str, Any]) -> IngestReports:
