@@ -32,10 +32,6 @@ from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.request import PartRequest, Request, path_segment
 from waygraph.registry.operations.search import FindTools, SearchRequest
 
-if TYPE_CHECKING:
-    pass
-
-
 type Params = tuple[tuple[str, str], ...]
 """Of a query: names and values."""
 
