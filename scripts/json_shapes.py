@@ -17,8 +17,8 @@ from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
 from waygraph.registry.model.usage import HostContact
-from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.operations import answer_shapes as answers
+from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.storage.candidate_graph import LinkSummary
 from waygraph.registry.storage.integrity.findings import Finding

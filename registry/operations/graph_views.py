@@ -1,26 +1,36 @@
 """The graph, asked, drawn and written: Cypher, the map, what stands around some nodes, exports."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from itertools import chain, zip_longest
+from typing import Annotated, Any, Literal, cast
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
+from waygraph.registry.index.names import seen_tools, visible_agents
+from waygraph.registry.index.search_index import Leg, Scope, SearchIndex
 from waygraph.registry.model.changes import CypherResult
-from waygraph.registry.model.errors import CypherRefused
+from waygraph.registry.model.errors import CypherRefused, UnknownName
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.pictures import (
     EDGE_KINDS,
     MAX_CENTRES,
     MAX_NODES,
     EdgeKind,
+    GraphEdge,
+    GraphNode,
     Map,
     Neighbourhood,
+    NodeKind,
     check_neighbourhood,
 )
+from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import MAX_NAME_CHARS
-from waygraph.registry.operations.neighbourhood import seen_neighbourhood
+from waygraph.registry.operations.queries import seen_sources
 from waygraph.registry.operations.request import MEDIA_TYPES, Graph, Operation, Request, make_read
+from waygraph.registry.operators.toolset import seen_toolsets
+from waygraph.registry.taxonomy.browse import seen_taxonomy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,3 +107,134 @@ class Export(Request[str]):
 
     def read(self, document: Any) -> str:
         return str(document)
+
+
+TEXT_CHARS = 200
+MOST_SIMILAR, LEAST_COSINE = 8, 0.3
+MOST_FOLLOWERS, LEAST_CHANCE = 8, 0.02
+
+
+def seen_neighbourhood(
+    index: SearchIndex, around: Sequence[str], kinds: Collection[str], limit: int, principal: Principal | None
+) -> Neighbourhood:
+    """At most `limit` nodes: the centres, then their neighbours in turn, of each centre and kind the nearest first.
+
+    Without `kinds` all edges count. Raises UnknownName for a centre that the principal may not see, or is not there.
+    """
+    view = _View(index, principal, kinds or EDGE_KINDS, around)
+    centres = list(dict.fromkeys(map(view.require_node, around)))[:limit]
+    edges_of = {centre: [*view.own_edges(centre), *view.near(centre)] for centre in centres}
+    lists = (
+        [edge.other(centre) for edge in edges if edge.kind == kind]
+        for centre, edges in edges_of.items()
+        for kind in EDGE_KINDS
+    )
+    in_turn = filter(None, chain.from_iterable(zip_longest(*lists)))
+    nodes = list(dict.fromkeys([*centres, *in_turn]))[:limit]
+    edges_of |= {node: view.own_edges(node) for node in nodes if node not in edges_of}
+    others = {node: {edge.other(node) for edge in edges_of[node]}.difference(nodes) for node in nodes}
+    edges = dict.fromkeys(chain.from_iterable(edges_of.values()))
+    return Neighbourhood(
+        revision=index.state.revision,
+        nodes=tuple(view.describe(others, len(centres))),
+        edges=tuple(edge for edge in edges if edge.start in others and edge.end in others),
+    )
+
+
+class _View:
+    """What a principal sees of one index, by nodes."""
+
+    def __init__(
+        self, index: SearchIndex, principal: Principal | None, kinds: Collection[str], around: Collection[str]
+    ) -> None:
+        self._index, self._principal, self._kinds = index, principal, kinds
+        taxonomy = seen_taxonomy(index, None, principal)
+        paths = taxonomy.paths() if taxonomy else {}
+        categories = {path: taxonomy.categories[each] for each, path in paths.items()} if taxonomy else {}
+        agents = {agent.id: agent for agent in visible_agents(index, principal)}
+        self._nouns: dict[str, dict[str, Any]] = {
+            "agent": agents,
+            "source": {source.name: source for source in seen_sources(index, principal, agents.values())},
+            "toolset": {toolset.name: toolset for toolset in seen_toolsets(index, principal)},
+            "category": categories,
+        }
+        # Of each node its edges, but for those to tools that agents own: these are many, and the index has them.
+        self._edges: dict[str, list[GraphEdge]] = defaultdict(list)
+        for name, source in self._nouns["source"].items():
+            self._link("claims", f"source:{name}", map(_node_of, source.agent_ids))
+        for name, toolset in self._nouns["toolset"].items():
+            self._link("includes", f"toolset:{name}", map(_node_of, toolset.includes))
+        for path, category in categories.items():
+            children = (f"category:{paths[child]}" for child in category.children)
+            # What stands in no category but the root has nothing in common.
+            entities = category.holds if path or "category:" in around else ()
+            self._link("holds", f"category:{path}", chain(children, map(_node_of, entities)))
+
+    def _link(self, kind: EdgeKind, start: str, ends: Iterable[str]) -> None:
+        for end in ends if kind in self._kinds else ():
+            for node in (start, end):
+                self._edges[node].append(GraphEdge(kind, start, end))
+
+    def require_node(self, node: str) -> str:
+        """The node itself. Raises UnknownName."""
+        kind, _, name = node.partition(":")
+        names = self._tool_ids(owner_of(name)) if kind == "tool" else self._nouns[kind]
+        if name not in names:
+            raise UnknownName(kind, name, names, some=True)
+        return node
+
+    def _tool_ids(self, agent_id: str) -> Sequence[str]:
+        return self._index.tool_ids(agent_id) if agent_id in self._nouns["agent"] else ()
+
+    def own_edges(self, node: str) -> list[GraphEdge]:
+        """Those that the graph itself has."""
+        kind, _, name = node.partition(":")
+        edges = self._edges.get(node, [])
+        if kind == "agent" and "owns" in self._kinds:
+            return [*(GraphEdge("owns", node, f"tool:{tool}") for tool in self._tool_ids(name)), *edges]
+        if kind == "tool" and "owns" in self._kinds:
+            return [GraphEdge("owns", f"agent:{owner_of(name)}", node), *edges]
+        return edges
+
+    def near(self, node: str) -> Iterator[GraphEdge]:
+        """By vectors, and by what is called after it; among what a route may name."""
+        kind, _, name = node.partition(":")
+        if kind not in ("agent", "tool"):
+            return
+        if "similar" in self._kinds:
+            leg: Leg = "agent_vector" if kind == "agent" else "tool_vector"
+            vector = self._index.vectors_of([name]).get(name)
+            scope = Scope(principal=self._principal)
+            # Without a vector there is no leg of vectors.
+            hits = self._index.search([leg], vector, "", MOST_SIMILAR + 1, scope)
+            for other, cosine in hits.scores_of(leg).items():
+                if other != name and cosine >= LEAST_COSINE:  # one edge a pair, whichever of the two is a centre
+                    start, end = sorted((node, _node_of(other)))
+                    yield GraphEdge("similar", start, end, round(cosine, 3))
+        if "follows" in self._kinds and self._index.transitions:
+            chances = self._index.transitions.follows([name], self._principal)
+            # Of agents too it is known what follows, as far as their tools leave it open.
+            followers = [each for each in chances if ("/" in each) == ("/" in name) and each != name]
+            for other in sorted(followers, key=lambda each: (-chances[each], each))[:MOST_FOLLOWERS]:
+                if chances[other] >= LEAST_CHANCE:
+                    yield GraphEdge("follows", node, _node_of(other), round(chances[other], 3))
+
+    def describe(self, others: Mapping[str, Collection[str]], centres: int) -> Iterator[GraphNode]:
+        """`others`: the neighbours of each that are not shown; the first nodes are the centres."""
+        ids = [node.partition(":")[2] for node in others if node.startswith("tool:")]
+        nouns = {**self._nouns, "tool": {tool.id: tool for tool in seen_tools(self._index, ids, self._principal)}}
+        for place, node in enumerate(others):
+            kind, _, name = node.partition(":")
+            noun = nouns[kind][name]
+            yield GraphNode(
+                id=node,
+                kind=cast("NodeKind", kind),
+                name=noun.name or "all categories",
+                description=getattr(noun, "description", "")[:TEXT_CHARS],
+                centre=place < centres,
+                more=len(others[node]),
+            )
+
+
+def _node_of(entity: str) -> str:
+    return f"tool:{entity}" if "/" in entity else f"agent:{entity}"
