@@ -32,12 +32,13 @@ from waygraph.registry.model.changes import Document, Policy, Rejected, SyncRepo
 from waygraph.registry.model.errors import MassRemoval, SourceError
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import DocumentReader, Registry, require_local
+from waygraph.registry.registry import Registry, is_remote, require_local
 from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 if TYPE_CHECKING:
     from waygraph.ingest.manifest.questions import QuestionAuthor
+    from waygraph.registry.remote.remote_registry import RemoteRegistry
 
 
 type SourceInput = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -78,7 +79,7 @@ class Ingestion:
         """`sources`: those that one text or command names. Raises SourceError, MassRemoval, and what a write raises,
         after the reports of what came before.
         """
-        if isinstance(registry, DocumentReader):
+        if is_remote(registry):
             yield from self._send_offer(registry, sources[0])  # an export's are one file
             return
         local = require_local(registry)
@@ -131,7 +132,7 @@ class Ingestion:
 
     def note_unreadable(self, registry: Registry, source_input: SourceInput, error: SourceError | MassRemoval) -> None:
         """Keeps why a source that the registry knows cannot be taken now."""
-        if self.dry_run or isinstance(error, NoAnswer) or isinstance(registry, DocumentReader):
+        if self.dry_run or isinstance(error, NoAnswer) or is_remote(registry):
             return
         local = require_local(registry)
         names = {self.opening.source} if self.opening.source else _names_of(source_input)
@@ -143,7 +144,7 @@ class Ingestion:
     def _known_sources(self, registry: LocalRegistry, names: set[str]) -> set[str]:
         return names.intersection(source.name for source in registry.stored_sources())
 
-    def _send_offer(self, registry: DocumentReader, source: OpenedSource) -> list[IngestResult]:
+    def _send_offer(self, registry: "RemoteRegistry", source: OpenedSource) -> list[IngestResult]:
 
         parts = source.parts()
         offer, notes = self._offer(source, parts)
@@ -295,7 +296,7 @@ def offer_of_manifest(manifest: Manifest) -> Offer:
 
 
 def offer_documents(
-    registry: DocumentReader,
+    registry: "RemoteRegistry",
     offer: Offer,
     settings: Settings,
     *,

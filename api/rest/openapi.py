@@ -7,6 +7,7 @@ stand here.
 import ast
 import inspect
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache, reduce
 from importlib.resources import files
@@ -135,8 +136,8 @@ def answer_model(kind: type) -> type[BaseModel]:
     hints = get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
     for name, base in field_owners(kind).items():
-        json_type = _json_type(hints[name])
-        fields[name] = (json_type, Field(_default(base, name, json_type), description=field_texts(base).get(name)))
+        kind_of = json_type(hints[name])
+        fields[name] = (kind_of, Field(_default(base, name, kind_of), description=field_texts(base).get(name)))
     description = kind.__doc__ if kind.__module__ == _OURS or kind is Problem else None
     return create_model(kind.__name__.removesuffix("Json"), __base__=Answer, __doc__=description, **fields)
 
@@ -167,16 +168,19 @@ def _default(base: type, name: str, json_type: Any) -> Any:
     return None if json_type is Any else list(value) if isinstance(value, tuple) else value
 
 
-def _json_type(hint: Any) -> Any:
-    """The type of JSON that `shapes` writes for a value of this type."""
+def json_type(hint: Any) -> Any:
+    """The type of JSON that `shapes` writes for a value of this type, with its limits: a sequence is a list."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         kind, *notes = arguments
-        return _json_type(next((note.json for note in notes if isinstance(note, JsonForm)), kind))
-    if origin is tuple:
-        return list[_json_type(arguments[0])]  # type: ignore[misc] # made as the program runs
+        forms = [note.json for note in notes if isinstance(note, JsonForm)]
+        return json_type(forms[0]) if forms else Annotated[(json_type(kind), *notes)]
+    if origin in (tuple, Sequence):
+        return list[json_type(arguments[0])]  # type: ignore[misc] # made as the program runs
+    if origin is Mapping:
+        return dict.__class_getitem__(arguments)
     if origin in (Union, UnionType):
-        return reduce(or_, map(_json_type, arguments))
+        return reduce(or_, map(json_type, arguments))
     is_noun = is_dataclass(hint) or is_typeddict(hint) or hint is Vote or getattr(hint, "__module__", "") == _OURS
     return answer_model(hint) if is_noun else hint
 

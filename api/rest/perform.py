@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
-from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 from fastapi import Body, Path, Query
 from pydantic import BaseModel, Field, create_model
 
-from waygraph.api.rest.openapi import field_owners, field_texts
+from waygraph.api.rest.openapi import field_owners, field_texts, json_type
 from waygraph.api.rest.requests import Parameters, Strict
 from waygraph.api.rest.service import Exchange, Lane, handles, report_line
 from waygraph.api.telemetry.audit import Action
@@ -104,7 +104,7 @@ def _model(kind: type[Request[Any]], path_names: list[str]) -> type[BaseModel] |
     """What checks the fields that are not in the path; None: there are none."""
     hints, texts = get_type_hints(kind, include_extras=True), _texts(kind)
     stated = {
-        each.name: (_json_type(hints[each.name]), Field(_default(each), description=texts.get(each.name)))
+        each.name: (json_type(hints[each.name]), Field(_default(each), description=texts.get(each.name)))
         for each in fields(kind)
         if each.name not in path_names
     }
@@ -122,17 +122,3 @@ def _default(field: Any) -> Any:
     if field.default is MISSING:
         return ...
     return list(field.default) if isinstance(field.default, tuple) else field.default
-
-
-def _json_type(hint: Any) -> Any:
-    """As JSON has it: a sequence is a list, a mapping an object."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        kind, *notes = arguments
-        return Annotated[(_json_type(kind), *notes)]
-    if origin is not None and origin is not Literal and isinstance(origin, type):
-        if issubclass(origin, Mapping):
-            return dict.__class_getitem__(arguments)
-        if arguments and hasattr(origin, "__iter__"):
-            return list[_json_type(arguments[0])]  # type: ignore[misc] # made as the program runs
-    return hint

@@ -122,14 +122,16 @@ _MOST_FOLLOWING = 2
 """Lines of an exception's message after the first, in Python."""
 _AROUND = re.compile(
     r"""(?xi) ^\s*(?: at\s | File\ " | \^+ | [~^]+\s*$ | \.\.\.\ \d+\ | goroutine\ \d | \d+:\s | \|\s*$ | -{1,2}[a-z?] )
-    | ^\s{8} | ^\s*---\s | ^(?: Node\.js\ v\d | exit\ status | note:\s | npm\ (?:warn|notice)\b | \[notice\] | stack\ backtrace: )
-    | ^(?: usage\b | (?:try|run|see)\b.*-help ) | complete\ log\ of | ^npm\ err\S*\ (?:code|syscall|errno|path|dest)\ 
+    | ^\s{8} | ^\s*---\s | ^(?: Node\.js\ v\d | exit\ status | note:\s | npm\ (?:warn|notice)\b | stack\ backtrace: )
+    | ^(?: \[notice\] | usage\b | (?:try|run|see)\b.*-help ) | complete\ log\ of
+    | ^npm\ err\S*\ (?:code|syscall|errno|path|dest)\b
     | BrokenPipe | EPIPE | KeyboardInterrupt | CancelledError | SIGTERM"""
 )
 """Stack frames, help, and what comes of the end of a pipe or of a signal: no line of these says why."""
 _REASON = re.compile(
     r"""(?x) ^\s{0,3}(?:\|\s*)?(?: (?:[\w$]+[.:/])*\w*(?:Error|Exception|Failure|Throwable)\b
-    | (?:[\w./@-]+:\s)?(?i:(?:fatal|internal)\s)?(?i:error|fatal|panic)(?:\[\w+\])?\s*: | thread\ '.*panicked | Unhandled\ exception | [×✗✘✖]\s )
+    | (?:[\w./@-]+:\s)?(?i:(?:fatal|internal)\s)?(?i:error|fatal|panic)(?:\[\w+\])?\s*: | thread\ '.*panicked
+    | Unhandled\ exception | [×✗✘✖]\s )
     | \b(?:ERROR|FATAL|CRITICAL|SEVERE)\b | \blevel=(?:error|fatal) | "level":\s*"?(?:error|fatal|50|60)\b"""
 )
 _CAUSE = re.compile(r"^\s*(?:(?:Caused by|\[cause\]):|--->|╰─▶|├─▶)\s*(?:0:\s*)?(.*)")

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import MaxLen, MinLen
 
 from waygraph.registry.model import shapes
-from waygraph.registry.model.changes import (
-    Approved,
-    Change,
-    Forgotten,
-    OperatorSettings,
-    Page,
-    Rejections,
-    Waiting,
-)
+from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, Page, Rejections, Waiting
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.shapes import Shape, TransportFilter

@@ -81,7 +81,15 @@ class GetAgent(Request[Agent]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetAbout(Request[About]):
+class WholeRequest[A](Request[A]):
+    """Answered with the schemas of tools."""
+
+    def sent_fields(self) -> dict[str, Any]:
+        return {**super().sent_fields(), "schema": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetAbout(WholeRequest[About]):
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
 
     operation = GetAgent.operation
@@ -89,9 +97,6 @@ class GetAbout(Request[About]):
 
     agent_id: Id
     """An agent's id."""
-
-    def sent_fields(self) -> dict[str, Any]:
-        return {**super().sent_fields(), "schema": True}
 
     def answer(self, graph: Graph, principal: Principal | None) -> About:
         return graph.look(lambda index: about(index, agent_id=self.agent_id, principal=principal))
@@ -123,7 +128,7 @@ class ListToolsOfAgent(ListTools):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetTool(Request[Tool]):
+class GetTool(WholeRequest[Tool]):
     """One tool, by its agent and its name."""
 
     operation = make_read("tool", "/v1/tools/{agent_id}/{tool_name:path}", answer_shapes.DefinedTool)
@@ -144,15 +149,12 @@ class GetTool(Request[Tool]):
     def name(self) -> str:
         return f"{self.agent_id}/{self.tool_name}"
 
-    def sent_fields(self) -> dict[str, Any]:
-        return {**super().sent_fields(), "schema": True}
-
     def answer(self, graph: Graph, principal: Principal | None) -> Tool:
         return graph.look(lambda index: tool_named(index, self.name, principal))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetToolByCallName(Request[Tool]):
+class GetToolByCallName(WholeRequest[Tool]):
     """One tool, by its call name."""
 
     operation = make_read("tool_called", "/v1/tools/{call_name}", answer_shapes.DefinedTool)
@@ -160,9 +162,6 @@ class GetToolByCallName(Request[Tool]):
 
     call_name: Id
     """The name under which hosts call it."""
-
-    def sent_fields(self) -> dict[str, Any]:
-        return {**super().sent_fields(), "schema": True}
 
     def answer(self, graph: Graph, principal: Principal | None) -> Tool:
         return graph.look(lambda index: tool_named(index, self.call_name, principal))

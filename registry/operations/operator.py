@@ -18,14 +18,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.pictures import Map, Neighbourhood
-from waygraph.registry.model.usage import (
-    SearchGaps,
-    Sort,
-    ToolUsage,
-    UsageBy,
-    UsageOf,
-    UsagePart,
-)
+from waygraph.registry.model.usage import SearchGaps, Sort, ToolUsage, UsageBy, UsageOf, UsagePart
 from waygraph.registry.model.validation import check_query, cursor, setting_changes
 from waygraph.registry.operations.agents import (
     Approve,

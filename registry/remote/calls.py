@@ -15,17 +15,8 @@ from urllib.parse import urlencode
 from waygraph.registry.catalog.find_tools.find import rank_tools
 from waygraph.registry.http.problems import error_of
 from waygraph.registry.model import shapes, validation
-from waygraph.registry.model.changes import (
-    Document,
-    Page,
-    Policy,
-    SyncReport,
-)
-from waygraph.registry.model.errors import (
-    InvalidQuery,
-    SourceError,
-    WaygraphError,
-)
+from waygraph.registry.model.changes import Document, Page, Policy, SyncReport
+from waygraph.registry.model.errors import InvalidQuery, SourceError, WaygraphError
 from waygraph.registry.model.nouns import Principal, TextForm, ToolRoute
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.operations import table as operations

@@ -32,12 +32,7 @@ from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.history import name_calls_by_ids
 from waygraph.registry.routing.notices import with_failure, with_notices
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Walk, with_rerank
-from waygraph.registry.routing.rerank import (
-    OpenedRerankers,
-    Resources,
-    put_in_order,
-    widen_query,
-)
+from waygraph.registry.routing.rerank import OpenedRerankers, Resources, put_in_order, widen_query
 from waygraph.registry.routing.router import Ask, Router, join_steps, parts_of, without_history
 
 if TYPE_CHECKING:

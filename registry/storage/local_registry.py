@@ -28,15 +28,8 @@ from waygraph.registry.model.nouns import (
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.model.validation import (
-    check_query,
-    checked_for_tools,
-    checked_statuses,
-    checked_texts,
-)
-from waygraph.registry.operations.queries import (
-    with_members,
-)
+from waygraph.registry.model.validation import check_query, checked_for_tools, checked_statuses, checked_texts
+from waygraph.registry.operations.queries import with_members
 from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
