@@ -61,12 +61,12 @@ def examples() -> dict[str, Any]:
     return document
 
 
-def describe(operation: Operation[Any]) -> dict[str, Any]:
+def describe(operation: Operation) -> dict[str, Any]:
     """What FastAPI takes of an operation, beside its path."""
     responses: dict[int | str, dict[str, Any]] = {200: _good(operation)}
     if operation.later:
         responses[202] = {
-            "model": answer_model(operation.later),
+            "model": answer_model(getattr(answers, operation.later)),
             "description": "It is done later; `Location` says where to look.",
             "headers": {"Location": {"schema": {"type": "string"}, "description": "Of the ingest."}},
         }
@@ -86,8 +86,8 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
     }
 
 
-def _good(operation: Operation[Any]) -> dict[str, Any]:
-    kind: type = operation.answer
+def _good(operation: Operation) -> dict[str, Any]:
+    kind: type = getattr(answers, operation.answer) if isinstance(operation.answer, str) else operation.answer
     if kind is str:
         types = {each: "object" if each == "application/json" else "string" for each in operation.media_types}
         return {"description": "A file.", "content": {each: {"schema": {"type": types[each]}} for each in types}}

@@ -302,7 +302,7 @@ _VERSION = version("waygraph")
 class Exchange:
     """A request for an operation, and in whose name it is answered."""
 
-    operation: Operation[Any]
+    operation: Operation
     request: Request
     service: Service
     caller: Caller
@@ -396,7 +396,7 @@ ENDPOINTS: dict[str, Handler] = {}
 
 
 def handles[H: Handler](
-    operation: Operation[Any], *, lane: Lane | None = None, stamp: Stamp | None = None
+    operation: Operation, *, lane: Lane | None = None, stamp: Stamp | None = None
 ) -> Callable[[H], H]:
     """Makes a function the handler of an operation: of an `Exchange` and the parts of the request.
 
@@ -427,7 +427,7 @@ def handles[H: Handler](
     return bind
 
 
-def _exchange_of(operation: Operation[Any]) -> Callable[[Request], Awaitable[Exchange]]:
+def _exchange_of(operation: Operation) -> Callable[[Request], Awaitable[Exchange]]:
     """Raises NotAuthenticated, NotAllowed, TooManyRequests; NotAllowed later where the audit is to have the refusal."""
     asks_scope_now = not (operation.is_write or operation.is_recorded)
 

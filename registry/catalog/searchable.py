@@ -8,7 +8,6 @@ from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Rout
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import check_query, checked_for_tools, cursor
 from waygraph.registry.operations.catalog import (
-    Browse,
     GetAbout,
     GetAgent,
     GetStatus,
@@ -144,6 +143,8 @@ class Searchable(Performer, Protocol):
         Of what the principal may see and the filters let through. Raises UnknownName, of noun `taxonomy` if there is
         none, or none for this caller.
         """
+        from waygraph.registry.operations.groupings import Browse
+
         return self.perform(Browse(path=path, filters=filters), principal)
 
     def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":

@@ -13,7 +13,6 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, merge_tool_setting
 from waygraph.registry.model.validation import MAX_ID_CHARS, setting_changes
-from waygraph.registry.operations import answer_shapes
 from waygraph.registry.operations.change_log import ChangesQuery, seen_changes, seen_waiting
 from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, make_read, make_write
 from waygraph.registry.operators import approval
@@ -230,7 +229,7 @@ class ForgetSource(Request[Forgotten]):
 class ListChanges(PartRequest[Change]):
     """What came, and what sources changed of what was known: agents, tools and sources, the newest first."""
 
-    operation = make_read("changes", "/v1/changes", answer_shapes.Changes)
+    operation = make_read("changes", "/v1/changes", "Changes")
     listing, noun, is_falling = "changes", Change, True
 
     since: Annotated[str, MaxLen(64)] = ""
@@ -250,7 +249,7 @@ class ListChanges(PartRequest[Change]):
 class ListWaiting(PartRequest[Waiting]):
     """What waits for approval, what was rejected, and what is flagged and not approved: agents and tools, by id."""
 
-    operation = make_read("waiting", "/v1/waiting", answer_shapes.WaitingTexts)
+    operation = make_read("waiting", "/v1/waiting", "WaitingTexts")
     listing, noun = "waiting", Waiting
 
     def write_item(self, item: Waiting, transport: TransportFilter) -> Shape:

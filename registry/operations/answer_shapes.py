@@ -18,8 +18,6 @@ from waygraph.registry.taxonomy import tree
 from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
 
 Definitions = tuple[dict[str, Any], ...]
-Foreign = dict[str, Any]
-"""An answer in a format of others."""
 
 
 class Agent(nouns.Agent):

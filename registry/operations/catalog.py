@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from annotated_types import MaxLen, MinLen
+from annotated_types import MinLen
 
 from waygraph.registry.index.names import agent_named, tool_named
 from waygraph.registry.index.search_index import SearchIndex
@@ -12,8 +12,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool
 from waygraph.registry.model.shapes import Shape, TransportFilter
-from waygraph.registry.model.validation import FILTER_LISTS, MAX_NAME_CHARS, checked_filters, checked_path
-from waygraph.registry.operations import answer_shapes
+from waygraph.registry.model.validation import FILTER_LISTS, checked_filters
 from waygraph.registry.operations.queries import (
     about,
     agents_page,
@@ -24,7 +23,6 @@ from waygraph.registry.operations.queries import (
     with_members,
 )
 from waygraph.registry.operations.request import Graph, Id, PartRequest, Request, make_read
-from waygraph.registry.taxonomy.tree import CategoryView
 
 NO_FILTERS = Filters()
 
@@ -40,7 +38,7 @@ def filters_sent(filters: Filters) -> dict[str, Any]:
 class ListAgents(PartRequest[ListedAgent]):
     """The agents, by id, each with the number of its tools."""
 
-    operation = make_read("agents", "/v1/agents", answer_shapes.Agents)
+    operation = make_read("agents", "/v1/agents", "Agents")
     listing = "agents"
 
     filters: Filters = NO_FILTERS
@@ -68,7 +66,7 @@ class ListAgents(PartRequest[ListedAgent]):
 class GetAgent(Request[Agent]):
     """An agent alone."""
 
-    operation = make_read("agent", "/v1/agents/{agent_id}", answer_shapes.AgentFacts)
+    operation = make_read("agent", "/v1/agents/{agent_id}", "AgentFacts")
 
     agent_id: Id
     """An agent's id."""
@@ -106,7 +104,7 @@ class GetAbout(WholeRequest[About]):
 class ListTools(PartRequest[Tool]):
     """The tools of all agents, by id."""
 
-    operation = make_read("tools", "/v1/tools", answer_shapes.Tools)
+    operation = make_read("tools", "/v1/tools", "Tools")
     listing, noun = "tools", Tool
 
     def sent_fields(self) -> dict[str, Any]:
@@ -121,7 +119,7 @@ class ListTools(PartRequest[Tool]):
 class ListToolsOfAgent(ListTools):
     """The tools of an agent, by id."""
 
-    operation = make_read("agent_tools", "/v1/agents/{agent_id}/tools", answer_shapes.Tools)
+    operation = make_read("agent_tools", "/v1/agents/{agent_id}/tools", "Tools")
 
     agent_id: Id
     """An agent's id."""
@@ -131,7 +129,7 @@ class ListToolsOfAgent(ListTools):
 class GetTool(WholeRequest[Tool]):
     """One tool, by its agent and its name."""
 
-    operation = make_read("tool", "/v1/tools/{agent_id}/{tool_name:path}", answer_shapes.DefinedTool)
+    operation = make_read("tool", "/v1/tools/{agent_id}/{tool_name:path}", "DefinedTool")
     noun = Tool
 
     agent_id: Id
@@ -157,7 +155,7 @@ class GetTool(WholeRequest[Tool]):
 class GetToolByCallName(WholeRequest[Tool]):
     """One tool, by its call name."""
 
-    operation = make_read("tool_called", "/v1/tools/{call_name}", answer_shapes.DefinedTool)
+    operation = make_read("tool_called", "/v1/tools/{call_name}", "DefinedTool")
     noun = Tool
 
     call_name: Id
@@ -168,30 +166,10 @@ class GetToolByCallName(WholeRequest[Tool]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Browse(Request[CategoryView]):
-    """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
-
-    operation = make_read("taxonomy", "/v1/taxonomy", CategoryView)
-
-    filters: Filters = NO_FILTERS
-    path: Annotated[str, MaxLen(MAX_NAME_CHARS)] = ""
-    """A category, such as travel/flights; empty: the root."""
-
-    def sent_fields(self) -> dict[str, Any]:
-        return filters_sent(checked_filters(self.filters)) | {"path": checked_path(self.path)}
-
-    def answer(self, graph: Graph, principal: Principal | None) -> CategoryView:
-        from waygraph.registry.taxonomy.browse import browse_index
-
-        category, given = checked_path(self.path), checked_filters(self.filters)
-        return graph.look(lambda index: browse_index(index, category, with_members(index, given, principal), principal))
-
-
-@dataclass(frozen=True, kw_only=True)
 class ListSources(Request[list[SourceSummary]]):
     """The sources, each with the agents that it claims, what people call them, and which this service follows."""
 
-    operation = make_read("sources", "/v1/sources", answer_shapes.Sources)
+    operation = make_read("sources", "/v1/sources", "Sources")
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[SourceSummary]:
         return graph.look(lambda index: standing_sources(index, principal))
@@ -207,7 +185,7 @@ class ListSources(Request[list[SourceSummary]]):
 class GetStatus(Request[Status]):
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
 
-    operation = make_read("status", "/v1/status", answer_shapes.Status)
+    operation = make_read("status", "/v1/status", "Status")
 
     def answer(self, graph: Graph, principal: Principal | None) -> Status:
         def read_status(index: SearchIndex) -> Status:

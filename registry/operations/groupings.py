@@ -7,24 +7,25 @@ from typing import Annotated, Any
 from annotated_types import MaxLen
 
 from waygraph.registry.model.changes import Written
-from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.nouns import Filters, Principal
 from waygraph.registry.model.shapes import Shape, TransportFilter
-from waygraph.registry.model.validation import MAX_NAMES
-from waygraph.registry.operations import answer_shapes
+from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, checked_filters, checked_path
+from waygraph.registry.operations.catalog import NO_FILTERS, filters_sent
+from waygraph.registry.operations.queries import with_members
 from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, make_read, make_write
 from waygraph.registry.operators import toolset as toolsets
 from waygraph.registry.operators.rights import refuse_limited
 from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS, Toolset, stated_toolset
 from waygraph.registry.taxonomy import taxonomies
-from waygraph.registry.taxonomy.browse import no_taxonomy, seen_taxonomy
-from waygraph.registry.taxonomy.tree import Drift, Taxonomy
+from waygraph.registry.taxonomy.browse import browse_index, no_taxonomy, seen_taxonomy
+from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListToolsets(ListRequest[Toolset]):
     """The toolsets that the caller may use, by name, each with what the caller may see of it."""
 
-    operation = make_read("toolsets", "/v1/toolsets", answer_shapes.Toolsets)
+    operation = make_read("toolsets", "/v1/toolsets", "Toolsets")
     listing, noun = "toolsets", Toolset
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[Toolset]:
@@ -120,7 +121,7 @@ class UseTaxonomy(Request[Written]):
 class GetTaxonomy(Request[Taxonomy]):
     """A whole taxonomy, with all that it holds; what the caller may not see is left out."""
 
-    operation = make_read("taxonomy_tree", "/v1/taxonomy/tree", answer_shapes.TaxonomyTree)
+    operation = make_read("taxonomy_tree", "/v1/taxonomy/tree", "TaxonomyTree")
 
     name: Annotated[str, MaxLen(40)] = ""
     """Of a taxonomy; empty: the current one."""
@@ -142,10 +143,28 @@ class GetTaxonomy(Request[Taxonomy]):
 class ListTaxonomies(ListRequest[Drift]):
     """All taxonomies, and how far each has drifted from its build. It needs a caller who sees everything."""
 
-    operation = make_read("taxonomies", "/v1/taxonomies", answer_shapes.Taxonomies, whole="the list of taxonomies")
+    operation = make_read("taxonomies", "/v1/taxonomies", "Taxonomies", whole="the list of taxonomies")
     listing, noun = "taxonomies", Drift
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[Drift]:
         from waygraph.registry.taxonomy.structure import read_drift
 
         return graph.read(read_drift)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Browse(Request[CategoryView]):
+    """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
+
+    operation = make_read("taxonomy", "/v1/taxonomy", CategoryView)
+
+    filters: Filters = NO_FILTERS
+    path: Annotated[str, MaxLen(MAX_NAME_CHARS)] = ""
+    """A category, such as travel/flights; empty: the root."""
+
+    def sent_fields(self) -> dict[str, Any]:
+        return filters_sent(checked_filters(self.filters)) | {"path": checked_path(self.path)}
+
+    def answer(self, graph: Graph, principal: Principal | None) -> CategoryView:
+        category, given = checked_path(self.path), checked_filters(self.filters)
+        return graph.look(lambda index: browse_index(index, category, with_members(index, given, principal), principal))

@@ -23,7 +23,6 @@ from waygraph.registry.model.usage import (
     check_usage,
 )
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART
-from waygraph.registry.operations import answer_shapes
 from waygraph.registry.operations.request import Graph, ListRequest, Name, Operation, Request
 
 
@@ -31,7 +30,7 @@ from waygraph.registry.operations.request import Graph, ListRequest, Name, Opera
 class ListKeys(ListRequest[KeySummary]):
     """The API keys, ended ones too, oldest first. It needs the scope `admin` and a caller who sees everything."""
 
-    operation = Operation("keys", "GET", "/v1/keys", "admin", "admin", answer_shapes.Keys, whole="the list of keys")
+    operation = Operation("keys", "GET", "/v1/keys", "admin", "admin", "Keys", whole="the list of keys")
     listing, noun = "keys", KeySummary
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[KeySummary]:
@@ -97,7 +96,7 @@ class ListUsage(ListRequest[ToolUsage]):
     everything.
     """
 
-    operation = Operation("usage", "GET", "/v1/usage", "admin", "admin", answer_shapes.Usage, whole="usage")
+    operation = Operation("usage", "GET", "/v1/usage", "admin", "admin", "Usage", whole="usage")
     listing, noun = "usage", ToolUsage
 
     agent: Annotated[str, MaxLen(MAX_ID_CHARS)] = ""
@@ -120,9 +119,7 @@ class ListUsageDays(ListRequest[UsagePart]):
     scope `admin` and a caller who sees everything.
     """
 
-    operation = Operation(
-        "usage_days", "GET", "/v1/usage/days", "admin", "admin", answer_shapes.UsageDays, whole="usage"
-    )
+    operation = Operation("usage_days", "GET", "/v1/usage/days", "admin", "admin", "UsageDays", whole="usage")
     listing, noun = "usage", UsagePart
 
     of: UsageOf = "tool"

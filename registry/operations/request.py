@@ -6,26 +6,28 @@ registry that is here has it answer from its graph, and a client sends it (`remo
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, cast
 from urllib.parse import quote
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from waygraph.registry.access.visibility import Scope
-from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import CypherResult, Page
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownName, WaygraphError
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Principal, Route, ToolRoute
-from waygraph.registry.model.pictures import Map
-from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.shapes import Shape, TransportFilter
-from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART, after, check_limit, cursor
-from waygraph.registry.routing.placement import Placement
-from waygraph.registry.writer import WriteSession
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.index.search_index import SearchIndex
+    from waygraph.registry.model.pictures import Map
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
+    from waygraph.registry.routing.placement import Placement
+    from waygraph.registry.writer import WriteSession
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Tag = Literal["search", "catalog", "admin", "cypher", "discovery", "health"]
@@ -34,10 +36,10 @@ MEDIA_TYPES = {"json": "application/json", "graphml": "application/graphml+xml",
 
 
 @dataclass(frozen=True, slots=True)
-class Operation[T]:
+class Operation:
     """`scope`: what a caller needs; None: anybody may ask, also without a login.
 
-    `answer`: the noun, or the class of `answer_shapes`, whose JSON it is; `str` of a file.
+    `answer`: the noun whose JSON it is, or the name of a class of `answer_shapes`; the type `str` of a file.
     """
 
     name: str
@@ -45,7 +47,7 @@ class Operation[T]:
     path: str
     tag: Tag
     scope: Scope | None
-    answer: type[T]
+    answer: type | str
     _: KW_ONLY
     whole: str = ""
     """What is asked for, where a caller who sees a part of the registry only is refused."""
@@ -64,17 +66,17 @@ class Operation[T]:
     is_recorded: bool = False
     """Whether the audit has it, also where the caller lacks the scope: who begins the record asks for the scope."""
     media_types: tuple[str, ...] = (MEDIA_TYPES["json"],)
-    later: type | None = None
+    later: str = ""
     """The answer (202) to a caller who prefers not to wait (RFC 7240), as `answer`."""
     failures: Mapping[int, str] = field(default_factory=dict)
     """What may fail beside what may in every operation: HTTP status → when."""
 
 
-def make_read[T](name: str, path: str, answer: type[T], *, tag: Tag = "catalog", **more: Any) -> Operation[T]:
+def make_read(name: str, path: str, answer: type | str, *, tag: Tag = "catalog", **more: Any) -> Operation:
     return Operation(name, "GET", path, tag, "read", answer, is_conditional=True, **more)
 
 
-def make_write[T](name: str, method: Method, path: str, answer: type[T], **more: Any) -> Operation[T]:
+def make_write(name: str, method: Method, path: str, answer: type | str, **more: Any) -> Operation:
     return Operation(name, method, path, "admin", "write", answer, is_write=True, **more)
 
 
@@ -92,7 +94,7 @@ class Request[A]:
     in the OpenAPI document.
     """
 
-    operation: ClassVar[Operation[Any]]
+    operation: ClassVar[Operation]
     noun: ClassVar[Any] = None
     """What the answer is read as. None: as the operation's answer."""
     refusal: ClassVar[type[WaygraphError] | None] = None
@@ -139,7 +141,7 @@ class Request[A]:
 
     def read(self, document: Any) -> A:
         """The answer of its JSON. Raises ValueError, KeyError, TypeError for what is none."""
-        return cast("A", shapes.read(self.noun or self.operation.answer, document))
+        return cast("A", shapes.read(cast("type", self.noun or self.operation.answer), document))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,22 +230,22 @@ class Graph(Protocol):
     """The graph of a registry that is here, as a request is answered over it."""
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> "Settings": ...
 
     @property
     def location(self) -> str: ...
 
-    def look[T](self, work: Callable[[SearchIndex], T]) -> T: ...
+    def look[T](self, work: "Callable[[SearchIndex], T]") -> T: ...
 
-    def read[T](self, work: Callable[[GraphSession], T]) -> T: ...
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T: ...
 
-    def change_existing[T](self, work: Callable[[WriteSession], T]) -> T: ...
+    def change_existing[T](self, work: "Callable[[WriteSession], T]") -> T: ...
 
-    def run_cypher(self, statement: str, params: Mapping[str, object]) -> CypherResult: ...
+    def run_cypher(self, statement: str, params: Mapping[str, object]) -> "CypherResult": ...
 
     def export(self, format: Any) -> str: ...  # noqa: A002 - what every caller calls it
 
-    def draw_map(self, principal: Principal | None) -> Map: ...
+    def draw_map(self, principal: Principal | None) -> "Map": ...
 
     @property
     def route(self) -> Callable[..., Route]: ...
@@ -251,10 +253,10 @@ class Graph(Protocol):
     @property
     def find_tools(self) -> Callable[..., ToolRoute]: ...
 
-    def place(self, request: Any, principal: Principal | None) -> Placement: ...
+    def place(self, request: Any, principal: Principal | None) -> "Placement": ...
 
-    def usage(self, **query: Any) -> list[ToolUsage]: ...
+    def usage(self, **query: Any) -> "list[ToolUsage]": ...
 
-    def usage_days(self, **query: Any) -> list[UsagePart]: ...
+    def usage_days(self, **query: Any) -> "list[UsagePart]": ...
 
-    def search_gaps(self) -> SearchGaps: ...
+    def search_gaps(self) -> "SearchGaps": ...

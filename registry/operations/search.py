@@ -9,14 +9,13 @@ from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.nouns import Mode, Principal, Query, Route, ToolRoute
 from waygraph.registry.model.tool_calls import ToolResult
 from waygraph.registry.model.validation import FILTER_LISTS
-from waygraph.registry.operations import answer_shapes
 from waygraph.registry.operations.request import Graph, Operation, Request, path_segment
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
 from waygraph.registry.routing.router import Ask, without_history
 
 
-def _search[T](name: str, path: str, answer: type[T]) -> Operation[T]:
+def _search(name: str, path: str, answer: type | str) -> Operation:
     return Operation(name, "POST", path, "search", "route", answer)
 
 
@@ -54,7 +53,7 @@ class WeightedRequest[A](SearchRequest[A]):
 class RouteAgents(WeightedRequest[Route]):
     """The agents that can do this, best first, each with its best tools."""
 
-    operation = _search("route", "/v1/route", answer_shapes.Route)
+    operation = _search("route", "/v1/route", "Route")
 
     def answer(self, graph: Graph, principal: Principal | None) -> Route:
         return graph.route(
@@ -73,7 +72,7 @@ class RouteAgents(WeightedRequest[Route]):
 class FindTools(SearchRequest[ToolRoute]):
     """The tools that can do this, best first, whoever owns them."""
 
-    operation = _search("search_tools", "/v1/tools/search", answer_shapes.ToolRoute)
+    operation = _search("search_tools", "/v1/tools/search", "ToolRoute")
 
     def answer(self, graph: Graph, principal: Principal | None) -> ToolRoute:
         return graph.find_tools(self.query, recipe=self.recipe, principal=principal)
@@ -106,7 +105,7 @@ class CallTool(Request[ToolResult]):
     """
 
     operation = Operation(
-        "call_tool", "POST", "/v1/tools/{tool_id:path}/call", "catalog", "use", answer_shapes.Foreign, is_write=True,
+        "call_tool", "POST", "/v1/tools/{tool_id:path}/call", "catalog", "use", dict, is_write=True,
         failures={502: "The tool's server gave no answer.", 504: "No answer came in time."},
     )  # fmt: skip
     refusal = InvalidQuery

@@ -41,7 +41,6 @@ from waygraph.registry.model.validation import (
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.agents import ListChanges, ListWaiting
 from waygraph.registry.operations.catalog import (
-    Browse,
     GetAbout,
     GetStatus,
     GetTool,
@@ -53,7 +52,7 @@ from waygraph.registry.operations.catalog import (
 )
 from waygraph.registry.operations.change_log import NOBODY
 from waygraph.registry.operations.graph_views import DrawMap, Export, ExportFormat, GetNeighbourhood
-from waygraph.registry.operations.groupings import GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
+from waygraph.registry.operations.groupings import Browse, GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
 from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.operations.request import MEDIA_TYPES
 from waygraph.registry.operations.search import CallTool
