@@ -24,9 +24,10 @@ from waygraph.registry.catalog.find_tools.find import judging, rank_tools, refus
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools, ToolName, ToolResult, name_of
+from waygraph.registry.operations.operator import Operator
+from waygraph.registry.operations.request import Request
 from waygraph.registry.remote import remote_registry
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
-from waygraph.registry.storage.local_operator import LocalOperator
 from waygraph.registry.storage.location import is_service, named_place
 
 if TYPE_CHECKING:
@@ -237,33 +238,33 @@ type Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 class AsyncOperator:
     """The methods of `Registry.operator`, awaitable."""
 
-    def __init__(self, subject: core.Operator, run: Run) -> None:
+    def __init__(self, subject: Operator, run: Run) -> None:
         self._subject, self._run = subject, run
 
-    set = in_thread(LocalOperator.set)
-    set_tool = in_thread(LocalOperator.set_tool)
-    remove = in_thread(LocalOperator.remove)
-    approve = in_thread(LocalOperator.approve)
-    reject = in_thread(LocalOperator.reject)
-    waiting = in_thread(LocalOperator.waiting)
-    forget = in_thread(LocalOperator.forget)
-    set_toolset = in_thread(LocalOperator.set_toolset)
-    remove_toolset = in_thread(LocalOperator.remove_toolset)
-    use_taxonomy = in_thread(LocalOperator.use_taxonomy)
-    taxonomy = in_thread(LocalOperator.taxonomy)
-    taxonomies = in_thread(LocalOperator.taxonomies)
-    changes = in_thread(LocalOperator.changes)
-    usage = in_thread(LocalOperator.usage)
-    why = in_thread(LocalOperator.why)
-    draw_map = in_thread(LocalOperator.draw_map)
-    neighbourhood = in_thread(LocalOperator.neighbourhood)
-    usage_days = in_thread(LocalOperator.usage_days)
-    search_gaps = in_thread(LocalOperator.search_gaps)
-    api_keys = in_thread(LocalOperator.api_keys)
-    create_key = in_thread(LocalOperator.create_key)
-    revoke_key = in_thread(LocalOperator.revoke_key)
-    cypher = in_thread(LocalOperator.cypher)
-    export = in_thread(LocalOperator.export)
+    set = in_thread(Operator.set)
+    set_tool = in_thread(Operator.set_tool)
+    remove = in_thread(Operator.remove)
+    approve = in_thread(Operator.approve)
+    reject = in_thread(Operator.reject)
+    waiting = in_thread(Operator.waiting)
+    forget = in_thread(Operator.forget)
+    set_toolset = in_thread(Operator.set_toolset)
+    remove_toolset = in_thread(Operator.remove_toolset)
+    use_taxonomy = in_thread(Operator.use_taxonomy)
+    taxonomy = in_thread(Operator.taxonomy)
+    taxonomies = in_thread(Operator.taxonomies)
+    changes = in_thread(Operator.changes)
+    usage = in_thread(Operator.usage)
+    why = in_thread(Operator.why)
+    draw_map = in_thread(Operator.draw_map)
+    neighbourhood = in_thread(Operator.neighbourhood)
+    usage_days = in_thread(Operator.usage_days)
+    search_gaps = in_thread(Operator.search_gaps)
+    api_keys = in_thread(Operator.api_keys)
+    create_key = in_thread(Operator.create_key)
+    revoke_key = in_thread(Operator.revoke_key)
+    cypher = in_thread(Operator.cypher)
+    export = in_thread(Operator.export)
 
 
 class AsyncRegistry:
@@ -278,6 +279,10 @@ class AsyncRegistry:
 
     async def _run[T](self, work: Callable[[], T]) -> T:
         return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._places)
+
+    async def perform[A](self, request: Request[A], principal: Principal | None = None) -> A:
+        """As `Registry.perform`."""
+        return await self._run(lambda: self._subject.perform(request, principal))
 
     @property
     def operator(self) -> AsyncOperator:

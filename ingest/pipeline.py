@@ -1,8 +1,9 @@
 """A source, as a person names it, into a registry: opened, its servers asked, synced."""
 
+import json
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,20 +24,22 @@ from waygraph.ingest.sources.opening import (
     refuse_unused,
     vouch,
 )
-from waygraph.ingest.sources.read import Parts, without_answers
+from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
 from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.changes import Policy, Rejected, SyncReport, status_of_fault
+from waygraph.registry.model.changes import Document, Policy, Rejected, SyncReport, status_of_fault
 from waygraph.registry.model.errors import MassRemoval, SourceError
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import DocumentReader, Registry, require_local
+from waygraph.registry.registry import Registry, is_remote, require_local
+from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 if TYPE_CHECKING:
     from waygraph.ingest.manifest.questions import QuestionAuthor
-    from waygraph.ingest.sync.offer import Offer
+    from waygraph.registry.remote.remote_registry import RemoteRegistry
+
 
 type SourceInput = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A path, an address, the words of a command, or a document as a file would hold it in JSON."""
@@ -76,7 +79,7 @@ class Ingestion:
         """`sources`: those that one text or command names. Raises SourceError, MassRemoval, and what a write raises,
         after the reports of what came before.
         """
-        if isinstance(registry, DocumentReader):
+        if is_remote(registry):
             yield from self._send_offer(registry, sources[0])  # an export's are one file
             return
         local = require_local(registry)
@@ -129,7 +132,7 @@ class Ingestion:
 
     def note_unreadable(self, registry: Registry, source_input: SourceInput, error: SourceError | MassRemoval) -> None:
         """Keeps why a source that the registry knows cannot be taken now."""
-        if self.dry_run or isinstance(error, NoAnswer) or isinstance(registry, DocumentReader):
+        if self.dry_run or isinstance(error, NoAnswer) or is_remote(registry):
             return
         local = require_local(registry)
         names = {self.opening.source} if self.opening.source else _names_of(source_input)
@@ -141,8 +144,7 @@ class Ingestion:
     def _known_sources(self, registry: LocalRegistry, names: set[str]) -> set[str]:
         return names.intersection(source.name for source in registry.stored_sources())
 
-    def _send_offer(self, registry: DocumentReader, source: OpenedSource) -> list[IngestResult]:
-        from waygraph.ingest.sync.offer import offer_documents
+    def _send_offer(self, registry: "RemoteRegistry", source: OpenedSource) -> list[IngestResult]:
 
         parts = source.parts()
         offer, notes = self._offer(source, parts)
@@ -164,7 +166,6 @@ class Ingestion:
 
     def _offer(self, source: OpenedSource, parts: Parts) -> "tuple[Offer, Sequence[Rejected]]":
         """Files are read there, servers are asked here: what is noted of them is known here alone."""
-        from waygraph.ingest.sync.offer import offer_of_listing, offer_of_manifest
 
         if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
             return offer_of_listing(source.place.list(source.how), self.opening.settings), ()
@@ -267,3 +268,75 @@ def _words(value: object) -> list[str]:
 def ask_servers(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:
     """What the servers of a configuration say of themselves; who does not answer is among the rejected."""
     return McpServers(name=source, servers=servers, settings=settings).read()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The documents of one source, for a service to read."""
+
+    source: str
+    namespace: str
+    documents: Iterable[Document]
+
+
+def offer_of_listing(listing: Listing, settings: Settings) -> Offer:
+    """The files as they are."""
+    return Offer(source=listing.source, namespace=listing.namespace, documents=documents(listing, settings))
+
+
+def offer_of_manifest(manifest: Manifest) -> Offer:
+    """What was read here, servers' own answers say, as a catalogue.
+
+    What was rejected goes along as a document without a text: it is counted there, and removes nothing.
+    """
+    content = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
+    catalogue = Document(f"{manifest.source}.json", json.dumps(content, ensure_ascii=False))
+    unread = [Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected]
+    return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
+
+
+def offer_documents(
+    registry: "RemoteRegistry",
+    offer: Offer,
+    settings: Settings,
+    *,
+    host: str = "",
+    kind: str = "",
+    policy: Policy | None = None,
+    texts: TextForm | None = None,
+    dry_run: bool = False,
+    allow_mass_removal: bool = False,
+) -> Iterator[SyncReport]:
+    """A report for each manifest of the source, as `sync` of what `read_path` gives would report it.
+
+    `host`: put before the source's name, since other machines may have files at the same path. Raises SourceError,
+    also for more text than `max_manifest_bytes`; MassRemoval and what else the service met, after the reports of
+    what came before.
+    """
+    answer = registry.take(
+        _bound_documents(offer.documents, offer.source, settings.max_manifest_bytes),
+        source=f"{host}:{offer.source}" if host else offer.source,
+        namespace=offer.namespace,
+        kind=kind,
+        policy=policy,
+        texts=texts,
+        dry_run=dry_run,
+        allow_mass_removal=allow_mass_removal,
+    )
+    yield from answer.reports
+    if answer.error:
+        raise answer.error
+
+
+def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:
+    documents, left_bytes = list[Document](), most_bytes
+    for document in read:
+        left_bytes -= len(document.text.encode())
+        if left_bytes < 0:
+            raise SourceError(
+                source,
+                f"has more than the {most_bytes:,} bytes that a service takes at once (WAYGRAPH_MAX_MANIFEST_BYTES, "
+                "here and there); ingest it in parts, each under a source name of its own",
+            )
+        documents.append(document)
+    return documents

@@ -1,25 +1,19 @@
 """The one object that users hold: a registry in a file, in memory, on a graph server, or one that a service keeps."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, Self, TypeGuard, cast, runtime_checkable
 
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.errors import NeedsRegistry
-from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.location import is_service, named_place
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Document, Policy
-    from waygraph.registry.remote.calls import IngestReports
-    from waygraph.registry.remote.remote_registry import RemoteOperator
-    from waygraph.registry.storage.local_operator import LocalOperator
+    from waygraph.registry.operations.operator import Operator
+    from waygraph.registry.remote.remote_registry import RemoteRegistry
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.storage.store import Place
-
-type Operator = LocalOperator | RemoteOperator
-"""What operators do with a registry. Both have the same methods, with the same arguments."""
 
 
 @runtime_checkable
@@ -80,31 +74,15 @@ class Registry(Searchable, Protocol):
         ...
 
 
-@runtime_checkable
-class DocumentReader(Protocol):
-    """A registry that reads documents itself, as a service does."""
+def is_remote(registry: Registry) -> "TypeGuard[RemoteRegistry]":
+    """Whether a service keeps it, which reads documents itself."""
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
-    def take(
-        self,
-        documents: "Sequence[Document]",
-        *,
-        source: str,
-        namespace: str = "",
-        kind: str = "",
-        policy: "Policy | None" = None,
-        texts: TextForm | None = None,
-        partial: bool = False,
-        dry_run: bool = False,
-        allow_mass_removal: bool = False,
-    ) -> "IngestReports":
-        """Brings the registry to what a source says now, and reports what came before an error beside it."""
-        ...
+    return not isinstance(registry, LocalRegistry)
 
 
 def require_local(registry: Registry) -> "LocalRegistry":
     """The registry whose graph is here. Raises NeedsRegistry for one that a service keeps."""
-    from waygraph.registry.storage.local_registry import LocalRegistry
-
-    if not isinstance(registry, LocalRegistry):
+    if is_remote(registry):
         raise NeedsRegistry(registry.store.place)
-    return registry
+    return cast("LocalRegistry", registry)

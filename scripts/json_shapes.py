@@ -17,16 +17,16 @@ from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
 from waygraph.registry.model.usage import HostContact
+from waygraph.registry.operations import answer_shapes as answers
 from waygraph.registry.operators.toolset import Toolset
-from waygraph.registry.remote import answer_shapes as answers
 from waygraph.registry.routing.placement import Placement
-from waygraph.registry.storage.candidate_graph import LinkSummary
 from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.integrity.size import Size
 from waygraph.registry.storage.migrate import MigrationReport
 from waygraph.registry.taxonomy.structure import Difference, Structure
 from waygraph.registry.taxonomy.tree import Drift
 from waygraph_lab.evaluation.findability import Findability
+from waygraph_lab.synthesis.candidate_graph import LinkSummary
 
 FILE = Path(__file__).parents[1] / "docs" / "json-output.schema.json"
 WIDTH = 120

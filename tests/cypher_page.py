@@ -18,11 +18,11 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
-from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.usage_file import UsageCounter, put_usage
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
+from waygraph_lab.synthesis.candidate_graph import put_similar
 
 PAGE = DOCS / "cypher.md"
 ALGORITHM = "Algorithm 1 as one statement"

@@ -75,7 +75,7 @@ _COMMANDS = {
     "export": LazyCommand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
     "migrate": LazyCommand("maintain:migrate", "Copy a registry to another file or server, vectors included."),
     "reindex": LazyCommand("operate:reindex", "Embed everything anew, with another embedder or other texts."),
-    "graph": LazyCommand("maintain:graph", "Make and remove edges between near tools."),
+    "graph": LazyCommand("graph", "Make and remove edges between near tools.", package=LAB),
     "doctor": LazyCommand("maintain:doctor", "Check that the registry is well; exit 1 and advice if not."),
     "serve": LazyCommand("serve:serve", "Offer the registry over REST, and over MCP at /mcp."),
     "explore": LazyCommand("explore:explore", "See the registry in your browser, and why it answered."),

@@ -25,7 +25,7 @@ from waygraph.api.rest.routes.explorer import explorer_routes
 from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.rest.service import router
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
-from waygraph.registry.remote.operations import OPERATIONS
+from waygraph.registry.operations.table import OPERATIONS
 from waygraph.registry.storage.usage_file import USAGE_EVERY_S, repeat_write
 
 if TYPE_CHECKING:

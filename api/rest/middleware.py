@@ -20,7 +20,7 @@ from waygraph.api.telemetry.logs import FACTS
 from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem
 from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.remote.operations import MANIFESTS
+from waygraph.registry.operations.table import MANIFESTS
 
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),

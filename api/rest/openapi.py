@@ -1,12 +1,13 @@
 """The OpenAPI document: what it says of each operation, and the models by which FastAPI describes answers.
 
-A model is made of a noun, or of a class of `registry.remote.answer_shapes`. Those of answers in formats of others stand
-here.
+A model is made of a noun, or of a class of `registry.operations.answer_shapes`. Those of answers in formats of others
+stand here.
 """
 
 import ast
 import inspect
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache, reduce
 from importlib.resources import files
@@ -19,8 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem
 from waygraph.registry.model.nouns import JsonForm, Vote
-from waygraph.registry.remote import answer_shapes as answers
-from waygraph.registry.remote.operations import OPERATIONS, Operation
+from waygraph.registry.operations import answer_shapes as answers
+from waygraph.registry.operations.request import Operation
+from waygraph.registry.operations.table import OPERATIONS
 
 _PROBLEMS = {
     400: "What was sent is not JSON that can be read.",
@@ -59,12 +61,12 @@ def examples() -> dict[str, Any]:
     return document
 
 
-def describe(operation: Operation[Any]) -> dict[str, Any]:
+def describe(operation: Operation) -> dict[str, Any]:
     """What FastAPI takes of an operation, beside its path."""
     responses: dict[int | str, dict[str, Any]] = {200: _good(operation)}
     if operation.later:
         responses[202] = {
-            "model": answer_model(operation.later),
+            "model": answer_model(getattr(answers, operation.later)),
             "description": "It is done later; `Location` says where to look.",
             "headers": {"Location": {"schema": {"type": "string"}, "description": "Of the ingest."}},
         }
@@ -84,8 +86,8 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
     }
 
 
-def _good(operation: Operation[Any]) -> dict[str, Any]:
-    kind: type = operation.answer
+def _good(operation: Operation) -> dict[str, Any]:
+    kind: type = getattr(answers, operation.answer) if isinstance(operation.answer, str) else operation.answer
     if kind is str:
         types = {each: "object" if each == "application/json" else "string" for each in operation.media_types}
         return {"description": "A file.", "content": {each: {"schema": {"type": types[each]}} for each in types}}
@@ -134,8 +136,8 @@ def answer_model(kind: type) -> type[BaseModel]:
     hints = get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
     for name, base in field_owners(kind).items():
-        json_type = _json_type(hints[name])
-        fields[name] = (json_type, Field(_default(base, name, json_type), description=_texts(base).get(name)))
+        kind_of = json_type(hints[name])
+        fields[name] = (kind_of, Field(_default(base, name, kind_of), description=field_texts(base).get(name)))
     description = kind.__doc__ if kind.__module__ == _OURS or kind is Problem else None
     return create_model(kind.__name__.removesuffix("Json"), __base__=Answer, __doc__=description, **fields)
 
@@ -166,22 +168,25 @@ def _default(base: type, name: str, json_type: Any) -> Any:
     return None if json_type is Any else list(value) if isinstance(value, tuple) else value
 
 
-def _json_type(hint: Any) -> Any:
-    """The type of JSON that `shapes` writes for a value of this type."""
+def json_type(hint: Any) -> Any:
+    """The type of JSON that `shapes` writes for a value of this type, with its limits: a sequence is a list."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         kind, *notes = arguments
-        return _json_type(next((note.json for note in notes if isinstance(note, JsonForm)), kind))
-    if origin is tuple:
-        return list[_json_type(arguments[0])]  # type: ignore[misc] # made as the program runs
+        forms = [note.json for note in notes if isinstance(note, JsonForm)]
+        return json_type(forms[0]) if forms else Annotated[(json_type(kind), *notes)]
+    if origin in (tuple, Sequence):
+        return list[json_type(arguments[0])]  # type: ignore[misc] # made as the program runs
+    if origin is Mapping:
+        return dict.__class_getitem__(arguments)
     if origin in (Union, UnionType):
-        return reduce(or_, map(_json_type, arguments))
+        return reduce(or_, map(json_type, arguments))
     is_noun = is_dataclass(hint) or is_typeddict(hint) or hint is Vote or getattr(hint, "__module__", "") == _OURS
     return answer_model(hint) if is_noun else hint
 
 
 @cache
-def _texts(kind: type) -> dict[str, str]:
+def field_texts(kind: type) -> dict[str, str]:
     """The text below each field that the class itself states."""
     texts = {}
     for before, after in pairwise(_classes(kind.__module__).get(kind.__name__, ())):

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
-from waygraph.registry.access.visibility import SCOPES, Scope
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Policy
@@ -14,7 +13,6 @@ from waygraph.registry.model.nouns import AgentKind, CallOutcome, Query, TextFor
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.operators import approval
-from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, MOST_WEIGHT, RECIPES, Recipe, recipe_named
 
 MAX_STEPS = 50
@@ -347,41 +345,3 @@ class SettingsRequest(Strict):
         if not self.model_fields_set:
             raise ValueError("say what to set, such as pinned or tags")
         return self
-
-
-class ToolsetRequest(Strict):
-    """What a toolset includes: it is set whole, so that what is not there is not in it. It names at least something."""
-
-    description: str = Field(default="", max_length=MAX_DESCRIPTION_CHARS)
-    tools: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Tools by id, agent/tool.")
-    agents: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Agents by id, with all their tools.")
-    tags: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Agents with any of these tags.")
-    callers: list[Name] = Field(
-        default=[],
-        max_length=MAX_NAMES,
-        description="Groups that may use it. Default: whoever may see anything in it.",
-    )
-
-
-class TaxonomyRequest(Strict):
-    name: Name = Field(description="Of the taxonomy that becomes the current one.")
-
-
-class KeyRequest(Strict):
-    """A key to make. It sees everything, or what is public and what its groups may see."""
-
-    name: Name = Field(description="Who will hold it, for lists and logs.")
-    scopes: list[Scope] = Field(min_length=1, max_length=len(SCOPES), description="What it may do.")
-    groups: list[Name] = Field(default=[], max_length=MAX_NAMES)
-    everything: bool = False
-    toolset: str = Field(
-        default="", max_length=MAX_NAME_CHARS, description="It reaches the endpoint /NAME/mcp of this toolset alone."
-    )
-    expires_in_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = Field(
-        default=None, description="null: it does not end by itself."
-    )
-
-
-class CypherRequest(Strict):
-    statement: str = Field(min_length=1, description="A statement that only reads.")
-    params: dict[str, Any] = {}

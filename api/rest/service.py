@@ -6,8 +6,9 @@ An exchange: a request for one operation, who asks, and how a handler's answer b
 """
 
 import asyncio
+import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -48,8 +49,9 @@ from waygraph.registry.model.nouns import Agent, Principal, ToolMatch
 from waygraph.registry.model.process import processors, step_back
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.shapes import TransportFilter
+from waygraph.registry.operations.request import Operation
+from waygraph.registry.operations.table import OPERATIONS
 from waygraph.registry.registry import Registry
-from waygraph.registry.remote.operations import OPERATIONS, Operation
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.usage_file import UsageCounter
 
@@ -169,6 +171,12 @@ class Lanes:
 async def _run_in[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     """In the context of the request: its id is on what the work logs."""
     return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
+
+
+def report_line(details: Mapping[str, object]) -> str:
+    """JSON. What is short comes first, so that no number of tags hides who may see an agent."""
+    parts = sorted((json.dumps({name: value}, ensure_ascii=False)[1:-1] for name, value in details.items()), key=len)
+    return f"{{{', '.join(parts)}}}" if parts else ""
 
 
 CALLER_KEY = "waygraph.caller"
@@ -294,7 +302,7 @@ _VERSION = version("waygraph")
 class Exchange:
     """A request for an operation, and in whose name it is answered."""
 
-    operation: Operation[Any]
+    operation: Operation
     request: Request
     service: Service
     caller: Caller
@@ -388,7 +396,7 @@ ENDPOINTS: dict[str, Handler] = {}
 
 
 def handles[H: Handler](
-    operation: Operation[Any], *, lane: Lane | None = None, stamp: Stamp | None = None
+    operation: Operation, *, lane: Lane | None = None, stamp: Stamp | None = None
 ) -> Callable[[H], H]:
     """Makes a function the handler of an operation: of an `Exchange` and the parts of the request.
 
@@ -419,7 +427,7 @@ def handles[H: Handler](
     return bind
 
 
-def _exchange_of(operation: Operation[Any]) -> Callable[[Request], Awaitable[Exchange]]:
+def _exchange_of(operation: Operation) -> Callable[[Request], Awaitable[Exchange]]:
     """Raises NotAuthenticated, NotAllowed, TooManyRequests; NotAllowed later where the audit is to have the refusal."""
     asks_scope_now = not (operation.is_write or operation.is_recorded)
 

@@ -18,13 +18,7 @@ from mcp.client.auth.utils import issuers_match, validate_authorization_response
 from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata, ProtectedResourceMetadata
 from mcp.types import LATEST_PROTOCOL_VERSION
 
-from waygraph.ingest.logins.oauth import (
-    Provider,
-    TokenStore,
-    read_as,
-    read_token_answer,
-    refuse_nameless_issuer,
-)
+from waygraph.ingest.logins.oauth import Provider, TokenStore, read_as, read_token_answer, refuse_nameless_issuer
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion, discretion
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable

@@ -4,14 +4,13 @@ The first start of a command that fetches takes longer than any later one. It is
 signs of life: what its processes compute, read and write, and what they say on standard error. The protocol is silent
 until the server itself runs.
 
-Of what a failing process wrote one line says why, whichever language it is written in. Programs say it at a line's
-start (`Error: …`, `panic: …`, `TypeError: …`, `prog: error: …`) or with a level (`ERROR`). Stack frames, help texts and
-what came of the end itself stand around it; its cause may stand below or above.
+Of what a failing process wrote the last line that says why is told, whichever language it is written in: by how such
+a line begins, else by its words. Stack frames, help texts and what came of the end itself stand around it.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from waygraph.ingest.manifest.records import StdioLaunch
@@ -119,125 +118,46 @@ def _bytes_of(folder: Path) -> int:
 
 
 _LAST_LINES, _MOST_LINE_CHARS = 400, 1_000
-_MOST_FOLLOWING = 3
-"""Lines of a message that has several."""
-_MARGIN = re.compile(r"^\s*\|\s?")
-"""Before the lines of an exception within a group, in Python."""
-_HEAD = re.compile(
-    r"""(?x) ^\s{0,3} (?:
-    (?:[\w$]+[.:/])* \w*(?:Error|Exception|Failure|Throwable)\b (?:\ \[\w+\])? (?: : | \s*$ )
-    | (?:[\w./@-]+:\s)? (?:fatal\s|internal\s)? (?i:error|fatal|panic) (?:\[\w+\])? \s* :
-    | (?:[\w./-]+:\s)? Error\ (?:response|while|in)\b
-    | thread\ '.*'\ .*panicked\ at
-    | Exception\ in\ thread\b | Unhandled\ exception\b | Uncaught\ | Fatal\b
-    | [×✗✘✖]\s | \[? (?:ERROR|FATAL|CRITICAL|SEVERE)\b )"""
+_MOST_FOLLOWING = 2
+"""Lines of an exception's message after the first, in Python."""
+_AROUND = re.compile(
+    r"""(?xi) ^\s*(?: at\s | File\ " | \^+ | [~^]+\s*$ | \.\.\.\ \d+\ | goroutine\ \d | \d+:\s | \|\s*$ | -{1,2}[a-z?] )
+    | ^\s{8} | ^\s*---\s | ^(?: Node\.js\ v\d | exit\ status | note:\s | npm\ (?:warn|notice)\b | stack\ backtrace: )
+    | ^(?: \[notice\] | usage\b | (?:try|run|see)\b.*-help ) | complete\ log\ of
+    | ^npm\ err\S*\ (?:code|syscall|errno|path|dest)\b
+    | BrokenPipe | EPIPE | KeyboardInterrupt | CancelledError | SIGTERM"""
 )
-_LEVEL = re.compile(r'\b(?:ERROR|FATAL|CRITICAL|SEVERE)\b|\blevel=(?:error|fatal)|"level":\s*"?(?:error|fatal|50|60)\b')
-_CAUSE = re.compile(r"^\s*(?:(?:Caused by|\[cause\]):|--->|╰─▶|├─▶)\s*(.*)")
-_NPM = re.compile(r"(?i)^npm (?:error|err!) (?!code |syscall |errno |path |dest |type |cwd |\d+\s*$)(.+)")
-_FRAME = re.compile(
-    r"""(?xi) ^\s*(?: at\s | File\ " | \^+ | [~^]+\s*$ | \.\.\.\ \d+\ (?:more|common) | goroutine\ \d | \d+:\s )
-    | ^(?: Node\.js\ v\d | exit\ status\ \d | note:\s | npm\ (?:warn|notice)\b | \[notice\] | stack\ backtrace: )
-    | complete\ log\ of\ this\ run"""
+"""Stack frames, help, and what comes of the end of a pipe or of a signal: no line of these says why."""
+_REASON = re.compile(
+    r"""(?x) ^\s{0,3}(?:\|\s*)?(?: (?:[\w$]+[.:/])*\w*(?:Error|Exception|Failure|Throwable)\b
+    | (?:[\w./@-]+:\s)?(?i:(?:fatal|internal)\s)?(?i:error|fatal|panic)(?:\[\w+\])?\s*: | thread\ '.*panicked
+    | Unhandled\ exception | [×✗✘✖]\s )
+    | \b(?:ERROR|FATAL|CRITICAL|SEVERE)\b | \blevel=(?:error|fatal) | "level":\s*"?(?:error|fatal|50|60)\b"""
 )
-_HELP = re.compile(
-    r"(?i)^\s*(?:-{1,2}[a-z?]|usage\b|(?:options|flags|commands|examples?|arguments)\s*:)|^(?:try|run|see)\b.*-help"
-)
-_TELLING = re.compile(
+_CAUSE = re.compile(r"^\s*(?:(?:Caused by|\[cause\]):|--->|╰─▶|├─▶)\s*(?:0:\s*)?(.*)")
+_HINT = re.compile(
     r"(?i)error|exception|required|missing|not found|no such|cannot|can't|could not|failed|fatal|denied|invalid|panic"
 )
-_AFTER_END = re.compile(r"BrokenPipe|EPIPE|KeyboardInterrupt|CancelledError|SIGTERM")
-"""What comes of the end of a pipe or of a signal, and is no reason."""
-_NEXT = re.compile(r"\s*\+-|Exception ignored|Traceback |\s*For further information")
-"""What is no part of an exception's message any more."""
-_DEEP = " " * 8
-
-
-@dataclass(slots=True)
-class _Report:
-    """One error with what it came of."""
-
-    head: str
-    causes: list[str] = field(default_factory=list)
-
-    def text(self) -> str:
-        causes = [cause for cause in self.causes if cause and cause not in self.head]
-        return f"{self.head}; caused by: {causes[-1]}" if causes else self.head
 
 
 def failure_line(output: str) -> str:
-    """The line that most likely says why, with its cause; empty if nothing was written."""
-    lines = [
-        _MARGIN.sub("", ESCAPES.sub("", line[:_MOST_LINE_CHARS])).rstrip()
-        for line in output.splitlines()[-_LAST_LINES:]
-    ]
-    reports = list(_reports(lines))
-    if relevant := [each for each in reports if not _AFTER_END.search(each.head)] or reports:
-        return relevant[-1].text()
-    if npm := [match[1].strip() for line in lines if (match := _NPM.match(line))]:
-        return npm[0]
-    rest = [line for line in lines if line.strip() and not _FRAME.search(line)]
-    plain = [line for line in rest if not _HELP.search(line) and not line.startswith(_DEEP)]
-    telling = [line for line in plain if _TELLING.search(line)]
-    return (telling or plain or rest or [""])[-1].strip()
+    """The last line that says why, by how programs begin such a line; else the last that sounds like it; else the last.
+
+    Empty if nothing was written.
+    """
+    own, is_python = output.partition("Exception ignored")[0] or output, "Traceback (most recent call last)" in output
+    cut = (ESCAPES.sub("", line[:_MOST_LINE_CHARS]).rstrip() for line in own.splitlines()[-_LAST_LINES:])
+    lines = [line for line in cut if line.strip()]
+    told = [line.strip(" |") for line in lines if not (_AROUND.search(line) or _CAUSE.match(line))]
+    at = next((at[-1] for each in (_REASON, _HINT) if (at := _places(told, each))), len(told) - 1)
+    if at < 0:
+        return (lines or [""])[-1].strip()
+    while at and told[at].split()[:3] == told[at - 1].split()[:3]:
+        at -= 1
+    following = _MOST_FOLLOWING if is_python else told[at].endswith(":")
+    causes = [match[1] for each in lines if (match := _CAUSE.match(each)) and match[1]]
+    return "; caused by: ".join([" ".join(told[at : at + 1 + following]), *causes[-1:]])
 
 
-def _reports(lines: Sequence[str]) -> Iterator[_Report]:
-    """In their order. What is raised in the course of another error has that one for its cause."""
-    last: _Report | None = None
-    at, is_chained, is_ignored = 0, False, False
-    while at < len(lines):
-        line = lines[at]
-        if (end := _end_of_traceback(lines, at)) and not is_ignored:
-            causes = [last.head] if last and is_chained else []
-            last, is_chained = _Report(_message(lines, end), causes), False
-            yield last
-        elif (match := _CAUSE.match(line)) and last:
-            last.causes.append(match[1] or _last_indented(lines, at + 1))
-        elif _is_head(line):
-            last = _Report(_head(lines, at))
-            yield last
-        is_ignored = line.startswith("Exception ignored") or (is_ignored and not end)
-        is_chained = is_chained or line.startswith(("The above exception", "During handling of the above"))
-        at = max(at, end) + 1
-
-
-def _is_head(line: str) -> bool:
-    return not _HELP.search(line) and not _NPM.match(line) and bool(_HEAD.match(line) or _LEVEL.search(line))
-
-
-def _end_of_traceback(lines: Sequence[str], at: int) -> int:
-    """Where the exception stands of the traceback of Python that begins there; 0: none does."""
-    if "Traceback (most recent call last)" not in lines[at]:
-        return 0
-    ends = (
-        number for number in range(at + 1, len(lines)) if lines[number] and not lines[number].startswith((" ", "+"))
-    )
-    return next(ends, 0)
-
-
-def _message(lines: Sequence[str], at: int) -> str:
-    """Of an exception: it may go on over the next lines."""
-    following = []
-    for line in lines[at + 1 : at + 1 + _MOST_FOLLOWING]:
-        if not line.strip() or _FRAME.search(line) or _is_head(line) or _NEXT.match(line):
-            break
-        following.append(line.strip())
-    return " ".join([lines[at].strip(), *following])
-
-
-def _head(lines: Sequence[str], at: int) -> str:
-    """With the next line where it only announces that one."""
-    line = lines[at].strip()
-    following = next((each.strip() for each in lines[at + 1 : at + 3] if each.strip()), "")
-    return f"{line} {following}".strip() if line.endswith(":") else line
-
-
-def _last_indented(lines: Sequence[str], at: int) -> str:
-    """Of the list of causes that begins there, the first cause of all: it comes last."""
-    cause = ""
-    for line in lines[at:]:
-        if not line.startswith(" "):
-            break
-        cause = re.sub(r"^\s*(?:\d+:\s)?", "", line)
-    return cause
+def _places(lines: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
+    return [at for at, line in enumerate(lines) if pattern.search(line)]

@@ -17,7 +17,6 @@ from waygraph.registry.model.changes import (
     IndexState,
     ListedAgent,
     OperatorSettings,
-    Page,
     SourceSummary,
     Status,
     SyncReport,
@@ -107,12 +106,12 @@ def _shown_matches[M: (AgentMatch, ToolMatch)](
     matches: tuple[M, ...], votes: bool, transport: TransportFilter
 ) -> tuple[M, ...]:
     return tuple(
-        replace(match, votes=match.votes if votes else (), agent=_shown_agent(match.agent, transport))
+        replace(match, votes=match.votes if votes else (), agent=shown_agent(match.agent, transport))
         for match in matches
     )
 
 
-def _shown_agent(agent: Agent, transport: TransportFilter) -> Agent:
+def shown_agent(agent: Agent, transport: TransportFilter) -> Agent:
     if transport is None:
         return agent
     return replace(agent, transport=transport(agent.transport), status=public_status(agent.status))
@@ -127,23 +126,15 @@ def tool(item: Tool, *, schemas: bool = True) -> Shape:
 
 
 def agents(items: Iterable[ListedAgent], transport: TransportFilter = None) -> Shape:
-    return {"agents": [{**shape(_shown_agent(each.agent, transport)), "tools": each.tools} for each in items]}
-
-
-def read_agents(document: Mapping[str, Any]) -> Page[ListedAgent]:
-    return _page(document, (ListedAgent(read(Agent, each), each["tools"]) for each in document["agents"]))
+    return {"agents": [{**shape(shown_agent(each.agent, transport)), "tools": each.tools} for each in items]}
 
 
 def tools(items: Iterable[Tool], *, schemas: bool = True) -> Shape:
     return {"tools": [tool(each, schemas=schemas) for each in items]}
 
 
-def read_tools(document: Mapping[str, Any]) -> Page[Tool]:
-    return _page(document, (read(Tool, each) for each in document["tools"]))
-
-
 def about(details: About, *, schemas: bool = True, transport: TransportFilter = None) -> Shape:
-    result = replace(details, agent=_shown_agent(details.agent, transport))
+    result = replace(details, agent=shown_agent(details.agent, transport))
     if details.settings:
         result = replace(result, settings=_shown_settings(details.settings, transport))
     return shape(result, exclude=None if schemas else _BRIEF_TOOLS)
@@ -202,20 +193,15 @@ def read_sources(document: Mapping[str, Any]) -> list[SourceSummary]:
 # -- what changed --------------------------------------------------------------------------------------
 
 
-def changes(items: Iterable[Change], transport: TransportFilter = None) -> Shape:
-    return {"changes": [shape(_shown_change(each, transport)) for each in items]}
+def changes(items: Iterable[Change]) -> Shape:
+    return {"changes": list(map(shape, items))}
 
 
-def waiting(items: Iterable[Waiting], transport: TransportFilter = None) -> Shape:
-    texts = (replace(each, change=each.change and _shown_change(each.change, transport)) for each in items)
-    return {"waiting": list(map(shape, texts))}
+def shown_waiting(item: Waiting, transport: TransportFilter) -> Waiting:
+    return replace(item, change=item.change and shown_change(item.change, transport))
 
 
-def read_waiting(document: Mapping[str, Any]) -> Page[Waiting]:
-    return _page(document, (read(Waiting, each) for each in document["waiting"]))
-
-
-def _shown_change(change: Change, transport: TransportFilter) -> Change:
+def shown_change(change: Change, transport: TransportFilter) -> Change:
     if transport is None:
         return change
     return replace(change, before=_shown_fields(change.before, transport), after=_shown_fields(change.after, transport))
@@ -229,10 +215,6 @@ def _shown_fields(text: JsonText, transport: Callable[[JsonText], JsonText]) -> 
     value = fields["transport"]
     public_text = transport(canonical_json(value) if isinstance(value, Mapping) else "")
     return canonical_json(fields | {"transport": parse_field(public_text)})
-
-
-def read_changes(document: Mapping[str, Any]) -> Page[Change]:
-    return _page(document, (read(Change, each) for each in document["changes"]))
 
 
 def toolsets(items: Iterable[object]) -> list[Shape]:
@@ -274,7 +256,3 @@ def read_report(document: Mapping[str, Any]) -> SyncReport:
     parts = {f"{part}_{kind}": document[kind][part] for kind in ("agents", "tools") for part in _PARTS}
     changes = {**document, **parts, "renamed": [(each["key"], each["id"]) for each in document["renamed"]]}
     return read(SyncReport, {**document, "changes": changes})
-
-
-def _page[T](document: Mapping[str, Any], items: Iterable[T]) -> Page[T]:
-    return Page(items=tuple(items), revision=document["revision"], following=document["following"])

@@ -1,21 +1,29 @@
 """A registry that a service keeps, as one that is here. Its methods are the calls of `calls.py`, sent."""
 
-import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Concatenate, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.changes import Status
-from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
+from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.tool_calls import RankedTools, ToolName, ToolResult, name_of
+from waygraph.registry.model.validation import checked_for_tools
+from waygraph.registry.operations.catalog import GetStatus
+from waygraph.registry.operations.search import CallTool
 from waygraph.registry.remote import calls
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph.registry.storage.location import ServiceAddress
 
 if TYPE_CHECKING:
-    from waygraph.registry.remote.calls import Call, Talk
+    from waygraph.registry.model.changes import Document, SyncReport
+    from waygraph.registry.operations.operator import Operator
+    from waygraph.registry.operations.request import Request
+    from waygraph.registry.remote.calls import Call, Ingest, IngestReports, TakeOptions
     from waygraph.registry.remote.transport import Connection
 
 
@@ -32,82 +40,13 @@ class ServicePlace:
     @property
     def exists(self) -> bool:
         try:
-            self._connection.ask(calls.status())
+            self._connection.ask(calls.request_call(GetStatus()))
         except RegistryNotFound:
             return False
         return True
 
 
-class ServiceClient:
-    """Sends calls to one service, and talks to their end."""
-
-    _connection: "Connection"
-
-    def _send[T](self, make: "Callable[[], Call[T] | Talk[T]]") -> T:
-        call = make()
-        if isinstance(call, calls.Call):
-            return self._connection.ask(call)
-        try:
-            following = next(call)
-            while True:
-                try:
-                    answer = self._connection.ask(following)
-                except WaygraphError as error:
-                    following = call.throw(error)
-                else:
-                    following = call.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def ask[**P, T](call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> Callable[Concatenate[ServiceClient, P], T]:
-    """A method that sends the call, with the documentation and the signature of it."""
-
-    def method(client: ServiceClient, /, *args: P.args, **options: P.kwargs) -> T:
-        return client._send(partial(call, *args, **options))
-
-    signature = inspect.signature(call)
-    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    facts = {"__signature__": signature.replace(parameters=[itself, *signature.parameters.values()])}
-    vars(method).update(facts)
-    method.__name__, method.__doc__ = call.__name__, call.__doc__
-    return method
-
-
-class RemoteOperator(ServiceClient):
-    """The methods of `LocalOperator`, over a service."""
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-
-    set = ask(calls.set_agent)
-    set_tool = ask(calls.set_tool)
-    remove = ask(calls.remove)
-    approve = ask(calls.approve)
-    reject = ask(calls.reject)
-    waiting = ask(calls.waiting)
-    forget = ask(calls.forget)
-    set_toolset = ask(calls.set_toolset)
-    remove_toolset = ask(calls.remove_toolset)
-    use_taxonomy = ask(calls.use_taxonomy)
-    taxonomy = ask(calls.taxonomy)
-    taxonomies = ask(calls.taxonomies)
-    changes = ask(calls.changes)
-    usage = ask(calls.usage)
-    why = ask(calls.why)
-    draw_map = ask(calls.draw_map)
-    neighbourhood = ask(calls.neighbourhood)
-    usage_days = ask(calls.usage_days)
-    search_gaps = ask(calls.search_gaps)
-    api_keys = ask(calls.api_keys)
-    create_key = ask(calls.create_key)
-    revoke_key = ask(calls.revoke_key)
-    cypher = ask(calls.cypher)
-    export = ask(calls.export)
-
-
-class RemoteRegistry(ServiceClient):
+class RemoteRegistry(Searchable):
     """Implements Registry over a service: the same methods, nouns and errors. Threads may share one.
 
     Beside the errors of each method: NotAuthenticated, NotAllowed, TooManyRequests, ServiceUnavailable,
@@ -148,9 +87,25 @@ class RemoteRegistry(ServiceClient):
     def store(self) -> ServicePlace:
         return self._store
 
+    def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:
+        """Sends it, and reads the answer. Raises InvalidQuery for a principal."""
+        calls.refuse_principal(principal)
+        talk = calls.call_of(request)
+        if isinstance(talk, calls.Call):
+            return self._connection.ask(talk)
+        try:
+            following = next(talk)
+            while True:
+                following = talk.send(self._connection.ask(following))
+        except StopIteration as end:
+            answer: A = end.value
+            return answer
+
     @property
-    def operator(self) -> RemoteOperator:
-        return RemoteOperator(self._connection)
+    def operator(self) -> "Operator":
+        from waygraph.registry.operations.operator import Operator
+
+        return Operator(self)
 
     @property
     def settings(self) -> Settings:
@@ -158,29 +113,74 @@ class RemoteRegistry(ServiceClient):
 
     @property
     def stamp(self) -> str:
-        return self._connection.ask(calls.stamp())
+        call: Call[Any] = calls.request_call(GetStatus())
+        of_tag: Call[str] = replace(call, read=lambda reply: reply.headers["etag"].strip('"'))
+        return self._connection.ask(of_tag)
 
     def status(self, *, principal: Principal | None = None) -> Status:
         """Its `location` is the service's URL, whatever the service calls it."""
-        return replace(self._connection.ask(calls.status(principal=principal)), location=self._connection.place)
+        return replace(super().status(principal=principal), location=self._connection.place)
 
-    route = ask(calls.route)
-    find_tools = ask(calls.find_tools)
-    find = ask(calls.find)
-    call = ask(calls.call_tool)
-    agents = ask(calls.agents)
-    agent = ask(calls.agent)
-    tools = ask(calls.tools)
-    tool = ask(calls.tool)
-    lookup = ask(calls.lookup)
-    about = ask(calls.about)
-    browse = ask(calls.browse)
-    agents_page = ask(calls.agents_page)
-    toolsets = ask(calls.toolsets)
-    toolset = ask(calls.toolset)
-    sources = ask(calls.sources)
-    ingest = ask(calls.ingest)
-    take = ask(calls.take)
-    start_ingest = ask(calls.start_ingest)
-    ingest_status = ask(calls.ingest_status)
-    sync_source = ask(calls.sync_source)
+    def find(
+        self,
+        query: str | Query,
+        *,
+        limit: int | None = None,
+        agent_ids: Sequence[str] | None = None,
+        recipe: str | Recipe = DEFAULT_RECIPE,
+        principal: Principal | None = None,
+    ) -> RankedTools:
+        """As `find_tools`; each tool says whether it can run there, and why not."""
+        full_query = checked_for_tools(query, limit, agent_ids, limits=None)
+        return self.perform(calls.RankTools(query=full_query, recipe=recipe), principal)
+
+    def call(
+        self,
+        tool: ToolName,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        timeout_s: float | None = None,
+        consent: str = "",
+        for_model: bool = False,
+        principal: Principal | None = None,
+    ) -> ToolResult:
+        """Runs a tool by the service's gateway. Raises NotCallable, InvalidArguments, CallTimedOut, UpstreamError."""
+        request = CallTool(
+            tool_id=name_of(tool), arguments=arguments, timeout_s=timeout_s, consent=consent, for_model=for_model
+        )
+        return self.perform(request, principal)
+
+    def take(
+        self, documents: "Sequence[Document]", *, source: str, **options: "Unpack[TakeOptions]"
+    ) -> "IngestReports":
+        """As `ingest`, where the error of a later manifest stands beside the reports of those before it."""
+        return self.perform(calls.TakeNow(documents=documents, source=source, options=options))
+
+    def ingest(
+        self, documents: "Sequence[Document]", *, source: str, **options: "Unpack[TakeOptions]"
+    ) -> "list[SyncReport]":
+        """Brings the registry to what a source says now, which the service reads and embeds: a report for each
+        manifest, several of an export.
+
+        `partial`: what the documents do not list is not removed. Raises SourceError, MassRemoval, InvalidSetting and
+        what a write raises; see `take` for what was done before that.
+        """
+        return self.take(documents, source=source, **options).all()
+
+    def start_ingest(
+        self, documents: "Sequence[Document]", *, source: str, **options: "Unpack[TakeOptions]"
+    ) -> "Ingest":
+        """As `ingest`, but the service takes the documents when their turn comes, and answers at once: `ingest_status`
+        says how they stand. Raises ServiceBusy if too many wait. A service that stops fails what waits.
+        """
+        return self.perform(calls.TakeLater(documents=documents, source=source, options=options))
+
+    def ingest_status(self, ingest_id: str) -> "Ingest":
+        """How an ingest stands that `start_ingest` began. Raises UnknownName, also for one that others sent."""
+        return self.perform(calls.GetIngest(ingest_id=ingest_id))
+
+    def sync_source(self, name: str) -> "list[SyncReport]":
+        """Reads a source now that the service follows, and asks its servers: a report. Raises UnknownName,
+        InvalidSetting with what to do for one that it does not follow, SourceError, MassRemoval, and as a write.
+        """
+        return self.perform(calls.SyncSource(name=name))

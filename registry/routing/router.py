@@ -33,7 +33,6 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.call_fit import OTHERS, REMOVALS
 from waygraph.registry.routing.history import (
     NO_WORDS,
     Past,
@@ -44,7 +43,7 @@ from waygraph.registry.routing.history import (
     read_need,
     read_words,
 )
-from waygraph.registry.routing.ranking import Ranking
+from waygraph.registry.routing.ranking import OTHERS, REMOVALS, Ranking
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 from waygraph.registry.routing.votes import Candidate, best_candidates, best_tools
 

@@ -20,6 +20,7 @@ from waygraph.registry.storage.store import Store
 if TYPE_CHECKING:
     from waygraph.registry.embedding.factory import ChosenEmbedder
     from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.model.pictures import Map
     from waygraph.registry.writer import WriteSession
 
@@ -49,6 +50,10 @@ class GraphAccess(ABC):
     @property
     def settings(self) -> Settings:
         return self._settings
+
+    def look[T](self, work: "Callable[[SearchIndex], T]") -> T:
+        """What `work` finds in the index of one revision. Raises RegistryNotFound."""
+        return self._store.look(work)
 
     def kept_map(self, key: Callable[[], object], draw: "Callable[[], Map]") -> "Map":
         """The one that was drawn of this revision for who sees the same. One is drawn at a time: whoever wants the same

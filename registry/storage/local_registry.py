@@ -4,24 +4,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from waygraph.registry.catalog.queries import (
-    about,
-    agents_page,
-    seen_sources,
-    seen_state,
-    standing_sources,
-    tools_page,
-    with_members,
-)
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.embedder import Progress, full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
-from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
-from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.index.names import find_named, visible_agents
 from waygraph.registry.model import clock
-from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status, Written
+from waygraph.registry.model.changes import CypherResult, SourceSummary, Written
 from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.nouns import (
     DEFAULT_TAXONOMY,
@@ -38,14 +28,8 @@ from waygraph.registry.model.nouns import (
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.model.validation import (
-    check_query,
-    checked_filters,
-    checked_for_tools,
-    checked_path,
-    checked_statuses,
-    checked_texts,
-)
+from waygraph.registry.model.validation import check_query, checked_for_tools, checked_statuses, checked_texts
+from waygraph.registry.operations.queries import with_members
 from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
@@ -57,15 +41,19 @@ from waygraph.registry.storage.store import Store
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceStatuses
-    from waygraph.registry.operators.toolset import Toolset
+    from waygraph.registry.model.pictures import Map
+    from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
+    from waygraph.registry.operations.graph_views import ExportFormat
+    from waygraph.registry.operations.operator import Operator
+    from waygraph.registry.operations.request import Request
+    from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.routing.placement import Placement
-    from waygraph.registry.storage.local_operator import LocalOperator
-    from waygraph.registry.taxonomy.tree import CategoryView, Taxonomy
+    from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
 
 
-class LocalRegistry(GraphAccess):
+class LocalRegistry(GraphAccess, Searchable):
     """Implements Registry over a store. Reading needs only what the last write published."""
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
@@ -113,11 +101,20 @@ class LocalRegistry(GraphAccess):
             for part in (self._embedders, self._rerankers, self._walks, self._answering, self._store):
                 closing.callback(part.close)
 
-    @property
-    def operator(self) -> "LocalOperator":
-        from waygraph.registry.storage.local_operator import LocalOperator
+    def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:
+        """What the request says of the graph that is here."""
+        return request.answer(self, principal)
 
-        return LocalOperator(self, self._place)
+    @property
+    def location(self) -> str:
+        """Where the registry is."""
+        return self._store.place
+
+    @property
+    def operator(self) -> "Operator":
+        from waygraph.registry.operations.operator import Operator
+
+        return Operator(self)
 
     def route(
         self,
@@ -151,80 +148,12 @@ class LocalRegistry(GraphAccess):
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         return self._store.look(lambda index: visible_agents(index, principal))
 
-    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
-        return self._store.look(lambda index: agent_named(index, agent_id, principal))
-
-    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
-        return self._store.look(lambda index: tool_named(index, name, principal))
-
     def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
         return self._store.look(lambda index: find_named(index, name, principal))
-
-    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
-        return self._store.look(partial(about, agent_id=agent_id, principal=principal))
-
-    def agents_page(
-        self,
-        *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[ListedAgent]:
-        criteria = self._with_members(checked_filters(filters), principal)
-        return self._store.look(lambda index: agents_page(index, criteria, principal, after, limit))
-
-    def browse(
-        self,
-        path: str = "",
-        *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        principal: Principal | None = None,
-    ) -> "CategoryView":
-        from waygraph.registry.taxonomy.browse import browse_index
-
-        category, criteria = checked_path(path), self._with_members(checked_filters(filters), principal)
-        return self._store.look(lambda index: browse_index(index, category, criteria, principal))
-
-    def tools(
-        self,
-        agent_id: str | None = None,
-        *,
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[Tool]:
-        return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
-
-    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
-        from waygraph.registry.operators.toolset import seen_toolsets
-
-        return self._store.look(lambda index: seen_toolsets(index, principal))
-
-    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
-        from waygraph.registry.operators.toolset import seen_toolset
-
-        return self._store.look(lambda index: seen_toolset(index, name, principal))
-
-    def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
-        return self._store.look(lambda index: standing_sources(index, principal))
 
     def stored_sources(self) -> list[SourceSummary]:
         """For whoever writes: also with failures that are over, which `sources` leaves out and a write has to end."""
         return self._store.look(lambda index: list(index.sources())) if self._store.exists else []
-
-    def status(self, *, principal: Principal | None = None) -> Status:
-
-        def read_status(index: SearchIndex) -> Status:
-            sources = seen_sources(index, principal)
-            return Status(
-                location=self._store.place,
-                state=seen_state(index, principal),
-                sources=len(sources),
-                failures=tuple(failure for source in sources for failure in source.failures),
-            )
-
-        return self._store.look(read_status)
 
     @property
     def stamp(self) -> str:
@@ -333,16 +262,56 @@ class LocalRegistry(GraphAccess):
         """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
         return self._answering.router(fresh=True).notice
 
-    def _place(self, name: str, query: Query, ask: Ask) -> "Placement":
+    def place(self, request: "FindPlacement", principal: Principal | None) -> "Placement":
+        """Where an agent or a tool stands for a query. Raises as `route`, and UnknownName."""
         from waygraph.registry.routing.placement import place, read_subject
 
-        ask = self._with_history(ask)
-        request = self._within(query, ask.principal)
-        subject = self._store.look(lambda index: read_subject(index, name, request, ask))
+        ask = self._ask(request.recipe, request.agent_weight, request.tool_weight, principal)
+        query = self._within(check_query(request.query, self._settings), principal)
+        subject = self._store.look(lambda index: read_subject(index, request.id, query, ask))
         search: Callable[[Query, Ask], Any] = self._answering.find_tools if subject.tool else self._answering.route
-        answer = self._steps.answer(request, ask.recipe, lambda query: search(query, ask))
+        answer = self._steps.answer(query, ask.recipe, lambda query: search(query, ask))
         plain = ask.by(replace(ask.recipe, walk=None, rerank=None))
-        return place(subject, request, answer, lambda query: search(query, plain))
+        return place(subject, query, answer, lambda query: search(query, plain))
+
+    def run_cypher(self, statement: str, params: Mapping[str, object]) -> CypherResult:
+        """Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy."""
+        with span("cypher"):
+            return self._store.run_read_only(statement, params)
+
+    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
+        """Raises UnknownName, RegistryNotFound."""
+        from waygraph.registry.storage.export.formats import export
+
+        return export(self, format)
+
+    def usage(self, **query: Any) -> "list[ToolUsage]":
+        """As `usage_file.read_usage`."""
+        from waygraph.registry.storage.usage_file import read_usage
+
+        return read_usage(self._store, self._settings, **query)
+
+    def usage_days(self, **query: Any) -> "list[UsagePart]":
+        """As `usage_file.read_days`."""
+        from waygraph.registry.storage.usage_file import read_days
+
+        return read_days(self._store, self._settings, **query)
+
+    def search_gaps(self) -> "SearchGaps":
+        """Raises StorageFailed."""
+        from waygraph.registry.storage.usage_file import read_gaps
+
+        return read_gaps(self._store, self._settings)
+
+    def draw_map(self, principal: Principal | None) -> "Map":
+        """Made once a revision, in seconds for thousands of tools. Raises RegistryNotFound."""
+        from waygraph.registry.storage.export.map import lay_out_map, read_map
+
+        def key() -> object:
+            state = self._store.index(fresh=True).state
+            return state.revision, state.commit, None if principal is None else frozenset(principal.groups)
+
+        return self.kept_map(key, lambda: lay_out_map(*self.look(lambda index: read_map(index, principal))))
 
     def _ask(
         self, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser import Visit, visited
 from tests.service import Served, assert_good, served
-from waygraph.api.rest.evaluations import KIND
+from waygraph.api.rest.routes.admin import KIND
 from waygraph.registry.model.settings import Settings
 
 SCRIPT = "<script>alert(1)</script>"
@@ -104,8 +104,8 @@ def test_no_more_is_read_than_a_service_can_hold(
 ) -> None:
     size = (folder / "new.json").stat().st_size
     (folder / "old" / "first.json").write_text(" " * size + json.dumps(record(0.6)))
-    monkeypatch.setattr("waygraph.api.rest.evaluations.MAX_BYTES", size)
+    monkeypatch.setattr("waygraph.api.rest.routes.admin.MAX_BYTES", size)
     told = assert_good(evaluated.client().get("/v1/evaluations"))
     assert ([each["path"] for each in told["records"]], told["other_files"]) == (["new.json"], 1)
-    monkeypatch.setattr("waygraph.api.rest.evaluations.MAX_FILES", 1)
+    monkeypatch.setattr("waygraph.api.rest.routes.admin.MAX_FILES", 1)
     assert assert_good(evaluated.client().get("/v1/evaluations"))["other_files"] <= 1

@@ -12,8 +12,7 @@ from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.routing.rerank import Choice, open_reranker
-from waygraph.registry.routing.router_prompt import Candidate
+from waygraph.registry.routing.rerank import Candidate, Choice, open_reranker
 
 sentence_transformers = pytest.importorskip(
     "sentence_transformers",

@@ -28,7 +28,6 @@ from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import Of, Principal, Turn
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
-from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate_at
@@ -36,6 +35,7 @@ from waygraph.registry.storage.server import ServerStore
 from waygraph.registry.storage.usage_file import put_usage
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
+from waygraph_lab.synthesis.candidate_graph import put_similar
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")

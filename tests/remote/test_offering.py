@@ -8,7 +8,7 @@ import pytest
 from tests.service import served
 from tests.sync_graph import entry, manifest
 from waygraph import Settings
-from waygraph.ingest.sync.offer import offer_documents, offer_of_manifest
+from waygraph.ingest.pipeline import offer_documents, offer_of_manifest
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 

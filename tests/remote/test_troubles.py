@@ -25,6 +25,11 @@ from waygraph.registry.model.errors import (
     SourceError,
     WaygraphError,
 )
+from waygraph.registry.model.nouns import Query
+from waygraph.registry.operations.agents import ForgetSource, SetAgent
+from waygraph.registry.operations.catalog import GetAgent
+from waygraph.registry.operations.graph_views import RunCypher
+from waygraph.registry.operations.search import FindTools, RouteAgents
 from waygraph.registry.remote import calls, transport
 from waygraph.registry.remote.calls import Call
 from waygraph.registry.remote.transport import Connection
@@ -71,7 +76,7 @@ def client() -> Client:
 
 def look() -> Call[Any]:
     """Changes nothing."""
-    return calls.agent("a")
+    return calls.request_call(GetAgent(agent_id="a"))
 
 
 BUSY = trouble(503, "service-busy", retryable=True)
@@ -79,12 +84,12 @@ BUSY = trouble(503, "service-busy", retryable=True)
 
 
 def write() -> Call[Any]:
-    return calls.forget("s")
+    return calls.request_call(ForgetSource(name="s"))
 
 
 def offer(*, dry_run: bool = False) -> Call[calls.IngestReports]:
     """A source without documents."""
-    return calls.take([], source="s", dry_run=dry_run)
+    return calls.request_call(calls.TakeNow(documents=[], source="s", options={"dry_run": dry_run}))
 
 
 def fails[E: WaygraphError](kind: type[E], client: Client, service: Flaky, call: Call[Any], **settings: Any) -> E:
@@ -121,9 +126,9 @@ def test_what_only_reads_is_asked_again(client: Client, first: Behaviour) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        calls.route("x"),
-        calls.find_tools("x"),
-        calls.cypher("RETURN 1", {}),
+        calls.request_call(RouteAgents(query=Query(text="x"))),
+        calls.request_call(FindTools(query=Query(text="x"))),
+        calls.request_call(RunCypher(statement="RETURN 1")),
     ],
 )
 def test_questions_are_safe_to_repeat_though_they_are_posted(client: Client, call: Call[Any]) -> None:
@@ -275,8 +280,8 @@ def test_redirects_are_not_followed(client: Client, status: int, call: Callable[
 
 def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> None:
     """Which error it is depends on what was asked; the detail is the service's."""
-    said = calls.set_agent("a", tags=["x"])
-    asked = calls.route("x")
+    said = calls.request_call(SetAgent(agent_id="a", changes={"tags": ["x"]}))
+    asked = calls.request_call(RouteAgents(query=Query(text="x")))
     for call, kind in ((asked, InvalidQuery), (said, InvalidSetting), (offer(), SourceError)):
         for problem in (trouble(422, "invalid-request", "body.x: too long"), trouble(413, "too-large", "too long")):
             with flaky(problem) as service:

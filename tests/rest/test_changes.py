@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest
-from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotAllowed, TextDiffers, UnknownName
 from waygraph.registry.model.nouns import Of, Principal, failing
 from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operations.agents import ListChanges
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
@@ -62,7 +62,7 @@ def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: ht
     between = datetime.now(UTC)
     ingest(client, "s", saying("a", "sings", "look", "new"), agent("b"))
     told = changes(client)
-    assert shapes.read_changes(told) == blank.registry.operator.changes()
+    assert ListChanges().read(told) == blank.registry.operator.changes()
     assert [(each["agent_id"], each["tool"], each["what"]) for each in told["changes"]] == [
         ("b", "say", "removed"),
         ("a", "new", "added"),

@@ -12,6 +12,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import About
 from waygraph.registry.model.errors import RegistryNotFound, UnknownName
 from waygraph.registry.model.nouns import Filters
+from waygraph.registry.operations.catalog import ListAgents
 
 AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
 
@@ -39,7 +40,7 @@ def get(client: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
 def test_agents_are_filtered(
     example: Served, client: httpx2.Client, params: Mapping[str, object], filters: Filters
 ) -> None:
-    told = shapes.read_agents(get(client, "/v1/agents", **params))
+    told = ListAgents().read(get(client, "/v1/agents", **params))
     assert told == example.registry.agents_page(filters=filters, limit=100)
     assert bool(told.items) == (params != {"tag": "no such"})
 

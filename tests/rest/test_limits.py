@@ -28,7 +28,7 @@ from waygraph.api.rest import middleware
 from waygraph.api.rest.problems import RETRY_AFTER_S
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.remote.operations import OPERATIONS
+from waygraph.registry.operations.table import OPERATIONS
 
 SMALL = Settings(max_body_bytes=2_000, max_manifest_bytes=20_000)
 AS_JSON = {"Content-Type": "application/json"}

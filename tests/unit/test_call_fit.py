@@ -9,7 +9,7 @@ import pytest
 
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.routing.call_fit import ARGUMENT_SHARE, MOST_ARGUMENTS, NAME_SHARE, REMOVAL_SHARE, judge_calls
+from waygraph.registry.routing.ranking import ARGUMENT_SHARE, MOST_ARGUMENTS, NAME_SHARE, REMOVAL_SHARE, judge_calls
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 

@@ -14,12 +14,12 @@ from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import put_statuses, sync
 from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs
 from waygraph.registry.access.visibility import MAX_FLAGS, NEAR_COPY, NEAR_ID
-from waygraph.registry.catalog import queries
 from waygraph.registry.index.names import visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, is_doubtful, notices_of, unreachable
+from waygraph.registry.operations import queries
 from waygraph.registry.registry import Registry, require_local
 
 TEXT = "Send an outbound email to one or more recipients via SMTP."

@@ -21,8 +21,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import read_agents, read_claims, read_settings, read_tools
 from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.export.formats import export
-from waygraph.registry.storage.export.page import json_in_html
+from waygraph.registry.storage.export.formats import export, json_in_html
 from waygraph.registry.storage.export.page_layout import Circle, lay_out
 from waygraph.registry.storage.local_registry import LocalRegistry
 

@@ -16,8 +16,8 @@ from waygraph.registry.model.identity import call_name
 from waygraph.registry.model.nouns import Query, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
+from waygraph.registry.routing.rerank import Candidate, read_order
 from waygraph.registry.routing.router import Router
-from waygraph.registry.routing.router_prompt import Candidate, read_order
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

@@ -9,14 +9,12 @@ import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields, show
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.storage.candidate_graph import Nearness
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.integrity.size import Size
 
@@ -178,45 +176,6 @@ def _file_findings(settings: "Settings") -> "list[Finding]":
             findings.append(Finding(check=path.name, ok=False, detail=str(error)))
     present = ", ".join(path.name for path in readers if path.is_file())
     return findings or [Finding(check="files", ok=True, detail=present or "none beside the registry")]
-
-
-graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between near tools.")
-
-
-@graph.command()
-def link(
-    context: typer.Context,
-    *,
-    above: Annotated[float | None, Option(help="All pairs of at least this cosine.")] = None,
-    nearest: Annotated[int | None, Option(help="Each tool with so many nearest ones.")] = None,
-    mean_degree: Annotated[
-        float | None, Option(help="The closest pairs, so many a tool on average. Default: 8.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Link tools whose vectors are near, as (:Tool)-[:SIMILAR {cosine}]->(:Tool), in place of former edges.
-
-    waygraph graph link --above .6
-
-    An ingest removes the edges of tools that it changes. It makes none.
-    """
-    from waygraph.registry.storage.candidate_graph import Nearness
-
-    any_set = (above, nearest, mean_degree) != (None, None, None)
-    _link(context, Nearness(above=above, nearest=nearest, mean_degree=mean_degree if any_set else 8.0), as_json)
-
-
-@graph.command()
-def unlink(context: typer.Context, as_json: AsJson = False) -> None:
-    """Remove all edges between near tools."""
-    _link(context, None, as_json)
-
-
-def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) -> None:
-    from waygraph.registry.storage.candidate_graph import link_tools
-
-    with invocation(context).open_own() as registry:
-        show(link_tools(registry, nearness), shapes.shape, views.numbers, as_json)
 
 
 def migrate(

@@ -58,8 +58,8 @@ class RankOptions:
 
     def steps_of(self, text: str, settings: "Settings") -> tuple[str, ...]:
         """As they are given, or as a model splits the text here. Raises BadParameter, and as `split_request`."""
+        from waygraph.registry.routing.answering import split_request
         from waygraph.registry.routing.recipes import BY_OPERATOR
-        from waygraph.registry.routing.steps import split_request
 
         steps = tuple(self.step or ())
         if not (text or steps) or (self.by_steps and (steps or not text)):

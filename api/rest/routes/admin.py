@@ -4,35 +4,32 @@ What an operator looks after: keys, usage over time, how the service runs, and r
 """
 
 import json
+import pathlib
 import platform
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from importlib.metadata import version
-from typing import Annotated
+from itertools import islice
+from typing import Annotated, Any
 
-from fastapi import Header, Path, Query, Request
+from fastapi import Header, Path, Request
 from fastapi.responses import Response
-from pydantic import Field
 
-from waygraph.api.rest.evaluations import read_evaluations
+from waygraph.api.rest.perform import serve
 from waygraph.api.rest.problems import as_json, problem_of
 from waygraph.api.rest.requests import (
     ApprovalRequest,
-    CypherRequest,
-    KeyRequest,
     ManifestRequest,
-    Parameters,
     RejectionRequest,
     SettingsRequest,
-    TaxonomyRequest,
-    ToolsetRequest,
     ToolSettingsRequest,
 )
-from waygraph.api.rest.routes.catalog import AgentId, ToolName, ToolsetPath
-from waygraph.api.rest.service import Exchange, Lanes, handles
+from waygraph.api.rest.routes.catalog import AgentId
+from waygraph.api.rest.service import Exchange, Lanes, handles, report_line
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.api.telemetry.metrics import memory_bytes
 from waygraph.ingest.logins.store import login_file
@@ -41,14 +38,23 @@ from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import shapes
-from waygraph.registry.model.changes import Document
+from waygraph.registry.model.changes import Document, KeySummary
 from waygraph.registry.model.errors import NotAllowed, ServiceStopping, WaygraphError
 from waygraph.registry.model.settings import PREFIX, Settings
 from waygraph.registry.model.shapes import Shape
-from waygraph.registry.model.usage import MAX_DAYS, Sort, UsageBy, UsageOf
-from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
-from waygraph.registry.registry import require_local
-from waygraph.registry.remote import operations
+from waygraph.registry.model.validation import MAX_NAME_CHARS
+from waygraph.registry.operations import table as operations
+from waygraph.registry.operations.agents import Approve, ForgetSource, Reject, RemoveAgent, SetAgent, SetTool
+from waygraph.registry.operations.graph_views import RunCypher
+from waygraph.registry.operations.groupings import RemoveToolset, SetToolset, UseTaxonomy
+from waygraph.registry.operations.oversight import (
+    CreateKey,
+    GetSearchGaps,
+    ListKeys,
+    ListUsage,
+    ListUsageDays,
+    RevokeKey,
+)
 
 SourceName = Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)]
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
@@ -117,7 +123,7 @@ def ingest(
 def _take(exchange: Exchange, body: ManifestRequest) -> Shape:
     reports: list[Shape] = []
     try:
-        details = _report_line(body.model_dump(include=HOW, exclude_defaults=True))
+        details = report_line(body.model_dump(include=HOW, exclude_defaults=True))
         with exchange.attempt("ingest", body.source, details=details, dry_run=body.dry_run or None) as attempt:
             if body.kind == export.KIND:
                 # What operators set, approved and ranked comes back with it, of whichever agent the file names.
@@ -160,125 +166,6 @@ def _manifests(exchange: Exchange, request: ManifestRequest) -> list[Manifest]:
     ]
 
 
-def _report_line(details: Mapping[str, object]) -> str:
-    """JSON. What is short comes first, so that no number of tags hides who may see an agent."""
-    parts = sorted((json.dumps({name: value}, ensure_ascii=False)[1:-1] for name, value in details.items()), key=len)
-    return f"{{{', '.join(parts)}}}" if parts else ""
-
-
-@handles(operations.APPROVE)
-def approve(exchange: Exchange, body: ApprovalRequest) -> Shape:
-    """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing.
-
-    It needs the scope `admin` too, or a caller who sees everything.
-    """
-    names = body.agents_wanted()
-    with exchange.attempt("approve", ", ".join(names or body.hashes)) as attempt:
-        approval = exchange.registry.operator.approve(*names, hashes=body.hashes, principal=exchange.caller.writer)
-        attempt.revision = approval.revision
-    return shapes.shape(approval)
-
-
-@handles(operations.REJECT)
-def reject(exchange: Exchange, body: RejectionRequest) -> Shape:
-    """Keep what waits out of routing as it is now, also flagged texts, and let it wait no more: all that is named, or
-    nothing. A new text of it waits again; an approval undoes it.
-
-    It needs the scope `admin` too, or a caller who sees everything.
-    """
-    names, caller = body.agents_wanted(), exchange.caller
-    target, details = ", ".join(names or body.hashes), _report_line({"reason": body.reason})
-    with exchange.attempt("reject", target, details=details) as attempt:
-        operator = require_local(exchange.registry).operator
-        rejections = operator.reject(
-            *names, reason=body.reason, by=caller.id, hashes=body.hashes, principal=caller.writer
-        )
-        attempt.revision = rejections.revision
-    return shapes.shape(rejections)
-
-
-@handles(operations.SET_AGENT)
-def set_agent(exchange: Exchange, agent_id: AgentId, body: SettingsRequest) -> Shape:
-    """Pin, hide, tag or restrict an agent. It survives every sync.
-
-    What others see needs the scope `admin` too, or a caller who sees everything; so does a pin.
-    """
-    values = body.model_dump(exclude_unset=True)
-    with exchange.attempt("set", agent_id, details=_report_line(values)):
-        everyone = "visible_to" in values and values["visible_to"] is None
-        settings = exchange.registry.operator.set(
-            agent_id, **body.model_dump(), everyone=everyone, principal=exchange.caller.writer
-        )
-    return shapes.settings(settings, exchange.transport_filter)
-
-
-@handles(operations.SET_TOOL)
-def set_tool(exchange: Exchange, agent_id: AgentId, tool_name: ToolName, body: ToolSettingsRequest) -> Shape:
-    """Rename or describe a tool, and rename, describe, fix or hide its parameters. It survives every sync.
-
-    It needs the scope `admin` too, or a caller who sees everything.
-    """
-    tool_id, values = f"{agent_id}/{tool_name}", body.model_dump(exclude_unset=True)
-    with exchange.attempt("set", tool_id, details=_report_line({"fields": sorted(values)})):
-        settings = exchange.registry.operator.set_tool(tool_id, values, principal=exchange.caller.writer)
-    return shapes.settings(settings, exchange.transport_filter)
-
-
-@handles(operations.REMOVE_AGENT)
-def remove_agent(exchange: Exchange, agent_id: AgentId) -> Shape:
-    """Remove an agent and its tools, and keep it away whatever its source says.
-
-    What others see needs the scope `admin` too, or a caller who sees everything.
-    """
-    with exchange.attempt("remove", agent_id):
-        settings = exchange.registry.operator.remove(agent_id, principal=exchange.caller.writer)
-    return shapes.settings(settings, exchange.transport_filter)
-
-
-@handles(operations.SET_TOOLSET)
-def set_toolset(exchange: Exchange, name: ToolsetPath, body: ToolsetRequest) -> Shape:
-    """Make a toolset, or set it anew: an endpoint of MCP, `/{name}/mcp`, and a filter. What comes later and fits joins.
-
-    It needs a caller who sees everything.
-    """
-    with exchange.attempt("set", f"toolset {name}", details=_report_line(body.model_dump(exclude_unset=True))):
-        toolset = exchange.registry.operator.set_toolset(name, **body.model_dump(), principal=exchange.caller.writer)
-    return shapes.shape(toolset)
-
-
-@handles(operations.REMOVE_TOOLSET)
-def remove_toolset(exchange: Exchange, name: ToolsetPath) -> Shape:
-    """Remove a toolset; its tools stay. It needs a caller who sees everything."""
-    with exchange.attempt("remove", f"toolset {name}") as attempt:
-        result = exchange.registry.operator.remove_toolset(name, principal=exchange.caller.writer)
-        attempt.revision = result.revision
-    return shapes.shape(result)
-
-
-@handles(operations.USE_TAXONOMY)
-def use_taxonomy(exchange: Exchange, body: TaxonomyRequest) -> Shape:
-    """Make a taxonomy the current one: what is browsed, walked and searched `within`.
-
-    It needs a caller who sees everything.
-    """
-    with exchange.attempt("set", f"taxonomy {body.name}") as attempt:
-        result = exchange.registry.operator.use_taxonomy(body.name, principal=exchange.caller.writer)
-        attempt.revision = result.revision
-    return shapes.shape(result)
-
-
-@handles(operations.FORGET_SOURCE)
-def forget_source(exchange: Exchange, name: SourceName) -> Shape:
-    """Remove a source, and the agents that only it claimed.
-
-    What others see needs the scope `admin` too, or a caller who sees everything; so does a source with a policy.
-    """
-    with exchange.attempt("forget", name) as attempt:
-        result = exchange.registry.operator.forget(name, principal=exchange.caller.writer)
-        attempt.revision = result.revision
-    return shapes.shape(result)
-
-
 @handles(operations.SYNC_SOURCE, lane=Lanes.sync)
 def sync_source(exchange: Exchange, name: SourceName) -> Shape:
     """Read a source now that this service follows, and ask its servers. Of another one the answer says what to run.
@@ -300,72 +187,48 @@ def forget_login(exchange: Exchange, agent_id: AgentId) -> Shape:
     return {"agent_id": agent_id, "forgotten": bool(logins)}
 
 
-class UsageQuery(Parameters):
-    """Which tools, and in which order."""
-
-    agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only the tools of this agent.")
-    sort: Sort = Field(default="calls", description="What the tools with the most of come first.")
-    limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
+def _agent_changes(_: Exchange, path: Mapping[str, Any], body: SettingsRequest) -> SetAgent:
+    return SetAgent(**path, changes=body.model_dump(exclude_unset=True))
 
 
-@handles(operations.USAGE, lane=Lanes.wait)
-def usage(exchange: Exchange, query: Annotated[UsageQuery, Query()]) -> Shape:
-    """Calls, errors and latencies by tool, since they are counted. It needs the scope `admin` and a caller who sees
-    everything.
-    """
-    exchange.caller.require_everything("usage")
-    return shapes.usage(exchange.registry.operator.usage(agent_id=query.agent, sort=query.sort, limit=query.limit))
+def _tool_changes(_: Exchange, path: Mapping[str, Any], body: ToolSettingsRequest) -> SetTool:
+    return SetTool(**path, changes=body.model_dump(exclude_unset=True))
 
 
-@handles(operations.CYPHER, lane=Lanes.wait)
-def cypher(exchange: Exchange, body: CypherRequest) -> Shape:
-    """Ask the graph in Cypher. A statement only reads, with a limit of rows, time and memory.
+def _approval(_: Exchange, __: Mapping[str, Any], body: ApprovalRequest) -> Approve:
+    return Approve(names=body.agents_wanted(), hashes=body.hashes)
 
-    It needs a caller who sees everything and has the scope `admin`: a statement reads every property of every agent.
-    """
-    with exchange.attempt("cypher", body.statement, parameters=body.params):
-        exchange.caller.require("admin")
-        exchange.caller.require_everything("Cypher")
-        result = exchange.registry.operator.cypher(body.statement, body.params)
-    return shapes.shape(result)
+
+def _rejection(exchange: Exchange, _: Mapping[str, Any], body: RejectionRequest) -> Reject:
+    return Reject(names=body.agents_wanted(), hashes=body.hashes, reason=body.reason, by=exchange.caller.id)
+
+
+serve(Approve, model=ApprovalRequest, make=_approval)
+serve(Reject, model=RejectionRequest, make=_rejection)
+serve(SetAgent, model=SettingsRequest, make=_agent_changes)
+serve(SetTool, model=ToolSettingsRequest, make=_tool_changes)
+serve(RemoveAgent)
+serve(SetToolset)
+serve(RemoveToolset)
+serve(UseTaxonomy)
+serve(ForgetSource)
+serve(ListKeys)
+serve(ListUsage, lane=Lanes.wait)
+serve(ListUsageDays, lane=Lanes.wait)
+serve(GetSearchGaps, lane=Lanes.wait)
+serve(RunCypher, lane=Lanes.wait)
 
 
 MOST_DAYS_BY_TOKEN = 90
 """Of a key that somebody made by an issuer's token: the issuer cannot end it with them."""
 
 
-@handles(operations.KEYS)
-def keys(exchange: Exchange) -> Shape:
-    """The API keys, ended ones too, oldest first. It needs the scope `admin` and a caller who sees everything."""
-    exchange.caller.require_everything("the list of keys")
-    return {"keys": list(map(shapes.shape, exchange.registry.operator.api_keys()))}
-
-
-@handles(operations.CREATE_KEY)
-def create_key(exchange: Exchange, body: KeyRequest) -> Shape:
-    """Make a key. Its text is told this once. It has no scope that the caller lacks, and ends no later than the
-    caller's own key, or within 90 days where the caller shows a token; it needs a caller who sees everything.
-    """
-    with exchange.attempt("set", f"key {body.name}"):
-        _require_keeper(exchange, "to make keys")
-        for scope in body.scopes:
-            exchange.caller.require(scope)
-        _refuse_longer_life(exchange, body.expires_in_days)
-        key = exchange.registry.operator.create_key(**body.model_dump())
-    return shapes.shape(key)
-
-
-def _require_keeper(exchange: Exchange, what: str) -> None:
-    """Raises NotAllowed, also where nobody is asked who they are: there the first key alone can be made."""
-    exchange.caller.require_everything(what)
-    if exchange.service.authenticator is None and exchange.registry.operator.api_keys():
-        raise NotAllowed(
-            "this service asks nobody who they are, and there are keys: use `waygraph keys`, or have the service ask"
-        )
-
-
-def _refuse_longer_life(exchange: Exchange, days: float | None) -> None:
+def _check_new_key(exchange: Exchange, request: CreateKey) -> None:
     """Raises NotAllowed."""
+    _require_keeper(exchange)
+    for scope in request.scopes:
+        exchange.caller.require(scope)
+    days = request.expires_in_days
     if exchange.caller.id.startswith("oidc:") and (days is None or days > MOST_DAYS_BY_TOKEN):
         raise NotAllowed(f"who shows a token makes keys for at most {MOST_DAYS_BY_TOKEN} days: say expires_in_days")
     own = next((k for k in exchange.registry.operator.api_keys() if f"key:{k.id}" == exchange.caller.id), None)
@@ -375,43 +238,22 @@ def _refuse_longer_life(exchange: Exchange, days: float | None) -> None:
             raise NotAllowed(f"the caller's own key ends at {own.expires_at}, and one that it makes ends no later")
 
 
-@handles(operations.REVOKE_KEY)
-def revoke_key(
-    exchange: Exchange, key_id: Annotated[str, Path(description="As the list of keys has it.", max_length=64)]
-) -> Shape:
-    """End a key now, and the logins at servers that its holder made. It needs a caller who sees everything."""
-    with exchange.attempt("remove", f"key {key_id}"):
-        _require_keeper(exchange, "to revoke keys")
-        key = exchange.registry.operator.revoke_key(key_id)
-        login_file(exchange.service.settings).forget(f"key:{key.id}")
-    return shapes.shape(key)
+def _require_keeper(exchange: Exchange, *_: object) -> None:
+    """Raises NotAllowed also where nobody is asked who they are: there the first key alone can be made."""
+    if exchange.service.authenticator is None and exchange.registry.operator.api_keys():
+        raise NotAllowed(
+            "this service asks nobody who they are, and there are keys: use `waygraph keys`, or have the service ask"
+        )
 
 
-class DaysQuery(Parameters):
-    """Of what, and in which parts."""
-
-    of: UsageOf = Field(default="tool", description="Calls by tool or by caller, or requests by caller.")
-    by: UsageBy = Field(default="day", description="A part for each day, or for each tool or caller.")
-    name: str = Field(default="", max_length=MAX_ID_CHARS * 2, description="Only of this tool or caller, by id.")
-    days: int = Field(default=30, ge=1, le=MAX_DAYS, description="So many days, today included.")
+def _forget_logins(exchange: Exchange, key: KeySummary) -> Mapping[str, object]:
+    """Also the logins at servers that its holder made."""
+    login_file(exchange.service.settings).forget(f"key:{key.id}")
+    return {}
 
 
-@handles(operations.USAGE_DAYS, lane=Lanes.wait)
-def usage_days(exchange: Exchange, query: Annotated[DaysQuery, Query()]) -> Shape:
-    """Calls, errors and latencies by day, tool or caller; and requests, with those that found nothing. It needs the
-    scope `admin` and a caller who sees everything.
-    """
-    exchange.caller.require_everything("usage")
-    return {"usage": list(map(shapes.shape, exchange.registry.operator.usage_days(**query.model_dump())))}
-
-
-@handles(operations.SEARCH_GAPS, lane=Lanes.wait)
-def search_gaps(exchange: Exchange) -> Shape:
-    """The last requests that found nothing, if their texts are kept; and words of requests that no text of the
-    registry held. It needs the scope `admin` and a caller who sees everything.
-    """
-    exchange.caller.require_everything("usage")
-    return shapes.shape(exchange.registry.operator.search_gaps())
+serve(CreateKey, check=_check_new_key)
+serve(RevokeKey, check=_require_keeper, extend=_forget_logins)
 
 
 @handles(operations.SERVICE, lane=Lanes.wait)
@@ -453,3 +295,42 @@ def evaluations(exchange: Exchange) -> Shape:
     """
     exchange.caller.require_everything("evaluations")
     return read_evaluations(exchange.service.settings.evals_dir)
+
+
+KIND = "waygraph evaluation 1"
+MAX_RECORDS, MAX_FILES = 200, 1_000
+MAX_BYTES = 32 * 1024 * 1024
+"""Of one record, which may hold all its queries."""
+
+
+def read_evaluations(folder: str) -> Shape:
+    """Of `MAX_FILES` files the newest `MAX_RECORDS` records, newest first, without queries. Links lead nowhere."""
+    root = pathlib.Path(folder).resolve()
+    files = (path for path in root.rglob("*.json") if path.is_file() and not path.is_symlink())
+    paths = list(islice(files, MAX_FILES)) if folder else []
+    pairs = [(path.relative_to(root).as_posix(), record) for path in paths if (record := _read(path))]
+    pairs.sort(key=lambda pair: (str(pair[1].get("date")), pair[0]), reverse=True)
+    records = [{"path": path, "record": record} for path, record in pairs[:MAX_RECORDS]]
+    return {"folder": folder and str(root), "records": records, "other_files": len(paths) - len(records)}
+
+
+def _read(path: pathlib.Path) -> Shape | None:
+    """None: it is no record, too large, or cannot be read."""
+    try:
+        status = path.stat()
+        return _parse(path, status.st_mtime_ns) if status.st_size <= MAX_BYTES else None
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=MAX_FILES)
+def _parse(path: pathlib.Path, _changed_ns: int) -> Shape | None:
+    """Raises OSError."""
+    try:
+        record: Shape = json.loads(path.read_bytes())
+        if record["kind"] != KIND:
+            return None
+        outcomes = [{name: value for name, value in each.items() if name != "queries"} for each in record["outcomes"]]
+        return {**record, "outcomes": outcomes}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,7 +1,7 @@
 """What the registry holds, as far as the caller may see it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -13,14 +13,13 @@ from pydantic import Field
 
 from waygraph.api.rest.browser_sessions import SESSION
 from waygraph.api.rest.mcp_mount import OfferedGateway
+from waygraph.api.rest.perform import serve
 from waygraph.api.rest.recorded_calls import note_result
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, Parameters, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.api.rest.service import NO_GATEWAY, Exchange, Lanes, handles
 from waygraph.ingest.hosts.titles import titles_of
 from waygraph.ingest.logins.store import login_file
-from waygraph.registry.catalog.change_log import NOBODY
-from waygraph.registry.catalog.queries import AgentSearch, AgentState, search_agents
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.index.names import find_all_named
@@ -29,7 +28,6 @@ from waygraph.registry.model.changes import Page
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters, Tool
-from waygraph.registry.model.pictures import EDGE_KINDS, MAX_CENTRES, MAX_NODES, EdgeKind
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import (
     FILTER_LISTS,
@@ -40,8 +38,24 @@ from waygraph.registry.model.validation import (
     after,
     cursor,
 )
-from waygraph.registry.remote import operations
-from waygraph.registry.storage.export.formats import ExportFormat
+from waygraph.registry.operations import table as operations
+from waygraph.registry.operations.agents import ListChanges, ListWaiting
+from waygraph.registry.operations.catalog import (
+    GetAbout,
+    GetStatus,
+    GetTool,
+    GetToolByCallName,
+    ListAgents,
+    ListSources,
+    ListTools,
+    ListToolsOfAgent,
+)
+from waygraph.registry.operations.change_log import NOBODY
+from waygraph.registry.operations.graph_views import DrawMap, Export, ExportFormat, GetNeighbourhood
+from waygraph.registry.operations.groupings import Browse, GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
+from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
+from waygraph.registry.operations.request import MEDIA_TYPES
+from waygraph.registry.operations.search import CallTool
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
@@ -117,31 +131,6 @@ class CategoryQuery(AgentFilters):
     )
 
 
-class TaxonomyQuery(Parameters):
-    name: str = Field(default="", max_length=40, description="Of a taxonomy; empty: the current one.")
-
-
-class ChangesPart(Part):
-    since: str = Field(
-        default="",
-        max_length=64,
-        description="Only from then on: a time in ISO 8601, in UTC unless it says otherwise (its + is %2B in a URL).",
-    )
-    agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only of this agent and its tools.")
-
-
-class GraphQuery(Parameters):
-    """What to draw."""
-
-    around: list[NodeName] = Field(
-        min_length=1, max_length=MAX_CENTRES, description="Nodes, such as `agent:ID` or `category:travel/flights`."
-    )
-    kinds: list[EdgeKind] = Field(
-        default=[], max_length=len(EDGE_KINDS), description="Only edges of these kinds; none: all."
-    )
-    limit: int = Field(default=60, ge=1, le=MAX_NODES, description="How many nodes to give at most.")
-
-
 class Schemas(Parameters):
     """Whether tools are told whole."""
 
@@ -160,19 +149,13 @@ class ToolsPart(Part, Detail):
     pass
 
 
-class ExportQuery(Parameters):
-    """What to write."""
-
-    format: ExportFormat = Field(default="json", description="What to write.")
-
-
 def _stamp_of_agents(exchange: Exchange) -> str:
     """What a person vouched for makes no revision, but runs."""
     gateway: OfferedGateway | None = exchange.request.app.state.gateway
     return f"{exchange.registry.stamp} {digest(str(gateway and gateway.reach.stamp))}"
 
 
-@handles(operations.AGENTS, stamp=_stamp_of_agents)
+@handles(ListAgents.operation, stamp=_stamp_of_agents)
 def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     """The agents, by id, each with the number of its tools."""
     filters, why_not = part.filters(), exchange.why_not
@@ -190,7 +173,7 @@ def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     return {**shape, **_place(page)}
 
 
-@handles(operations.AGENT, stamp=_stamp_of_agents)
+@handles(GetAbout.operation, stamp=_stamp_of_agents)
 def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Query()]) -> Shape:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
     facts = exchange.registry.about(agent_id, principal=exchange.caller.writer)
@@ -198,13 +181,13 @@ def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Quer
     return {**shape, "cannot_run": exchange.why_not(facts.agent)}
 
 
-@handles(operations.AGENT_TOOLS)
+@handles(ListToolsOfAgent.operation)
 def agent_tools(exchange: Exchange, agent_id: AgentId, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of an agent, by id."""
     return _list_tools(exchange, agent_id, part)
 
 
-@handles(operations.TOOLS)
+@handles(ListTools.operation)
 def tools(exchange: Exchange, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of all agents, by id."""
     return _list_tools(exchange, None, part)
@@ -219,13 +202,13 @@ def _list_tools(exchange: Exchange, agent_id: str | None, part: ToolsPart) -> Sh
     }
 
 
-@handles(operations.TOOL)
+@handles(GetTool.operation)
 def tool(exchange: Exchange, agent_id: AgentId, tool_name: ToolName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its agent and its name."""
     return _describe_tool(exchange, f"{agent_id}/{tool_name}", detail)
 
 
-@handles(operations.TOOL_CALLED)
+@handles(GetToolByCallName.operation)
 def tool_called(exchange: Exchange, call_name: CallName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its call name."""
     return _describe_tool(exchange, call_name, detail)
@@ -248,7 +231,7 @@ def _source_form(exchange: Exchange, tool_id: str) -> Shape | None:
     return {**{name: shape[name] for name in ("description", "input_schema")}, "setting": shapes.shape(setting)}
 
 
-@handles(operations.CALL_TOOL)
+@handles(CallTool.operation)
 async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> Response:
     """Run a tool, by its id or call name, by the same policy as for hosts of MCP. Nobody can be asked: a tool that a
     person has to agree to is refused, unless one has given `consent` in the explorer.
@@ -316,40 +299,16 @@ def recorded_calls(exchange: Exchange, query: Annotated[CallsQuery, Query()]) ->
     return {"calls": [{**shapes.shape(call), "tool": tool_id} for tool_id, call in islice(of_tool, query.limit)]}
 
 
-@handles(operations.TAXONOMY)
+def _category(_: Exchange, __: Mapping[str, Any], query: CategoryQuery) -> Browse:
+    return Browse(path=query.path, filters=query.filters())
+
+
+serve(Browse, model=CategoryQuery, make=_category)
+
+
 def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Shape:
     """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
     return shapes.shape(exchange.registry.browse(query.path, filters=query.filters(), principal=exchange.principal))
-
-
-@handles(operations.TAXONOMY_TREE)
-def taxonomy_tree(exchange: Exchange, query: Annotated[TaxonomyQuery, Query()]) -> Shape:
-    """A whole taxonomy, with all that it holds; what the caller may not see is left out."""
-    return exchange.registry.operator.taxonomy(query.name or None, principal=exchange.principal).as_json()
-
-
-@handles(operations.TAXONOMIES)
-def taxonomies(exchange: Exchange) -> Shape:
-    """All taxonomies, and how far each has drifted from its build. It needs a caller who sees everything."""
-    exchange.caller.require_everything("the list of taxonomies")
-    return {"taxonomies": [shapes.shape(each) for each in exchange.registry.operator.taxonomies()]}
-
-
-@handles(operations.MAP, lane=Lanes.draw)
-def draw_map(exchange: Exchange) -> Shape:
-    """Where each agent and tool stands on the map of all that the caller may see: alike agents side by side. It is made
-    once a revision, which may take seconds.
-    """
-    return shapes.shape(exchange.registry.operator.draw_map(principal=exchange.principal))
-
-
-@handles(operations.GRAPH)
-def graph(exchange: Exchange, query: Annotated[GraphQuery, Query()]) -> Shape:
-    """The graph around some nodes: these, their neighbours as far as the limit allows, and the edges between them."""
-    view = exchange.registry.operator.neighbourhood(
-        query.around, kinds=query.kinds, limit=query.limit, principal=exchange.principal
-    )
-    return shapes.shape(view)
 
 
 @handles(operations.LOGINS)
@@ -360,19 +319,6 @@ def logins(exchange: Exchange) -> Shape:
     return {
         "logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in visible_ids],
     }
-
-
-@handles(operations.TOOLSETS)
-def toolsets(exchange: Exchange) -> Shape:
-    """The toolsets that the caller may use, by name, each with what the caller may see of it."""
-    items = exchange.registry.toolsets(principal=exchange.principal)
-    return {"toolsets": shapes.toolsets(items), "revision": exchange.status.state.revision}
-
-
-@handles(operations.TOOLSET)
-def toolset(exchange: Exchange, name: ToolsetPath) -> Shape:
-    """One toolset, if the caller may use it."""
-    return shapes.shape(exchange.registry.toolset(name, principal=exchange.principal))
 
 
 def _stamp_of_sources(exchange: Exchange) -> str:
@@ -395,7 +341,7 @@ def _list_looks(exchange: Exchange) -> list[Shape]:
     ]
 
 
-@handles(operations.SOURCES, stamp=_stamp_of_sources)
+@handles(ListSources.operation, stamp=_stamp_of_sources)
 def sources(exchange: Exchange) -> Shape:
     """The sources, each with the agents that it claims, what people call them, and which this service follows."""
     titles = titles_of(source.name for source in exchange.sources)
@@ -403,43 +349,41 @@ def sources(exchange: Exchange) -> Shape:
     return {**answer, "titles": titles, "looks": _list_looks(exchange)}
 
 
-@handles(operations.CHANGES)
-def changes(exchange: Exchange, part: Annotated[ChangesPart, Query()]) -> Shape:
-    """What came, and what sources changed of what was known: agents, tools and sources, the newest first."""
-    page = exchange.registry.operator.changes(
-        since=part.since, agent_id=part.agent, after=part.start, limit=part.limit, principal=exchange.caller.writer
-    )
-    return {**shapes.changes(page.items, exchange.transport_filter), **_place(page)}
-
-
-@handles(operations.WAITING)
-def waiting(exchange: Exchange, part: Annotated[Part, Query()]) -> Shape:
-    """What waits for approval, what was rejected, and what is flagged and not approved: agents and tools, by id."""
-    page = exchange.registry.operator.waiting(after=part.start, limit=part.limit, principal=exchange.caller.writer)
-    return {**shapes.waiting(page.items, exchange.transport_filter), **_place(page)}
-
-
 def _stamp_of_status(exchange: Exchange) -> str:
     """What fails makes no revision."""
     return f"{exchange.registry.stamp} {digest(str(exchange.status.failures))}"
 
 
-@handles(operations.STATUS, stamp=_stamp_of_status)
+@handles(GetStatus.operation, stamp=_stamp_of_status)
 def status(exchange: Exchange) -> Shape:
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
     shape = shapes.status(exchange.status, exchange.transport_filter)
     return shape if exchange.caller.sees_everything else {**shape, "location": ""}
 
 
-@handles(operations.EXPORT)
+class ExportQuery(Parameters):
+    format: ExportFormat = Field(default="json", description="What to write.")
+
+
+@handles(Export.operation)
 async def export(exchange: Exchange, query: Annotated[ExportQuery, Query()]) -> Response:
     """The whole registry as a file. It needs the scope `admin` and a caller who sees everything."""
     exchange.caller.require("admin")
     exchange.caller.require_everything("an export")
     content = await exchange.service.lanes.wait(lambda: exchange.registry.operator.export(query.format))
     headers = {"Content-Disposition": f'attachment; filename="registry.{query.format}"'}
-    media_type = operations.MEDIA_TYPES[query.format]
+    media_type = MEDIA_TYPES[query.format]
     return Response(content.encode("utf-8", "replace"), media_type=media_type, headers=headers)
+
+
+serve(ListToolsets, extend=lambda exchange, _: {"revision": exchange.status.state.revision})
+serve(GetToolset)
+serve(GetTaxonomy)
+serve(ListTaxonomies)
+serve(GetNeighbourhood)
+serve(ListChanges)
+serve(ListWaiting)
+serve(DrawMap, lane=Lanes.draw)
 
 
 def _offer_tools(exchange: Exchange, tools: "Sequence[Tool]", tool_format: ToolFormat | None) -> Shape:

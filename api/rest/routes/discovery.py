@@ -15,7 +15,7 @@ from waygraph.registry.model.errors import InvalidQuery, UnknownName
 from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_PART, after, cursor
-from waygraph.registry.remote import operations
+from waygraph.registry.operations import table as operations
 
 LATEST = "latest"
 

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from waygraph.api.rest.problems import answer, not_ready
 from waygraph.api.rest.service import Exchange, handles
-from waygraph.registry.remote import operations
+from waygraph.registry.operations import table as operations
 
 
 @handles(operations.HEALTHZ)

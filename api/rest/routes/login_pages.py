@@ -31,12 +31,7 @@ from waygraph.ingest.logins.callers import OwnLogins
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.find_tools.views import open_view
-from waygraph.registry.model.errors import (
-    NotAllowed,
-    NotAuthenticated,
-    UnknownName,
-    WaygraphError,
-)
+from waygraph.registry.model.errors import NotAllowed, NotAuthenticated, UnknownName, WaygraphError
 from waygraph.registry.model.nouns import Agent, Principal
 
 BEGINS_PER_MINUTE, BEGINS_AT_ONCE = 6.0, 10

@@ -1,12 +1,14 @@
 """Which agents, and which of their tools, can do this?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 from fastapi.responses import Response
 
 from waygraph.api.rest.browser_sessions import SESSION
+from waygraph.api.rest.perform import serve
 from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest, WhyRequest
 from waygraph.api.rest.service import Exchange, handles
@@ -16,12 +18,13 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.shapes import Shape
-from waygraph.registry.remote import operations
-from waygraph.registry.routing.placement import without_unread
+from waygraph.registry.operations import table as operations
+from waygraph.registry.operations.search import FindPlacement, FindTools, RouteAgents
+from waygraph.registry.routing.placement import Placement, without_unread
 from waygraph.registry.routing.recipes import RECIPES
 
 
-@handles(operations.ROUTE)
+@handles(RouteAgents.operation)
 def route(exchange: Exchange, body: RouteRequest) -> Shape:
     """The agents that can do this, best first, each with its best tools."""
     start_s = perf_counter()
@@ -52,15 +55,7 @@ def _route_or_problem(exchange: Exchange, request: RouteRequest, *, is_counted: 
         return {"route": None, "problem": problem_of(error)}
 
 
-@handles(operations.WHY)
-def why(exchange: Exchange, body: WhyRequest) -> Shape:
-    """Where an agent stands among the agents for a request, or a tool among the tools, and why it is not shown."""
-    operator = exchange.registry.operator
-    placement = operator.why(body.id, body.query(), **body.ranking(), principal=exchange.principal)
-    return shapes.shape(placement if "read" in exchange.caller.scopes else without_unread(placement))
-
-
-@handles(operations.SEARCH_TOOLS)
+@handles(FindTools.operation)
 def search_tools(exchange: Exchange, body: SearchRequest) -> Shape:
     """The tools that can do this, best first, whoever owns them."""
     start_s = perf_counter()
@@ -70,6 +65,18 @@ def search_tools(exchange: Exchange, body: SearchRequest) -> Shape:
     for item, match in zip(shape["matches"], route.matches, strict=True):
         item["cannot_run"] = exchange.refusal(match)
     return {**shape, **define_tools([match.tool for match in route.matches], body.format)}
+
+
+def _placement(_: Exchange, __: Mapping[str, Any], body: WhyRequest) -> FindPlacement:
+    return FindPlacement(id=body.id, query=body.query(), **body.ranking())
+
+
+def _without_unread(exchange: Exchange, placement: Placement) -> Shape:
+    """In place of the answer, where the caller may not read what it quotes."""
+    return {} if "read" in exchange.caller.scopes else shapes.shape(without_unread(placement))
+
+
+serve(FindPlacement, model=WhyRequest, make=_placement, extend=_without_unread)
 
 
 def _note_request(exchange: Exchange, body: SearchRequest, start_s: float, *, is_answered: bool) -> None:

@@ -5,15 +5,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.registry.catalog.find_tools.find import agents_of_namespace
-from waygraph.registry.catalog.queries import part_of
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status
-from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.operations.queries import part_of
 
 if TYPE_CHECKING:
+    from waygraph.registry.operations.request import Request
     from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.taxonomy.tree import CategoryView
 
@@ -66,6 +67,10 @@ class NarrowedRegistry:
     @property
     def settings(self) -> Settings:
         return self._registry.settings
+
+    def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:  # noqa: ARG002 - refused
+        """Raises NotAllowed: a request is of the whole registry, and each method here narrows what it gives."""
+        raise NotAllowed("a request is answered by the whole registry, and this is a toolset of it")
 
     def chooses(self, agent: Agent) -> bool:
         """Whether the toolset has the agent as a whole."""

@@ -16,7 +16,7 @@ from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.router_prompt import (
+from waygraph.registry.routing.rerank import (
     SYSTEM,
     Candidate,
     agent_candidate,

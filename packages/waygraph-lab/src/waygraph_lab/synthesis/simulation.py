@@ -23,10 +23,10 @@ from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import InvalidArguments, InvalidDataset
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.candidate_graph import Nearness, near_pairs
 from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph_lab.datasets.conversations import AGENTS, TRAJECTORIES, checksum_of_bytes, lines
 from waygraph_lab.datasets.output_folder import own_folder, write_about, write_lines
+from waygraph_lab.synthesis.candidate_graph import Nearness, near_pairs
 from waygraph_lab.synthesis.mutations import EDGES, OF_AGENT, SYNTHETIC, describe_tool
 from waygraph_lab.synthesis.orders import ANSWERS, Order
 from waygraph_lab.synthesis.walks import neighbours, walk

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any
 
 from waygraph.registry.access.visibility import as_seen, seen_flags, visible
-from waygraph.registry.catalog.queries import part_of
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
     overlaid,
@@ -32,6 +31,7 @@ from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json
 from waygraph.registry.model.tool_settings import mark_rejection, parse_rejections
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
+from waygraph.registry.operations.queries import part_of
 from waygraph.registry.operators.approval import waits
 
 _READ_AT_ONCE = 1_000

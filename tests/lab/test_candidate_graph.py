@@ -15,10 +15,10 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage import candidate_graph
-from waygraph.registry.storage.candidate_graph import Nearness, link_tools, near_pairs
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph_lab.synthesis import candidate_graph
+from waygraph_lab.synthesis.candidate_graph import Nearness, link_tools, near_pairs
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 EDGES = "MATCH (t)-[edge:SIMILAR]->(u) RETURN t.id AS one, u.id AS other, edge.cosine AS cosine ORDER BY one, other"

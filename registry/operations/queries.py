@@ -13,14 +13,7 @@ from typing import Literal
 from waygraph.registry.access.visibility import fits, narrow
 from waygraph.registry.index.names import agent_named, seen_tools, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.model.changes import (
-    About,
-    IndexState,
-    ListedAgent,
-    Page,
-    SourceSummary,
-    Standing,
-)
+from waygraph.registry.model.changes import About, IndexState, ListedAgent, Page, SourceSummary, Standing
 from waygraph.registry.model.identity import tool_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Filters, Principal, Tool, notices_of, word_of
 from waygraph.registry.model.tool_settings import parse_rejections

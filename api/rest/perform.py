@@ -1,0 +1,124 @@
+"""Performs the requests that are an operation by themselves: each at its path, made from its class.
+
+A request that comes is checked by a model of its fields, made a request of the registry and performed in the caller's
+name: after its scope, and in the audit, as its operation says.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import MISSING, fields
+from inspect import Parameter, Signature
+from typing import Annotated, Any, cast, get_type_hints
+
+from fastapi import Body, Path, Query
+from pydantic import BaseModel, Field, create_model
+
+from waygraph.api.rest.openapi import field_owners, field_texts, json_type
+from waygraph.api.rest.requests import Parameters, Strict
+from waygraph.api.rest.service import Exchange, Lane, handles, report_line
+from waygraph.api.telemetry.audit import Action
+from waygraph.registry.model.shapes import Shape
+from waygraph.registry.operations.request import Request
+
+type Make = Callable[[Exchange, Mapping[str, Any], Any], Request[Any]]
+"""Of the parts of the path, and of the checked body, if there is one, the request."""
+
+
+def serve(
+    kind: type[Request[Any]],
+    *,
+    model: type[BaseModel] | None = None,
+    make: Make | None = None,
+    check: Callable[[Exchange, Any], None] | None = None,
+    extend: Callable[[Exchange, Any], Mapping[str, object]] | None = None,
+    lane: Lane | None = None,
+) -> None:
+    """Binds a kind of request to its operation. `model` and `make`: where the body is not the request's own fields.
+
+    `check`: what else a caller needs, by raising NotAllowed; `extend`: more of the answer, once it is there.
+    """
+    operation = kind.operation
+    hints = get_type_hints(kind, include_extras=True)
+    path_names = re.findall(r"\{(\w+)", operation.path)
+    body = model or _model(kind, path_names)
+
+    def handler(exchange: Exchange, **parts: Any) -> Shape:
+        given = parts.pop("given", None)
+        request = make(exchange, parts, given) if make else kind(**parts, **dict(given or ()))
+        with ExitStack() as within:
+            attempt = None
+            if operation.audit:
+                action, target = operation.audit
+                attempt = within.enter_context(
+                    exchange.attempt(
+                        cast("Action", action),
+                        target.format_map(_Fields(request)),
+                        details=report_line(request.audit_details()),
+                        parameters=tuple(getattr(request, "params", ())),
+                    )
+                )
+            if operation.is_for_admin:
+                exchange.caller.require("admin")
+            if operation.whole:
+                exchange.caller.require_everything(operation.whole)
+            if check:
+                check(exchange, request)
+            answer = exchange.registry.perform(request, exchange.caller.writer)
+            if attempt:
+                attempt.revision = getattr(answer, "revision", None)
+            more = extend(exchange, answer) if extend else {}
+        return {**request.write(answer, exchange.transport_filter), **more}
+
+    texts = _texts(kind)
+    parameters = [_parameter(name, Annotated[hints[name], Path(description=texts.get(name))]) for name in path_names]
+    if body:
+        is_query = operation.method in ("GET", "DELETE")
+        parameters.append(_parameter("given", Annotated[body, Query() if is_query else Body()]))
+    exchange = Parameter("exchange", Parameter.POSITIONAL_OR_KEYWORD, annotation=Exchange)
+    facts = {"__signature__": Signature([exchange, *parameters]), "__doc__": kind.__doc__, "__name__": operation.name}
+    vars(handler).update({"__signature__": facts["__signature__"]})
+    handler.__doc__, handler.__name__ = kind.__doc__, operation.name
+    handles(operation, lane=lane)(handler)
+
+
+class _Fields(dict[str, Any]):
+    """The fields and properties of a request, by name."""
+
+    def __init__(self, request: Request[Any]) -> None:
+        self._request = request
+
+    def __missing__(self, name: str) -> object:
+        return getattr(self._request, name)
+
+
+def _parameter(name: str, annotation: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation)
+
+
+def _texts(kind: type) -> dict[str, str]:
+    return {name: text for name, base in field_owners(kind).items() if (text := field_texts(base).get(name))}
+
+
+def _model(kind: type[Request[Any]], path_names: list[str]) -> type[BaseModel] | None:
+    """What checks the fields that are not in the path; None: there are none."""
+    hints, texts = get_type_hints(kind, include_extras=True), _texts(kind)
+    stated = {
+        each.name: (json_type(hints[each.name]), Field(_default(each), description=texts.get(each.name)))
+        for each in fields(kind)
+        if each.name not in path_names
+    }
+    if not stated:
+        return None
+    is_query = kind.operation.method in ("GET", "DELETE")
+    base = Parameters if is_query else Strict
+    model: type[BaseModel] = create_model(kind.operation.body or kind.__name__, __base__=base, **cast("Any", stated))
+    return model
+
+
+def _default(field: Any) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    if field.default is MISSING:
+        return ...
+    return list(field.default) if isinstance(field.default, tuple) else field.default

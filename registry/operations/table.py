@@ -1,0 +1,56 @@
+"""The operations of a service: the one table of what it does at which path. Those of requests stand with the requests.
+
+The service, its document and its clients are made from it; `api/rest/examples.yaml` has an example of each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from waygraph.registry.operations import catalog, operator  # noqa: F401 - so that their requests are known
+from waygraph.registry.operations.request import REQUESTS, Operation, make_read, make_write
+
+Foreign = dict[str, Any]
+
+
+def _search(name: str, path: str, answer: type | str, **more: Any) -> Operation:
+    return Operation(name, "POST", path, more.pop("tag", "search"), "route", answer, **more)
+
+
+ROUTE_BATCH = _search("route_batch", "/v1/route/batch", "Batch")
+RECIPES = Operation("recipes", "GET", "/v1/recipes", "search", "route", "Recipes")
+
+RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", "RecordedCalls")
+LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", "OwnLogins")
+
+MANIFESTS = replace(make_write("manifests", "POST", "/v1/manifests", "Reports"), later="Ingest")
+INGEST = Operation("ingest", "GET", "/v1/ingests/{ingest_id}", "admin", "write", "Ingest")
+SYNC_SOURCE = make_write("sync_source", "POST", "/v1/sources/{name:path}/sync", "Reports")
+FORGET_LOGIN = Operation(
+    "forget_login", "DELETE", "/v1/logins/{agent_id}", "admin", "use", "ForgottenLogin", is_write=True
+)
+SERVICE = Operation("service", "GET", "/v1/service", "admin", "admin", "ServiceState")
+EVALUATIONS = Operation("evaluations", "GET", "/v1/evaluations", "admin", "admin", "Evaluations")
+
+AI_CATALOG = replace(
+    make_read("ai_catalog", "/.well-known/ai-catalog.json", Foreign, tag="discovery"),
+    scope=None,
+    media_types=("application/ai-catalog+json",),
+)
+SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
+SERVERS = make_read("servers", "/v0.1/servers", Foreign, tag="discovery")
+SERVER_VERSIONS = make_read("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
+SERVER = make_read("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")
+
+HEALTHZ = Operation("healthz", "GET", "/healthz", "health", None, "Alive")
+READYZ = Operation("readyz", "GET", "/readyz", "health", None, "Ready", failures={503: "It is not ready."})
+METRICS = Operation("metrics", "GET", "/metrics", "health", "read", str, media_types=("text/plain",))
+
+OPERATIONS: Mapping[str, Operation] = {
+    each.name: each
+    for each in (
+        *(value for value in tuple(globals().values()) if isinstance(value, Operation)),
+        *(request.operation for request in REQUESTS),
+    )
+}
+"""By name."""
