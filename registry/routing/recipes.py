@@ -171,7 +171,7 @@ class Recipe:
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
     `calibrations`: one a model. `rerank`: a stage after fusion, `walk`: one before it. `history`: what the turns before
     a request count; None: nothing. `judges_calls`: whether tools count less whose call the request does not give or ask
-    for (`call_fit`). `unread_words`: what legs of words count, times their share, where the model does
+    for (`ranking.judge_calls`). `unread_words`: what legs of words count, times their share, where the model does
     not know the script of the query.
     """
 

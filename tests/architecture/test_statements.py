@@ -3,9 +3,11 @@
 import ast
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+import waygraph_lab
 from tests.architecture.tree import modules, syntax
 from waygraph.cypher import load, names
 from waygraph.cypher.loader import TYPES
@@ -116,10 +118,11 @@ def sample(name: str) -> dict[str, object]:
 
 @cache
 def written_in_code() -> frozenset[str]:
-    """Every text constant of the code, and the statements that migrations name."""
+    """Every text constant of the code and of the lab, and the statements that migrations name."""
+    lab = Path(waygraph_lab.__file__).parent.rglob("*.py")
     constants = {
         node.value
-        for path in modules().values()
+        for path in (*modules().values(), *lab)
         for node in ast.walk(syntax(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
