@@ -225,13 +225,14 @@ def request_call[A](request: Request[A]) -> Call[A]:
 
     def segment(match: re.Match[str]) -> str:
         name, collection = match[1], operation.path[: match.start()].split("/")[-2]
-        if name == "tool_id" and "/" in (tool_id := values.pop(name)):
-            owner, _, tool = tool_id.partition("/")
-            return f"{path_segment('agent', owner)}/{path_segment('tool', tool, tool_id)}"
+        value = str(values.pop(name, ""))
+        if name == "tool_id" and "/" in value:
+            owner, _, tool = value.partition("/")
+            return f"{path_segment('agent', owner)}/{path_segment('tool', tool, value)}"
         noun = name.partition("_")[0] if "_" in name else collection.removesuffix("s")
         most = validation.MAX_NAME_CHARS if noun == "source" else validation.MAX_ID_CHARS
         whole = getattr(request, "name", "") if noun == "tool" else ""
-        return path_segment(noun, str(values.pop(name, "")), whole, most_chars=most)
+        return path_segment(noun, value, whole, most_chars=most)
 
     path = re.sub(r"\{(\w+)(?::path)?\}", segment, operation.path)
     return Call(
