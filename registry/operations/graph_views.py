@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
@@ -101,6 +101,10 @@ class Export(Request[str]):
 
     format: ExportFormat = "json"
     """What to write."""
+
+    def __post_init__(self) -> None:
+        if self.format not in (known := get_args(ExportFormat)):
+            raise UnknownName("export format", self.format, known)
 
     def answer(self, graph: Graph, principal: Principal | None) -> str:
         return graph.export(self.format)

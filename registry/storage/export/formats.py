@@ -13,13 +13,13 @@ from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, SourceSummary
-from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, JsonText, Tool, parse_field
 from waygraph.registry.operations.graph_views import ExportFormat
@@ -34,14 +34,11 @@ if TYPE_CHECKING:
     Graph = nx.DiGraph[str]
 
 
-FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
-
-
 def export(registry: "GraphAccess", format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
     """The revision that lists show, as text. The same revision gives the same text.
 
     `json` holds what sources state, and apart from it what operators said; `graphml` and `html` show what holds
-    now. Raises UnknownName, RegistryNotFound.
+    now. Raises RegistryNotFound.
     """
     contents = registry.store.contents
     match format:
@@ -51,8 +48,6 @@ def export(registry: "GraphAccess", format: ExportFormat) -> str:  # noqa: A002 
             return as_graphml(contents(*_PARTS))
         case "html":
             return as_page(contents(*_PARTS, "vectors"))
-        case _:
-            raise UnknownName("export format", format, FORMATS)
 
 
 _PARTS = ("state", "agents", "tools", "sources", "settings")
