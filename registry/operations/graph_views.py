@@ -103,8 +103,8 @@ class Export(Request[str]):
     """What to write."""
 
     def __post_init__(self) -> None:
-        if self.format not in (known := get_args(ExportFormat)):
-            raise UnknownName("export format", self.format, known)
+        if self.format not in (formats := get_args(ExportFormat)):
+            raise UnknownName("export format", self.format, formats)
 
     def answer(self, graph: Graph, principal: Principal | None) -> str:
         return graph.export(self.format)
