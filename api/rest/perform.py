@@ -41,7 +41,10 @@ def serve(
     operation = kind.operation
     hints = get_type_hints(kind, include_extras=True)
     path_names = re.findall(r"\{(\w+)", operation.path)
-    body = model or _model(kind, path_names)
+    texts = {name: text for name, base in field_owners(kind).items() if (text := field_texts(base).get(name))}
+    own = {each.name: each for each in fields(kind) if each.name not in path_names}
+    is_query = operation.method in ("GET", "DELETE")
+    body = model or (_model(kind, own, hints, texts, Parameters if is_query else Strict) if own else None)
 
     def handler(exchange: Exchange, **parts: Any) -> Shape:
         given = parts.pop("given", None)
@@ -70,14 +73,11 @@ def serve(
             more = extend(exchange, answer) if extend else {}
         return {**request.write(answer, exchange.transport_filter), **more}
 
-    texts = _texts(kind)
     parameters = [_parameter(name, Annotated[hints[name], Path(description=texts.get(name))]) for name in path_names]
     if body:
-        is_query = operation.method in ("GET", "DELETE")
         parameters.append(_parameter("given", Annotated[body, Query() if is_query else Body()]))
     exchange = Parameter("exchange", Parameter.POSITIONAL_OR_KEYWORD, annotation=Exchange)
-    facts = {"__signature__": Signature([exchange, *parameters]), "__doc__": kind.__doc__, "__name__": operation.name}
-    vars(handler).update({"__signature__": facts["__signature__"]})
+    vars(handler)["__signature__"] = Signature([exchange, *parameters])
     handler.__doc__, handler.__name__ = kind.__doc__, operation.name
     handles(operation, lane=lane)(handler)
 
@@ -96,23 +96,14 @@ def _parameter(name: str, annotation: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
-def _texts(kind: type) -> dict[str, str]:
-    return {name: text for name, base in field_owners(kind).items() if (text := field_texts(base).get(name))}
-
-
-def _model(kind: type[Request[Any]], path_names: list[str]) -> type[BaseModel] | None:
-    """What checks the fields that are not in the path; None: there are none."""
-    hints, texts = get_type_hints(kind, include_extras=True), _texts(kind)
-    stated = {
-        each.name: (json_type(hints[each.name]), Field(_default(each), description=texts.get(each.name)))
-        for each in fields(kind)
-        if each.name not in path_names
+def _model(
+    kind: type[Request[Any]], own: Mapping[str, Any], hints: Mapping[str, Any], texts: Mapping[str, str], base: Any
+) -> type[BaseModel]:
+    """What checks these fields of a request."""
+    stated: Any = {
+        name: (json_type(hints[name]), Field(_default(each), description=texts.get(name))) for name, each in own.items()
     }
-    if not stated:
-        return None
-    is_query = kind.operation.method in ("GET", "DELETE")
-    base = Parameters if is_query else Strict
-    model: type[BaseModel] = create_model(kind.operation.body or kind.__name__, __base__=base, **cast("Any", stated))
+    model: type[BaseModel] = create_model(kind.operation.body or kind.__name__, __base__=base, **stated)
     return model
 
 

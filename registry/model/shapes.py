@@ -106,12 +106,12 @@ def _shown_matches[M: (AgentMatch, ToolMatch)](
     matches: tuple[M, ...], votes: bool, transport: TransportFilter
 ) -> tuple[M, ...]:
     return tuple(
-        replace(match, votes=match.votes if votes else (), agent=shown_agent(match.agent, transport))
+        replace(match, votes=match.votes if votes else (), agent=_shown_agent(match.agent, transport))
         for match in matches
     )
 
 
-def shown_agent(agent: Agent, transport: TransportFilter) -> Agent:
+def _shown_agent(agent: Agent, transport: TransportFilter) -> Agent:
     if transport is None:
         return agent
     return replace(agent, transport=transport(agent.transport), status=public_status(agent.status))
@@ -126,7 +126,11 @@ def tool(item: Tool, *, schemas: bool = True) -> Shape:
 
 
 def agents(items: Iterable[ListedAgent], transport: TransportFilter = None) -> Shape:
-    return {"agents": [{**shape(shown_agent(each.agent, transport)), "tools": each.tools} for each in items]}
+    return {"agents": [agent_line(each, transport) for each in items]}
+
+
+def agent_line(item: ListedAgent, transport: TransportFilter = None) -> Shape:
+    return {**shape(_shown_agent(item.agent, transport)), "tools": item.tools}
 
 
 def tools(items: Iterable[Tool], *, schemas: bool = True) -> Shape:
@@ -134,7 +138,7 @@ def tools(items: Iterable[Tool], *, schemas: bool = True) -> Shape:
 
 
 def about(details: About, *, schemas: bool = True, transport: TransportFilter = None) -> Shape:
-    result = replace(details, agent=shown_agent(details.agent, transport))
+    result = replace(details, agent=_shown_agent(details.agent, transport))
     if details.settings:
         result = replace(result, settings=_shown_settings(details.settings, transport))
     return shape(result, exclude=None if schemas else _BRIEF_TOOLS)

@@ -56,7 +56,7 @@ class ListAgents(PartRequest[ListedAgent]):
         return graph.look(read_page)
 
     def write_item(self, item: ListedAgent, transport: TransportFilter) -> Shape:
-        return {**shapes.shape(shapes.shown_agent(item.agent, transport)), "tools": item.tools}
+        return shapes.agent_line(item, transport)
 
     def read_item(self, document: Any) -> ListedAgent:
         return ListedAgent(shapes.read(Agent, document), document["tools"])
@@ -101,14 +101,11 @@ class GetAbout(WholeRequest[About]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListTools(PartRequest[Tool]):
+class ListTools(WholeRequest[Page[Tool]], PartRequest[Tool]):
     """The tools of all agents, by id."""
 
     operation = make_read("tools", "/v1/tools", "Tools")
     listing, noun = "tools", Tool
-
-    def sent_fields(self) -> dict[str, Any]:
-        return {**super().sent_fields(), "schema": True}
 
     def answer(self, graph: Graph, principal: Principal | None) -> Page[Tool]:
         agent_id = getattr(self, "agent_id", None)

@@ -68,16 +68,12 @@ class SetToolset(Request[Toolset]):
     callers: Annotated[Sequence[Name], MaxLen(MAX_NAMES)] = ()
     """Groups that may use it. Default: whoever may see anything in it."""
 
-    def to_toolset(self) -> Toolset:
-        """Its rule, in order. Raises InvalidSetting."""
-        return stated_toolset(**vars(self))
-
     def audit_details(self) -> Mapping[str, object]:
         return {name: value for name, value in self.sent_fields().items() if name != "name"}
 
     def answer(self, graph: Graph, principal: Principal | None) -> Toolset:
         refuse_limited(principal, "toolsets are made")
-        new = self.to_toolset()
+        new = stated_toolset(**vars(self))
         graph.change_existing(lambda session: toolsets.set_toolset(session, new))
         return graph.look(lambda index: toolsets.seen_toolset(index, new.name, None))
 

@@ -168,6 +168,11 @@ def checked_most(limit: int | None) -> int:
     return limit or ALL
 
 
+def place_of(page: Page[Any]) -> Shape:
+    """Of which revision a part of a list is, and the `cursor` of the next one; empty: this is the last."""
+    return {"revision": page.revision, "following": cursor(page.following)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartRequest[T](Request[Page[T]]):
     """Answered by a part of a list in order of id, or as `is_falling` says in falling order."""
@@ -196,8 +201,7 @@ class PartRequest[T](Request[Page[T]]):
         return cast("T", shapes.read(self.noun, document))
 
     def write(self, answer: Page[T], transport: TransportFilter = None) -> Shape:
-        items = [self.write_item(each, transport) for each in answer]
-        return {self.listing: items, "revision": answer.revision, "following": cursor(answer.following)}
+        return {self.listing: [self.write_item(each, transport) for each in answer], **place_of(answer)}
 
     def read(self, document: Any) -> Page[T]:
         items = tuple(map(self.read_item, document[self.listing]))

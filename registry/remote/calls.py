@@ -1,8 +1,4 @@
-"""Each method of a registry as what is asked of a service. Nothing here is sent: both clients do that.
-
-The signatures here are those of the clients' methods, which are made of these functions.
-Names, filters and settings are checked here as the registry itself does it, so that a mistake is the same error.
-"""
+"""A request as what is asked of a service, and the requests that only a service answers. Nothing here is sent."""
 
 import json
 import re

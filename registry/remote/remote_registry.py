@@ -1,4 +1,4 @@
-"""A registry that a service keeps, as one that is here. Its methods are the calls of `calls.py`, sent."""
+"""A registry that a service keeps, as one that is here: it sends requests, and reads the answers."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,6 @@ from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.index.names import find_all_named
 from waygraph.registry.model import shapes
-from waygraph.registry.model.changes import Page
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters, Tool
@@ -36,7 +35,6 @@ from waygraph.registry.model.validation import (
     MAX_NAMES,
     MAX_PART,
     after,
-    cursor,
 )
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.agents import ListChanges, ListWaiting
@@ -54,13 +52,12 @@ from waygraph.registry.operations.change_log import NOBODY
 from waygraph.registry.operations.graph_views import DrawMap, Export, ExportFormat, GetNeighbourhood
 from waygraph.registry.operations.groupings import Browse, GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
 from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
-from waygraph.registry.operations.request import MEDIA_TYPES
+from waygraph.registry.operations.request import MEDIA_TYPES, place_of
 from waygraph.registry.operations.search import CallTool
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
 ToolId = Annotated[str, Path(description="A tool's id or its call name.", min_length=1)]
-ToolsetPath = Annotated[str, Path(description="A toolset's name.", min_length=1, max_length=MAX_ID_CHARS)]
 CallName = Annotated[
     str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
 ]
@@ -167,10 +164,10 @@ def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     page = exchange.registry.agents_page(
         filters=filters, after=part.start, limit=part.limit, principal=exchange.principal
     )
-    shape = shapes.agents(page.items, exchange.transport_filter)
+    shape = ListAgents().write(page, exchange.transport_filter)
     for item, each in zip(shape["agents"], page.items, strict=True):
         item["cannot_run"] = why_not(each.agent)
-    return {**shape, **_place(page)}
+    return shape
 
 
 @handles(GetAbout.operation, stamp=_stamp_of_agents)
@@ -197,7 +194,7 @@ def _list_tools(exchange: Exchange, agent_id: str | None, part: ToolsPart) -> Sh
     page = exchange.registry.tools(agent_id, after=part.start, limit=part.limit, principal=exchange.principal)
     return {
         **shapes.tools(page.items, schemas=part.tool_schema),
-        **_place(page),
+        **place_of(page),
         **_offer_tools(exchange, page.items, part.format),
     }
 
@@ -306,11 +303,6 @@ def _category(_: Exchange, __: Mapping[str, Any], query: CategoryQuery) -> Brows
 serve(Browse, model=CategoryQuery, make=_category)
 
 
-def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Shape:
-    """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
-    return shapes.shape(exchange.registry.browse(query.path, filters=query.filters(), principal=exchange.principal))
-
-
 @handles(operations.LOGINS)
 def logins(exchange: Exchange) -> Shape:
     """The caller's own logins at servers that are called as each caller, of agents that the caller may see."""
@@ -392,7 +384,3 @@ def _offer_tools(exchange: Exchange, tools: "Sequence[Tool]", tool_format: ToolF
         return {}
     waiting = {agent.id for agent in exchange.registry.agents(principal=exchange.principal) if agent.pending}
     return define_tools([tool for tool in tools if tool.agent_id not in waiting], tool_format)
-
-
-def _place(page: "Page[Any]") -> Shape:
-    return {"revision": page.revision, "following": cursor(page.following)}
