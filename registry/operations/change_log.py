@@ -31,7 +31,7 @@ from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json
 from waygraph.registry.model.tool_settings import mark_rejection, parse_rejections
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
-from waygraph.registry.operations.queries import part_of
+from waygraph.registry.operations.catalog import part_of
 from waygraph.registry.operators.approval import waits
 
 _READ_AT_ONCE = 1_000

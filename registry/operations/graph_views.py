@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
@@ -27,8 +27,8 @@ from waygraph.registry.model.pictures import (
 )
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import MAX_NAME_CHARS
-from waygraph.registry.operations.queries import seen_sources
-from waygraph.registry.operations.request import MEDIA_TYPES, Graph, Operation, Request, make_read
+from waygraph.registry.operations.catalog import seen_sources
+from waygraph.registry.operations.request import MEDIA_TYPES, ExportFormat, Graph, Operation, Request, make_read
 from waygraph.registry.operators.toolset import seen_toolsets
 from waygraph.registry.taxonomy.browse import seen_taxonomy
 
@@ -85,9 +85,6 @@ class GetNeighbourhood(Request[Neighbourhood]):
     def answer(self, graph: Graph, principal: Principal | None) -> Neighbourhood:
         centres, kinds, limit = self.around, self.kinds, self.limit
         return graph.look(lambda index: seen_neighbourhood(index, centres, kinds, limit, principal))
-
-
-ExportFormat = Literal["json", "graphml", "html"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,7 @@ from waygraph.registry.model.changes import Written
 from waygraph.registry.model.nouns import Filters, Principal
 from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, checked_filters, checked_path
-from waygraph.registry.operations.catalog import NO_FILTERS, filters_sent
-from waygraph.registry.operations.queries import with_members
+from waygraph.registry.operations.catalog import NO_FILTERS, filters_sent, with_members
 from waygraph.registry.operations.request import Graph, Id, ListRequest, Name, Request, make_read, make_write
 from waygraph.registry.operators import toolset as toolsets
 from waygraph.registry.operators.rights import refuse_limited

@@ -31,7 +31,7 @@ from waygraph.registry.operations.agents import (
     SetTool,
 )
 from waygraph.registry.operations.change_log import ChangesQuery
-from waygraph.registry.operations.graph_views import DrawMap, Export, ExportFormat, GetNeighbourhood, RunCypher
+from waygraph.registry.operations.graph_views import DrawMap, Export, GetNeighbourhood, RunCypher
 from waygraph.registry.operations.groupings import GetTaxonomy, ListTaxonomies, RemoveToolset, SetToolset, UseTaxonomy
 from waygraph.registry.operations.oversight import (
     CreateKey,
@@ -41,7 +41,7 @@ from waygraph.registry.operations.oversight import (
     ListUsageDays,
     RevokeKey,
 )
-from waygraph.registry.operations.request import Performer, checked_most
+from waygraph.registry.operations.request import ExportFormat, Performer, checked_most
 from waygraph.registry.operations.search import FindPlacement
 from waygraph.registry.operators.approval import checked_names, checked_reason
 from waygraph.registry.operators.toolset import Toolset, stated_toolset

@@ -4,7 +4,7 @@ A request is frozen. Its fields, with their limits and texts, are what a service
 registry that is here has it answer from its graph, and a client sends it (`remote.calls`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, cast
 from urllib.parse import quote
@@ -31,8 +31,13 @@ if TYPE_CHECKING:
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Tag = Literal["search", "catalog", "admin", "cypher", "discovery", "health"]
-MEDIA_TYPES = {"json": "application/json", "graphml": "application/graphml+xml", "html": "text/html"}
-"""Export format → of its file."""
+ExportFormat = Literal["json", "graphml", "html"]
+MEDIA_TYPES: Mapping[ExportFormat, str] = {
+    "json": "application/json",
+    "graphml": "application/graphml+xml",
+    "html": "text/html",
+}
+"""Of an export's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,6 @@ Name = Annotated[str, MinLen(1), MaxLen(MAX_NAME_CHARS)]
 Id = Annotated[str, MinLen(1), MaxLen(MAX_ID_CHARS)]
 
 
-REQUESTS: list[type["Request[Any]"]] = []
-"""Every kind of request that is an operation, in the order of its modules."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request[A]:
     """Its fields are named as in the service's path, address or body. The docstring of a class describes the operation
@@ -100,9 +101,13 @@ class Request[A]:
     refusal: ClassVar[type[WaygraphError] | None] = None
     """The error of `refuse`. None: InvalidQuery, InvalidSetting for a write."""
 
-    def __init_subclass__(cls) -> None:
-        if "operation" in vars(cls):
-            REQUESTS.append(cls)
+    @classmethod
+    def own_operations(cls) -> Iterator[Operation]:
+        """Those of the kinds of requests that are loaded, in the order of their modules."""
+        for kind in cls.__subclasses__():
+            if "operation" in vars(kind):
+                yield kind.operation
+            yield from kind.own_operations()
 
     @property
     def is_safe(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from waygraph.registry.operations import catalog, operator  # noqa: F401 - so that their requests are known
-from waygraph.registry.operations.request import REQUESTS, Operation, make_read, make_write
+from waygraph.registry.operations.request import Operation, Request, make_read, make_write
 
 Foreign = dict[str, Any]
 
@@ -50,7 +50,7 @@ OPERATIONS: Mapping[str, Operation] = {
     each.name: each
     for each in (
         *(value for value in tuple(globals().values()) if isinstance(value, Operation)),
-        *(request.operation for request in REQUESTS),
+        *Request.own_operations(),
     )
 }
 """By name."""

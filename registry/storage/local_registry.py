@@ -29,7 +29,7 @@ from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_query, checked_for_tools, checked_statuses, checked_texts
-from waygraph.registry.operations.queries import with_members
+from waygraph.registry.operations.catalog import with_members
 from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import SourceStatuses
     from waygraph.registry.model.pictures import Map
     from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
-    from waygraph.registry.operations.graph_views import ExportFormat
     from waygraph.registry.operations.operator import Operator
-    from waygraph.registry.operations.request import Request
+    from waygraph.registry.operations.request import ExportFormat, Request
     from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.routing.placement import Placement
     from waygraph.registry.taxonomy.tree import Taxonomy

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from waygraph.ingest.manifest.suspicion.findings import examine
-from waygraph.ingest.manifest.suspicion.orders import find_orders, purpose_of
-from waygraph.ingest.manifest.suspicion.rules import load_rules
+from waygraph.ingest.manifest.suspicion.rules import find_orders, load_rules, purpose_of
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE
 from waygraph.registry.model.nouns import Tool, canonical_json, suspicions
 

@@ -19,7 +19,7 @@ from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, is_doubtful, notices_of, unreachable
-from waygraph.registry.operations import queries
+from waygraph.registry.operations import catalog
 from waygraph.registry.registry import Registry, require_local
 
 TEXT = "Send an outbound email to one or more recipients via SMTP."
@@ -87,7 +87,7 @@ def test_the_visible_agents_are_read_once_for_sources(
         reads.append(principal)
         return visible_agents(index, principal)
 
-    monkeypatch.setattr(queries, "visible_agents", read)
+    monkeypatch.setattr(catalog, "visible_agents", read)
     put_statuses(require_local(registry), {("first", "later"): unreachable("2026-05-01T12:00:00+00:00", "refused")})
     [source] = registry.sources(principal=principal)
     assert (reads, len(source.failures)) == ([principal], 1 if principal is None else 0)

@@ -39,6 +39,8 @@ from waygraph.registry.model.validation import (
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.agents import ListChanges, ListWaiting
 from waygraph.registry.operations.catalog import (
+    AgentSearch,
+    AgentState,
     GetAbout,
     GetStatus,
     GetTool,
@@ -47,12 +49,12 @@ from waygraph.registry.operations.catalog import (
     ListSources,
     ListTools,
     ListToolsOfAgent,
+    search_agents,
 )
 from waygraph.registry.operations.change_log import NOBODY
-from waygraph.registry.operations.graph_views import DrawMap, Export, ExportFormat, GetNeighbourhood
+from waygraph.registry.operations.graph_views import DrawMap, Export, GetNeighbourhood
 from waygraph.registry.operations.groupings import Browse, GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
-from waygraph.registry.operations.queries import AgentSearch, AgentState, search_agents
-from waygraph.registry.operations.request import MEDIA_TYPES, place_of
+from waygraph.registry.operations.request import MEDIA_TYPES, ExportFormat, place_of
 from waygraph.registry.operations.search import CallTool
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]

@@ -31,15 +31,16 @@ from waygraph.ingest.manifest.suspicion.hidden_text import (
     wide_gaps,
     without_hidden,
 )
-from waygraph.ingest.manifest.suspicion.orders import (
+from waygraph.ingest.manifest.suspicion.rules import (
     Purpose,
     find_harm,
     find_orders,
+    has_one,
+    load_rules,
     purpose_of,
     sentences,
     spell_names,
 )
-from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, Shows, of_others
 from waygraph.registry.model.identity import stated_words
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 
-from waygraph.ingest.manifest.suspicion.orders import find_orders, purpose_of
-from waygraph.ingest.manifest.suspicion.rules import load_rules
+from waygraph.ingest.manifest.suspicion.rules import find_orders, load_rules, purpose_of
 from waygraph.registry.model.nouns import NOTICE
 
 MAX_QUOTE_CHARS = 60

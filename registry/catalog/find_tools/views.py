@@ -11,7 +11,7 @@ from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.operations.queries import part_of
+from waygraph.registry.operations.catalog import part_of
 
 if TYPE_CHECKING:
     from waygraph.registry.operations.request import Request

@@ -22,8 +22,7 @@ from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, JsonText, Tool, parse_field
-from waygraph.registry.operations.graph_views import ExportFormat
-from waygraph.registry.storage.export.map import lay_out_map
+from waygraph.registry.operations.request import ExportFormat
 from waygraph.registry.storage.noun_list import NOUNS
 
 if TYPE_CHECKING:
@@ -386,6 +385,8 @@ def json_in_html(value: object) -> str:
 
 def _page_data(contents: Contents) -> dict[str, Any]:
     """What page.js reads: the map, and all that is told of what stands on it."""
+    from waygraph.registry.storage.export.map import lay_out_map
+
     agents, tools_by_agent = contents.overlaid_agents, contents.tools_by_agent()
     vectors = {each: vector for each, vector in contents.vectors.items() if each in agents}
     map_data = lay_out_map(list(agents.values()), tools_by_agent, vectors, contents.state.revision)

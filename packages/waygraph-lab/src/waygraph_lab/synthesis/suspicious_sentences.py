@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from waygraph.ingest.manifest.suspicion.orders import sentences
+from waygraph.ingest.manifest.suspicion.rules import sentences
 
 VARIANTS = {"attacks": 30, "harmless": 30}
 """Of each frame with slots, at most so many."""
