@@ -59,8 +59,8 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import DEFAULT_TEXTS, WriteSession
 
-BATCH_TEXTS = 2_000
-"""The vectors of so many are held at a time; they are kept in the cache."""
+BATCH_TEXTS = 16_000
+"""The vectors of so many, some 25 MB, are held at a time; they are kept in the cache."""
 
 
 def embed_ahead(registry: LocalRegistry, draft: Draft, texts: TextForm | None, progress: Progress | None) -> int:

@@ -8,11 +8,13 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from copy import copy
 from hashlib import sha256
 from itertools import batched
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Self, cast
 from zlib import crc32
 
@@ -69,8 +71,10 @@ class VectorFile:
 
     def write(self, vectors: "Mapping[bytes, Vector]") -> None:
         """Adds vectors by key, each float32 of shape (dimension,). Warns once of a file that cannot be written."""
-        rows = [(key, _seal(key, vector.astype("<f4", copy=False).tobytes())) for key, vector in vectors.items()]
-        self._attempt(lambda database: database.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows))
+        # Keys are random: in their order a page of their index is changed once.
+        rows = [(key, _seal(key, vectors[key].astype("<f4", copy=False).tobytes())) for key in sorted(vectors)]
+        if rows:
+            self._attempt(lambda database: database.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows))
 
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """The work's result; None if the file does not let itself be used."""
@@ -118,7 +122,11 @@ def _select(database: sqlite3.Connection, keys: Sequence[bytes]) -> "Iterator[tu
 
 
 BATCH_TEXTS = 512
-"""Vectors are written after so many: an interrupted ingest keeps what it has."""
+"""Given to the model at a time."""
+WRITE_EVERY_S = 5.0
+"""So much work at most is lost with a process that is killed; one that is interrupted keeps what it has. Each write
+changes most pages of the keys' index.
+"""
 
 
 class CachedEmbedder:
@@ -160,11 +168,18 @@ class CachedEmbedder:
         cached_vectors = self._file.read(list(keys.values()), self.dimension) if self._reads else {}
         vectors = {text: cached_vectors[key] for text, key in keys.items() if key in cached_vectors}
         missing = [text for text in keys if text not in vectors]
-        with self.kept_open():
+        waiting: dict[bytes, Vector] = {}
+        with self.kept_open(), ExitStack() as stack:
+            stack.callback(lambda: self._file.write(waiting))
+            written_s = monotonic()
             for some in batched(missing, BATCH_TEXTS):
                 part_progress = shift_progress(progress, len(vectors), len(keys))
                 new = dict(zip(some, self._inner.embed(some, role, progress=part_progress), strict=True))
-                self._file.write({keys[text]: vector for text, vector in new.items()})
+                waiting |= {keys[text]: vector for text, vector in new.items()}
+                if monotonic() - written_s > WRITE_EVERY_S:
+                    self._file.write(waiting)
+                    waiting.clear()
+                    written_s = monotonic()
                 vectors |= new
                 with self._lock:
                     self.embedded += len(some)

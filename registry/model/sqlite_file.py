@@ -20,6 +20,8 @@ PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 8_000
 """In the log, before they are written into the file: random keys change the same pages of their index again and again.
 """
+CACHE_KIB = 32_000
+"""The index of a million random keys, so that a page of it is not written again and again within a transaction."""
 
 
 class SqliteFile:
@@ -85,6 +87,7 @@ class SqliteFile:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             database.execute(self._create)
             opening.pop_all()
         return database

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.fake_openai import fake_openai
@@ -329,13 +330,24 @@ def longer_texts(file: IndexFile) -> None:
         file.put("columns", [(number, block._replace(numbers=numbers).pack())])
 
 
+def other_vectors(file: IndexFile) -> None:
+    """As a writer writes them."""
+    header = file.header()
+    for number, block in enumerate([*file.columns(header)]):
+        numbers = block.numbers.copy()
+        rows = np.flatnonzero(numbers["check"])
+        vectors = file.vectors(rows, numbers["check"][rows], header.state.dimension) * np.float32(-1)
+        numbers["check"][rows] = file.put_vectors(dict(zip(rows.tolist(), vectors, strict=True)))
+        file.put("columns", [(number, block._replace(numbers=numbers).pack())])
+
+
 @pytest.mark.parametrize(
     ("damage", "check"),
     [
         (change_state, "index state"),
         (longer_texts, "index rows"),
         (change_each("record", lambda body: body.replace(b"SQL", b"sql")), "index records"),
-        (change_each("vector", lambda body: body[:-4] + b"\0\0\0\0"), "index vectors"),
+        (other_vectors, "index vectors"),
         (change_each("posting", lambda body: body * 2), "index words"),
         (change_source, "index sources"),
     ],

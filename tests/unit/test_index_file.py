@@ -13,20 +13,22 @@ from typing import Any
 
 import pytest
 
-from tests.faults.fleet import manifest
+from tests.faults.fleet import manifest, small
 from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
 from tests.leg_hits import legs_of
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.call_graph import near_tools
-from waygraph.registry.index.local import index_upkeep, publication
+from waygraph.registry.index.local import index_rows, index_upkeep, publication
 from waygraph.registry.index.local.file import (
     DamagedIndex,
     Intent,
+    clear_damaged,
     current_path,
     folder_of,
     open_to_read,
     open_to_write,
+    vectors_path,
 )
 from waygraph.registry.index.local.graph_agreement import is_behind
 from waygraph.registry.index.local.index_dump import IndexDump
@@ -248,6 +250,62 @@ def test_one_connection_writes_and_readers_begin_no_checkpoint(path: Path, regis
     assert registry.status().state.revision == 1
 
 
+def shift(content: bytes) -> bytes:
+    """Whole vectors, at the places of others."""
+    return content[384 * 4 :] + content[: 384 * 4]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda content: bytes([content[0] ^ 1]) + content[1:],
+        lambda content: content[: len(content) // 2],
+        lambda _: b"",
+        shift,
+        lambda _: None,
+    ],
+)
+@pytest.mark.parametrize("float_rows", [0, 10_000])
+def test_vectors_that_are_not_what_was_written_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, float_rows: int, harm: Callable[[bytes], bytes | None]
+) -> None:
+    """Held as floats or read one by one, by a search or by the doctor; the next comer builds the index anew."""
+    monkeypatch.setattr(index_rows, "FLOAT_ROWS", float_rows)
+    path = tmp_path / "r.grafeo"
+    with opened(path, embedder="minilm") as registry:
+        sync(registry, small(1))
+        wanted = registry.route("moors ship").matches
+    index = current_path(folder_of(path))
+    assert index
+    vectors = vectors_path(index)
+    content = harm(vectors.read_bytes())
+    vectors.unlink() if content is None else vectors.write_bytes(content)
+    with pytest.raises(RegistryUnusable, match="vectors"):
+        dump_of(path)
+    clear_damaged(folder_of(path))
+    with opened(path, embedder="minilm") as registry, pytest.raises(RegistryUnusable, match="vectors"):
+        registry.route("moors ship")
+    with opened(path, embedder="minilm") as registry:
+        assert registry.route("moors ship").matches == wanted
+    assert dump_of(path) == anew(path)
+    assert not index.exists()
+    assert not vectors.exists()
+
+
+def test_what_a_write_that_failed_left_of_vectors_is_nobodys(path: Path) -> None:
+    """Behind the last row; the next write takes its places."""
+    with opened(path, embedder="minilm") as registry:
+        sync(registry, small(1))
+    index = current_path(folder_of(path))
+    assert index
+    with vectors_path(index).open("ab") as file:
+        file.write(b"\xff" * 5_000)
+    with opened(path, embedder="minilm") as registry:
+        sync(registry, small(2))
+    assert dump_of(path) == anew(path)
+    assert current_path(folder_of(path)) == index
+
+
 READ = """
 import os, sys
 from pathlib import Path
@@ -327,7 +385,10 @@ def test_without_shared_memory_a_journal_takes_its_place(path: Path, monkeypatch
         for number in (1, 2, 3):
             sync(registry, manifest(number))
             assert reader.status().state.revision == number
-        assert sorted(each.name for each in folder_of(path).glob("index-*")) == ["index-00000001.sqlite"]
+        assert sorted(each.name for each in folder_of(path).glob("index-*")) == [
+            "index-00000001.sqlite",
+            "index-00000001.vectors",
+        ]
     assert dump_of(path) == anew(path)
 
 

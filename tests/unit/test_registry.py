@@ -318,7 +318,8 @@ def test_an_index_is_opened_once_whatever_is_written(path: Path, tmp_path: Path)
                     assert registry.find_tools(Query(text="parcels of b"), principal=principal).matches
                 with pytest.raises(UnknownName):
                     registry.agent("nobody")
-            assert set(open_files(path)) == {f"index-00000001.sqlite{end}" for end in ("", "-shm", "-wal")}
+            ends = (".sqlite", ".sqlite-shm", ".sqlite-wal", ".vectors")
+            assert set(open_files(path)) == {f"index-00000001{end}" for end in ends}
         assert open_files(path) == []
     finally:
         gc.enable()

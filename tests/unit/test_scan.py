@@ -35,7 +35,7 @@ from waygraph.registry.storage.embedded import EmbeddedStore
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Vectors = NDArray[np.float32]
+    Vectors, Places = NDArray[np.float32], NDArray[np.int64]
 
 
 @given(
@@ -122,9 +122,8 @@ def test_one_of_both_forms_is_there_while_an_index_outgrows_the_other(monkeypatc
             numbers = numbers_of(vectors[: header.rows])
             return [Columns([f"a{row}" for row in range(header.rows)], [""] * header.rows, numbers)]
 
-        def scan(self, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
-            assert table == "vector"
-            return [(row, vectors[row].tobytes()) for row in range(first, last + 1)]
+        def vectors(self, rows: "Places", *_: object) -> "Vectors":
+            return vectors[rows]
 
     state = state_of(8)
     rows.follow(File(), Header(state=state, rows=4, buckets=1))  # type: ignore[arg-type]
@@ -165,11 +164,11 @@ def write_index(folder: Path, vectors: "Vectors", *, hidden: Sequence[int] = ())
     numbers["flags"] |= np.where(tools > 0, TOOL, np.where(np.isin(owners, hidden), IS_HIDDEN, 0)).astype(np.int32)
     ids = [f"a{owner:04}" + f"/t{tool}" * bool(tool) for owner, tool in zip(owners, tools, strict=True)]
     with closing(open_to_write(path) if path.exists() else create_file(path)) as file, file.at_once():
+        numbers["check"] = file.put_vectors(dict(enumerate(vectors)))
         for first in range(0, len(ids), 256):
             some = slice(first, first + 256)
             block = Columns(ids[some], [""] * len(ids[some]), numbers[some])
             file.put("columns", [(first // 256, block.pack())])
-        file.put("vector", ((row, vector.tobytes()) for row, vector in enumerate(vectors)))
         for row in np.flatnonzero(tools == 0).tolist():
             groups = ("red",) if owners[row] % 3 == 0 else ()
             agent = Agent(id=ids[row], name="", description="", visible_to=groups, hidden=int(owners[row]) in hidden)

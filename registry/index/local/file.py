@@ -1,13 +1,17 @@
 """The file of the search index: where it is, what it holds, how it is read beside its writer.
 
 tools.grafeo.index/
-    index-00000007.sqlite   the whole index; a higher number takes the place of a lower one
+    index-00000007.sqlite   the index; a higher number takes the place of a lower one
+    index-00000007.vectors  the vectors of its rows as float32, each at the place of its row
     damaged                 what somebody read was not what was written: the next comer builds the index anew
 
 Rows are appended and never changed: what changes dies and is appended anew. A reader needs of a later revision only the
 rows and deaths since its own. One connection writes at a time, under the registry's write lock; all others are opened
 read-only and begin no checkpoint. So two connections never write or checkpoint at once, which SQLite before 3.51.3 does
 not bear in WAL mode.
+
+Vectors are read alone, a few a question, so they stand where each is one read at a known place. A vector is on disk
+before the transaction commits that has its row, with its checksum: what stands behind the last row is no part of it.
 """
 
 import json
@@ -16,6 +20,7 @@ import re
 import sqlite3
 import struct
 import threading
+import weakref
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,7 +35,7 @@ from waygraph.registry.graph.grafeo import mark_of
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, StorageFailed
 
-FORMAT = 5
+FORMAT = 6
 """Of the file, in SQLite's `user_version`. A file of another format is built anew."""
 COLUMN_ROWS = 256
 """Rows of one block of columns."""
@@ -45,12 +50,12 @@ HAS_NOTICES: a tool with notices.
 
 _KEYS = {
     **dict.fromkeys(("meta", "part", "agent"), "TEXT"),
-    **dict.fromkeys(("columns", "record", "vector", "death", "words", "posting"), "INTEGER"),
+    **dict.fromkeys(("columns", "record", "death", "words", "posting"), "INTEGER"),
 }
 """Of what type the key of a table is; beside it a table has a body, which is sealed."""
 NAME, NEEDS = "\0name ", "\0needs "
 """Before a folded name, and the name of a parameter that a tool requires: no word of a text begins so."""
-_NAME = re.compile(r"index-(\d{8})\.sqlite")
+_NAME = re.compile(r"index-(\d{8})\..+")
 _DAMAGE = "damaged"
 _PATIENCE_S = 30
 _LAST = 2**63 - 1
@@ -87,10 +92,15 @@ def path_of(folder: Path, number: int) -> Path:
     return folder / f"index-{number:08d}.sqlite"
 
 
+def vectors_path(index: Path) -> Path:
+    """The file of the vectors beside an index file."""
+    return index.with_suffix(".vectors")
+
+
 def current_path(folder: Path) -> Path | None:
     """The index with the highest number; None if there is none. Raises StorageFailed."""
     try:
-        paths = [path for path in folder.iterdir() if number_of(path)]
+        paths = [path for path in folder.glob("*.sqlite") if number_of(path)]
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -123,6 +133,11 @@ def _unseal(body: object, table: str, key: object) -> bytes:
     return body[:-4]
 
 
+def _check(body: bytes | memoryview) -> int:
+    """Of a vector, which its row holds: from 1 to 2³¹ - 1."""
+    return zlib.crc32(body) & 0x7FFFFFFF or 1
+
+
 def encode(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
@@ -137,11 +152,11 @@ def bucket_of(word: str, buckets: int) -> int:
 
 
 def row_type(dimension: int) -> np.dtype[np.void]:
-    """Numbers of a row: of its owner, its flags, the length of its text in terms, and its vector as int8 of shape
-    (dimension,), with the scale and the error of these.
+    """Numbers of a row: of its owner, its flags, the length of its text in terms, the checksum of its vector (0: it has
+    none), and this vector as int8 of shape (dimension,), with the scale and the error of these.
     """
-    numbers = [("owner", "<i4"), ("flags", "<i4"), ("length", "<i4"), ("scale", "<f4"), ("error", "<f4")]
-    return np.dtype([*numbers, ("codes", "i1", (dimension,))])
+    whole = [(name, "<i4") for name in ("owner", "flags", "length", "check")]
+    return np.dtype([*whole, ("scale", "<f4"), ("error", "<f4"), ("codes", "i1", (dimension,))])
 
 
 class Columns(NamedTuple):
@@ -210,8 +225,16 @@ class IndexFile:
         self.path, self._writes = path, writes
         self.lock = threading.RLock()
         self._is_frozen = self.is_damaged = False
-        with self.guard():
-            self._open()
+        self._vectors = -1
+        with suppress(FileNotFoundError):  # of an older Waygraph
+            self._vectors = os.open(vectors_path(path), os.O_RDWR | os.O_CREAT if writes else os.O_RDONLY, 0o644)
+        self._close_vectors = weakref.finalize(self, _close, self._vectors)
+        try:
+            with self.guard():
+                self._open()
+        except BaseException:
+            self._close_vectors()
+            raise
 
     def _open(self) -> None:
         self._owner = os.getpid()
@@ -301,6 +324,47 @@ class IndexFile:
         rows = [(key, body + _crc(body, table, key)) for key, body in bodies]
         with self.guard():
             self._connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", rows)  # noqa: S608
+
+    def put_vectors(self, vectors: Mapping[int, NDArray[np.float32]]) -> list[int]:
+        """By row, each of shape (dimension,). Returns their checksums. Raises StorageFailed."""
+        checks = []
+        with self._vectors_in_use():
+            for row, vector in vectors.items():
+                body = memoryview(vector.astype("<f4").tobytes())
+                checks.append(_check(body))
+                at = row * len(body)
+                while body:
+                    written = os.pwrite(self._vectors, body, at)
+                    body, at = body[written:], at + written
+        return checks
+
+    def sync_vectors(self) -> None:
+        """Before the transaction commits that has their rows. Raises StorageFailed."""
+        with self._vectors_in_use():
+            os.fdatasync(self._vectors)
+
+    def vectors(self, rows: NDArray[np.int64], checks: NDArray[np.int32], dimension: int) -> NDArray[np.float32]:
+        """Of these rows, which have one: float32 of shape (rows, dimension). Raises DamagedIndex, StorageFailed."""
+        size, at = dimension * 4, rows * (dimension * 4)
+        with self._vectors_in_use():
+            bodies = [os.pread(self._vectors, size, each) for each in at.tolist()]
+        if [*map(_check, bodies)] != checks.tolist():
+            raise DamagedIndex("what the file of vectors has is not what was written")
+        return np.frombuffer(b"".join(bodies), "<f4").reshape(len(rows), dimension)
+
+    @contextmanager
+    def _vectors_in_use(self) -> Iterator[None]:
+        """Raises RegistryClosed, DamagedIndex for a file that is not there, StorageFailed."""
+        with self.lock:
+            if not self._close_vectors.alive:
+                raise RegistryClosed
+            if self._vectors < 0:
+                raise DamagedIndex("the file of vectors is missing")
+            try:
+                yield
+            except OSError as exc:
+                place = vectors_path(self.path)
+                raise StorageFailed(f"{place}: the vectors cannot be used: {exc.strerror}") from exc
 
     def remove(self, table: str, key: str | int) -> None:
         self.fetch(f"DELETE FROM {table} WHERE key = ?", key)  # noqa: S608
@@ -416,6 +480,13 @@ class IndexFile:
                 if self._writes:
                     self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
                 self._connection.close()
+        with self.lock:
+            self._close_vectors()
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 _OF_PARENTS: list[sqlite3.Connection] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.registry.index.local.file import (
     DamagedIndex,
@@ -46,18 +47,22 @@ def _dump(file: IndexFile) -> IndexDump:
     if (fault := file.fetch("PRAGMA quick_check(1)")[0][0]) != "ok":
         raise DamagedIndex(fault)
     header = file.header()
-    ids, entities = _entities(file, header)
+    ids, entities, checks = _entities(file, header)
     parts: dict[str, Mapping[str, Any]] = {"state": asdict(header.state), "rows": entities, "words": _words(file, ids)}
-    for table in ("record", "vector"):
-        parts[f"{table}s"] = {ids[row]: body for row, body in file.scan(table) if row in ids}
+    parts["records"] = {ids[row]: body for row, body in file.scan("record") if row in ids}
+    rows = np.asarray([row for row in ids if checks[row]], np.int64)
+    vectors = file.vectors(rows, checks[rows], header.state.dimension)
+    parts["vectors"] = {ids[row]: vector.tobytes() for row, vector in zip(rows.tolist(), vectors, strict=True)}
     for name in header.parts:
         value = decode(file.part(name, header) or b"null")
         parts[name] = {name: sorted(value) if name in _FLOAT_PARTS else value}
     return IndexDump(parts)
 
 
-def _entities(file: IndexFile, header: Header) -> tuple[Mapping[int, str], Mapping[str, Any]]:
-    """Row → id of those that hold; id → owner and numbers. What a writer knows of these rows is what readers see."""
+def _entities(file: IndexFile, header: Header) -> tuple[Mapping[int, str], Mapping[str, Any], NDArray[np.int32]]:
+    """Row → id of those that hold; id → owner and numbers; the checksums of all rows' vectors. What a writer knows of
+    these rows is what readers see.
+    """
     owners, rows = dict[int, str](), dict[str, int]()
     for (agent_id,) in file.fetch("SELECT key FROM agent"):
         number, entities = decode(file.read("agent", agent_id))
@@ -70,7 +75,8 @@ def _entities(file: IndexFile, header: Header) -> tuple[Mapping[int, str], Mappi
     numbers = np.concatenate([np.empty(0, row_type(header.state.dimension)), *(block.numbers for block in blocks)])
     row_owners = [owners.get(number) for number in numbers["owner"].tolist()]
     numbers["owner"] = 0  # given in the order of writing
-    return ids, {entity_id: (row_owners[row], numbers[row].tobytes()) for row, entity_id in ids.items()}
+    entities = {entity_id: (row_owners[row], numbers[row].tobytes()) for row, entity_id in ids.items()}
+    return ids, entities, numbers["check"]
 
 
 def _words(file: IndexFile, ids: Mapping[int, str]) -> Mapping[str, str]:

@@ -37,6 +37,8 @@ FLOAT_ROWS = 32_768
 SIGN_ROWS = 200_000
 """Of more rows the signs are looked at first, and the codes of those alone that are near by them."""
 _WORDS_KEPT, _TOOLS_KEPT = 4_096, 20_000
+_VECTORS_AT_ONCE = 4_096
+"""More would be held twice."""
 _ROOM = 1.25
 """Rows of vectors grow by so much at a time."""
 
@@ -67,7 +69,7 @@ class Rows:
     def __init__(self) -> None:
         self.size = self._room = 0
         self.ids = self.facts = np.empty(0, object)
-        self.owner_numbers = self.flags = self.lengths = np.empty(0, np.int32)
+        self.owner_numbers = self.flags = self.lengths = self.checks = np.empty(0, np.int32)
         self.kept_lengths = np.empty(0, np.int64)
         self.embeddings: Vector | Codes | None = None
         self._by_id = np.empty(0, np.int64)
@@ -92,19 +94,20 @@ class Rows:
             ids += block.ids
             facts += block.facts
             # Copies: the bodies, most of which are codes, need not stay.
-            numbers.append(np.stack([block.numbers[name] for name in ("owner", "flags", "length")]))
+            numbers.append(np.stack([block.numbers[name] for name in ("owner", "flags", "length", "check")]))
         new = slice(size - first, header.rows - first)
-        owner_numbers, flags, lengths = np.concatenate(numbers, axis=1)[:, new]
+        owner_numbers, flags, lengths, checks = np.concatenate(numbers, axis=1)[:, new]
         if codes is not None:
             self.embeddings = codes
         elif dimension:
-            self._take_floats(file, flags, dimension)
+            self._take_floats(file, checks, dimension)
         # Up to `size`: what ended amid these lines is done again.
         self.ids = np.concatenate([self.ids[:size], np.asarray(ids[new], object)])
         self.facts = np.concatenate([self.facts[:size], np.asarray(facts[new], object)])
         self.owner_numbers = np.concatenate([self.owner_numbers[:size], owner_numbers])
         self.flags = np.concatenate([self.flags[:size], flags])
         self.lengths = np.concatenate([self.lengths[:size], lengths])
+        self.checks = np.concatenate([self.checks[:size], checks])
         self.kept_lengths = np.concatenate([self.kept_lengths[:size], kept_lengths(lengths)])
         self.size = header.rows
 
@@ -113,19 +116,18 @@ class Rows:
         codes = self.embeddings if isinstance(self.embeddings, Codes) else Codes.empty(0, dimension)
         return codes if size <= len(codes.codes) else codes.grow(self._room_for(size))
 
-    def _take_floats(self, file: IndexFile, flags: NDArray[np.int32], dimension: int) -> None:
+    def _take_floats(self, file: IndexFile, checks: NDArray[np.int32], dimension: int) -> None:
         """Of the rows from the last look on. A vector may be of zeros: then its flag says that it has no direction."""
-        size, floats = self.size + len(flags), self.embeddings
+        size, floats = self.size + len(checks), self.embeddings
         if not isinstance(floats, np.ndarray) or size > len(floats):
             wide = aligned_rows(self._room_for(size), dimension)
             if isinstance(floats, np.ndarray):
                 wide[: self.size] = floats[: self.size]
             self.embeddings = floats = wide
-        bodies = dict(file.scan("vector", self.size, size - 1))
-        if len(bodies) < np.count_nonzero(flags & VECTOR):
-            raise DamagedIndex("vectors are missing")
-        if bodies:
-            floats[list(bodies)] = np.frombuffer(b"".join(bodies.values()), np.float32).reshape(-1, dimension)
+        new = np.flatnonzero(checks)
+        for at in range(0, len(new), _VECTORS_AT_ONCE):
+            some = new[at : at + _VECTORS_AT_ONCE]
+            floats[self.size + some] = file.vectors(self.size + some, checks[some], dimension)
 
     def _room_for(self, size: int) -> int:
         self._room = max(size + 64, int(self._room * _ROOM))
@@ -147,8 +149,8 @@ class Rows:
         """Of these rows, each with a vector: float32 of shape (rows, dimension)."""
         if isinstance(self.embeddings, np.ndarray):
             return self.embeddings[rows]
-        bodies = file.read_rows("vector", rows.tolist())
-        return np.asarray([np.frombuffer(bodies[row], np.float32) for row in rows.tolist()], np.float32)
+        dimension = 0 if self.embeddings is None else self.embeddings.codes.shape[1]
+        return file.vectors(rows, self.checks[rows], dimension)
 
     def call_facts(self, rows: Places) -> list[CallFacts]:
         """Of these tools, int64 of shape (tools,): unpacked when they are first asked for."""

@@ -67,6 +67,7 @@ from waygraph.registry.index.local.file import (
     number_of,
     path_of,
     row_type,
+    vectors_path,
 )
 from waygraph.registry.index.local.index_rows import Living, Rows
 from waygraph.registry.index.local.scoring import encode_vector
@@ -212,7 +213,7 @@ class IndexWriter:
             tools=[each for each in ids if is_tool(each)],
         )
         numbers = np.zeros(len(new), row_type(dimension))
-        bodies: list[tuple[int, bytes]] = []
+        places = list[int]()
         for place, (owner, row) in enumerate(new):
             vector, flags = vectors.get(row.id), row.flags
             if vector is not None and dimension:
@@ -220,16 +221,17 @@ class IndexWriter:
                 if len(vector) == dimension:
                     numbers["codes"][place], numbers["scale"][place], numbers["error"][place] = encode_vector(vector)
                     flags |= VECTOR * bool(vector.any())
-                    bodies.append((first + place, vector.astype("<f4").tobytes()))
+                    places.append(place)
             numbers["owner"][place], numbers["flags"][place], numbers["length"][place] = owner, flags, row.length
             block, low = divmod(first + place, POSTING_ROWS)
             for word, count in row.words.items():
                 self._postings[word, block].append(count << 12 | low)
             self._posting_count += len(row.words)
+        vectors_by_row = {first + place: vectors[ids[place]] for place in places}
+        numbers["check"][places] = self._file.put_vectors(vectors_by_row)
         facts = [CallFacts.of(row.tool).pack() if row.tool else "" for _, row in new]
         self._append_columns(Columns(ids, facts, numbers))
         self._file.put("record", ((first + place, row.record) for place, (_, row) in enumerate(new)))
-        self._file.put("vector", bodies)
         self._rows += len(new)
         if self._posting_count >= _POSTINGS_AT_ONCE:
             self._flush_postings()
@@ -279,6 +281,8 @@ class IndexWriter:
     def finish(self, state: RegistryState, nouns: Sequence[GraphNoun[Any]]) -> Header:
         """Writes the parts, and which revision the file shows. Its intent has ended."""
         self._flush_postings()
+        if self._rows > self._former.rows:
+            self._file.sync_vectors()
         if len(self._dimensions) > 1:  # vectors of another model cannot be compared with the others
             numbers = sorted(self._dimensions)
             logger.warning("vectors are of %s numbers: run `waygraph reindex` to embed all texts anew", numbers)
@@ -370,13 +374,15 @@ def publish_whole(folder: Path, session: GraphSession, nouns: Sequence[GraphNoun
         with without_collection():
             _build(building, session, state, nouns)
         sync_path(building)
+        vectors_path(building).rename(vectors_path(target))
         building.rename(target)
         sync_path(folder)
         _remove_former(folder, target)
     except OSError as exc:
         raise StorageFailed(f"{folder}: the search index could not be written, the former one stays: {exc}") from exc
     finally:
-        building.unlink(missing_ok=True)  # a full disk is not kept full by what could not be finished
+        for path in (building, vectors_path(building)):
+            path.unlink(missing_ok=True)  # a full disk is not kept full by what could not be finished
     clear_damaged(folder)
     return True
 
@@ -423,7 +429,7 @@ _OF_GENERATIONS = ("gen-", "building-", "removed-", "current", "pending")
 def _remove_former(folder: Path, current: Path) -> None:
     """Indexes of lower numbers, and the folders of an older Waygraph. Who reads them keeps them open."""
     for path in folder.iterdir():
-        number = number_of(Path(path.name.removesuffix("-wal").removesuffix("-shm")))
+        number = number_of(path)
         if path.is_dir() and path.name.startswith(_OF_GENERATIONS):
             shutil.rmtree(path, ignore_errors=True)
         elif path.name.startswith(_OF_GENERATIONS) or 0 < number < number_of(current):

@@ -519,9 +519,9 @@ class LocalIndex:
     @reads
     def vectors(self) -> dict[str, Vector]:
         """Of all agents and tools that have one, also of zeros: float32 of shape (dimension,), by id."""
-        ids = self._living.ids
-        bodies = self._file.find_rows("vector", np.flatnonzero(self._living.alive).tolist())
-        return {ids[row]: np.frombuffer(body, "<f4") for row, body in bodies.items()}
+        living = self._living
+        rows = np.flatnonzero(living.alive & (self._rows.checks[: self.header.rows] != 0))
+        return dict(zip(living.ids[rows].tolist(), self._rows.vectors(self._file, rows), strict=True))
 
     def close(self) -> None:
         self._file.close()

@@ -159,8 +159,8 @@ def _put_rows(file: IndexFile, rows: Sequence[int], vectors: Matrix) -> None:
         columns["codes"][place], columns["scale"][place], columns["error"][place] = encode_vector(vectors[place])
         ids.append(f"agent-{owner}" + f"/tool-{tool}" * bool(tool))
         facts.append(CallFacts.of(Tool(id=ids[-1], agent_id=f"agent-{owner}", name=f"tool-{tool}")).pack())
+    columns["check"] = file.put_vectors(dict(zip(rows, vectors, strict=True)))
     file.put("columns", [(rows[0] // COLUMN_ROWS, Columns(ids, facts, columns).pack())])
-    file.put("vector", ((row, vector.tobytes()) for row, vector in zip(rows, vectors, strict=True)))
 
 
 def measure_times(folder: Path, queries: Matrix, rows: int) -> Iterator[Measure]:
