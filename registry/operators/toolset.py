@@ -25,8 +25,8 @@ _READ_INCLUSIONS = load("read/inclusions")
 _READ_TOOLSETS = load("read/toolsets")
 _TOOLSET_EXCLUDE = load("toolset/exclude")
 _TOOLSET_INCLUDE = load("toolset/include")
-_TOOLSET_PUT_TOOLSET = load("toolset/put_toolset")
-_TOOLSET_REMOVE_TOOLSET = load("toolset/remove_toolset")
+_PUT_TOOLSET = load("node/put", "Toolset")
+_REMOVE_TOOLSET = load("node/remove", "Toolset")
 
 RULE = ("description", "tools", "agents", "tags", "callers")
 """What an operator says of a toolset."""
@@ -130,7 +130,7 @@ def stated_toolset(name: str, **rule: Any) -> Toolset:
 
 def put_toolset(session: GraphSession, new: Toolset, tools_before: Collection[str] = ()) -> None:
     """`new` in place of the one of its name. `tools_before`: ids of the tools that it included so far."""
-    session.run(_TOOLSET_PUT_TOOLSET, id=new.name, props=new.rule)
+    session.run(_PUT_TOOLSET, id=new.name, props=new.rule)
     put_edges(session, {new.name: (set(tools_before), set(new.includes))})
 
 
@@ -276,7 +276,7 @@ def remove_toolset(session: WriteSession, name: str) -> Written:
         raise UnknownName("toolset", name, toolsets)
 
     def work(graph_session: GraphSession) -> None:
-        graph_session.run(_TOOLSET_REMOVE_TOOLSET, id=name)
+        graph_session.run(_REMOVE_TOOLSET, id=name)
         session.log(graph_session, [toolset_change(toolsets[name], None)])
 
     return session.write(work)
