@@ -22,7 +22,7 @@ from waygraph.registry.model.validation import MAX_NAMES, checked_names
 from waygraph.registry.writer import RegistryNoun, WriteSession
 
 _READ_INCLUSIONS = load("read/inclusions")
-_READ_TOOLSETS = load("read/toolsets")
+_READ_TOOLSETS = load("read/nodes", "Toolset")
 _TOOLSET_EXCLUDE = load("toolset/exclude")
 _TOOLSET_INCLUDE = load("toolset/include")
 _PUT_TOOLSET = load("node/put", "Toolset")
@@ -183,7 +183,13 @@ class Toolsets(RegistryNoun[Toolset]):
         tools: dict[str, list[str]] = {}
         for row in session.run(_READ_INCLUSIONS):
             tools.setdefault(row["toolset"], []).append(row["tool"])
-        return [Toolset.of_json({**row, "includes": tools.get(row["name"], [])}) for row in rows]
+        return [
+            Toolset.of_json(
+                {each: row["props"].get(each) for each in RULE}
+                | {"name": row["name"], "includes": tools.get(row["name"], [])}
+            )
+            for row in rows
+        ]
 
     def put(self, session: GraphSession, value: Toolset, vectors: Vectors) -> None:  # noqa: ARG002 - it has none
         put_toolset(session, value)

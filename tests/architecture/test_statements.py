@@ -108,6 +108,7 @@ def fill(engine: GraphEngine) -> None:
     engine.run(load("taxonomy/hold_agents"), rows=[{"category": "a", "entity": "a", "by": "vectors"}])
     rule = {"description": "", "tools": ["a"], "agents": [], "tags": [], "callers": []}
     engine.run(load("node/put", "Toolset"), id="a", props=rule)
+    engine.run(load("node/put"), id="a", props={"name": "a"})
     engine.run(load("toolset/include"), rows=[{"toolset": "a", "tool": "a"}])
 
 
