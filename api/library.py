@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import CapacityLimiter, to_thread
 
@@ -24,7 +24,7 @@ from waygraph.registry.catalog.find_tools.find import judging, rank_tools, refus
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools, ToolName, ToolResult, name_of
-from waygraph.registry.operations.operator import Operator
+from waygraph.registry.operations.operator import AsyncOperator, in_thread
 from waygraph.registry.operations.request import Request
 from waygraph.registry.remote import remote_registry
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
@@ -220,51 +220,6 @@ class _Calls:
         with self._lock:
             self._parts.close()
             self._opened = None
-
-
-def in_thread[**P, T](method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
-    """The method of this name, run in a thread."""
-
-    @wraps(method)
-    async def run(self: "AsyncRegistry | AsyncOperator", /, *args: P.args, **options: P.kwargs) -> T:
-        return await self._run(partial(getattr(self._subject, method.__name__), *args, **options))
-
-    return run
-
-
-type Run = Callable[[Callable[[], Any]], Awaitable[Any]]
-
-
-class AsyncOperator:
-    """The methods of `Registry.operator`, awaitable."""
-
-    def __init__(self, subject: Operator, run: Run) -> None:
-        self._subject, self._run = subject, run
-
-    set = in_thread(Operator.set)
-    set_tool = in_thread(Operator.set_tool)
-    remove = in_thread(Operator.remove)
-    approve = in_thread(Operator.approve)
-    reject = in_thread(Operator.reject)
-    waiting = in_thread(Operator.waiting)
-    forget = in_thread(Operator.forget)
-    set_toolset = in_thread(Operator.set_toolset)
-    remove_toolset = in_thread(Operator.remove_toolset)
-    use_taxonomy = in_thread(Operator.use_taxonomy)
-    taxonomy = in_thread(Operator.taxonomy)
-    taxonomies = in_thread(Operator.taxonomies)
-    changes = in_thread(Operator.changes)
-    usage = in_thread(Operator.usage)
-    why = in_thread(Operator.why)
-    draw_map = in_thread(Operator.draw_map)
-    neighbourhood = in_thread(Operator.neighbourhood)
-    usage_days = in_thread(Operator.usage_days)
-    search_gaps = in_thread(Operator.search_gaps)
-    api_keys = in_thread(Operator.api_keys)
-    create_key = in_thread(Operator.create_key)
-    revoke_key = in_thread(Operator.revoke_key)
-    cypher = in_thread(Operator.cypher)
-    export = in_thread(Operator.export)
 
 
 class AsyncRegistry:

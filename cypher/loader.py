@@ -46,8 +46,14 @@ class Statement:
 
 
 @cache
-def load(name: str) -> Statement:
-    """The statement in `<name>.cypher`, such as `read/agents`. Raises BadStatement."""
+def load(name: str, label: str = "") -> Statement:
+    """The statement in `<name>.cypher`, such as `read/agents`. Raises BadStatement.
+
+    `label`: of its nodes, where the file says `Node`, since it holds for nodes of any label.
+    """
+    if label:
+        statement = load(name)
+        return replace(statement, text=_of(label, statement.text), neo4j_text=_of(label, statement.neo4j_text))
     file, special = _FOLDER / f"{name}.cypher", _FOLDER / "neo4j" / f"{name}.cypher"
     if not file.is_file():
         raise BadStatement(f"there is no statement {name!r}; known: {', '.join(names())}")
@@ -61,6 +67,10 @@ def load(name: str) -> Statement:
 def names() -> tuple[str, ...]:
     """All statements, sorted."""
     return tuple(sorted(str(file.relative_to(_FOLDER).with_suffix("")) for file in _FOLDER.rglob("*.cypher")))
+
+
+def _of(label: str, text: str) -> str:
+    return text.replace(":Node", f":{label}").replace("node_id", f"{label.lower()}_id")
 
 
 def parse(name: str, source: str) -> Statement:

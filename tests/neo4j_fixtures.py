@@ -14,6 +14,7 @@ from neo4j import Driver, ManagedTransaction
 
 from tests.neo4j_server import CALENDAR, DATABASE, ENVIRON, GIVEN, LTS, NoServer, Release, Target, neo4j_for_tests
 from waygraph.cypher import load, names
+from waygraph.registry.index.neo4j.neo4j_index import UNIQUE
 
 RELEASES = {"5.26": LTS, "2026": CALENDAR}
 PROPERTY = "neo4j"
@@ -97,7 +98,8 @@ def empty(driver: Driver) -> None:
 @cache
 def _of_a_registry() -> re.Pattern[str]:
     """The names of its constraints, and of its indexes of words and of vectors."""
-    made = [MADE.search(load(name).text) for name in names() if "schema/" in name]
+    labels = ("", *UNIQUE)
+    made = [MADE.search(load(name, label).text) for name in names() if "schema/" in name for label in labels]
     return re.compile("|".join([*(one[1] for one in made if one), r"(?:agent|capability)_vector_\d+"]))
 
 

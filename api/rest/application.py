@@ -19,6 +19,7 @@ from waygraph.api.rest.browser_sessions import SessionApplication
 from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, at_work, routes
 from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
+from waygraph.api.rest.perform import serve_others
 from waygraph.api.rest.problems import Stoppable, as_json
 from waygraph.api.rest.routes import admin, catalog, discovery, health, search  # noqa: F401 - they bind their handlers
 from waygraph.api.rest.routes.explorer import explorer_routes
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from waygraph.api.rest.service import Lanes, Service
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.traces import Traces
+
+serve_others()
 
 
 class HeadApplication:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, create_model
 
 from waygraph.api.rest.openapi import field_owners, field_texts, json_type
 from waygraph.api.rest.requests import Parameters, Strict
-from waygraph.api.rest.service import Exchange, Lane, handles, report_line
+from waygraph.api.rest.service import ENDPOINTS, Exchange, Lane, handles, report_line
 from waygraph.api.telemetry.audit import Action
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.operations.request import Request
@@ -34,9 +34,10 @@ def serve(
     extend: Callable[[Exchange, Any], Mapping[str, object]] | None = None,
     lane: Lane | None = None,
 ) -> None:
-    """Binds a kind of request to its operation. `model` and `make`: where the body is not the request's own fields.
+    """Binds a kind of request to its operation, where more is to be said of it than `serve_others` knows.
 
-    `check`: what else a caller needs, by raising NotAllowed; `extend`: more of the answer, once it is there.
+    `model` and `make`: where the body is not the request's own fields. `check`: what else a caller needs, by raising
+    NotAllowed; `extend`: more of the answer, once it is there.
     """
     operation = kind.operation
     hints = get_type_hints(kind, include_extras=True)
@@ -80,6 +81,13 @@ def serve(
     vars(handler)["__signature__"] = Signature([exchange, *parameters])
     handler.__doc__, handler.__name__ = kind.__doc__, operation.name
     handles(operation, lane=lane)(handler)
+
+
+def serve_others() -> None:
+    """Serves each kind of request that knows its answer and has no handler yet: its class says all of it."""
+    for kind in Request.request_kinds():
+        if kind.operation.name not in ENDPOINTS and kind.answer is not Request.answer:
+            serve(kind)
 
 
 class _Fields(dict[str, Any]):

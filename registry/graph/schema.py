@@ -66,6 +66,10 @@ class Migration:
     statements: tuple[Statement, ...]
 
 
+def unique_id(label: str) -> Statement:
+    return load("schema/unique_id", label)
+
+
 _AT_FIRST = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
 _SUBJECTS = (
     load("subject/agents_of_changes"),
@@ -77,10 +81,10 @@ _SUBJECTS = (
 _LINKS = 6
 """The migration since which changes and settings have edges."""
 MIGRATIONS = (
-    Migration(1, "ids are unique", tuple(load(f"schema/unique_{label.lower()}") for label in _AT_FIRST)),
-    Migration(2, "changes are kept", (load("schema/unique_change"),)),
-    Migration(3, "taxonomies", (load("schema/unique_taxonomy"), load("schema/unique_category"))),
-    Migration(4, "toolsets", (load("schema/unique_toolset"),)),
+    Migration(1, "ids are unique", tuple(map(unique_id, _AT_FIRST))),
+    Migration(2, "changes are kept", (unique_id("Change"),)),
+    Migration(3, "taxonomies", (unique_id("Taxonomy"), unique_id("Category"))),
+    Migration(4, "toolsets", (unique_id("Toolset"),)),
     Migration(5, "failures of sources", ()),
     Migration(_LINKS, "edges of changes and settings", ()),
 )

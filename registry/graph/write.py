@@ -26,7 +26,7 @@ _PUT_TRANSITIONS = {  # by whether something is before them, and whether they ar
     (False, False): load("learning/put_first_agents"),
 }
 _LEARNING_REMOVE_SIMILAR = load("learning/remove_similar")
-_OPERATOR_PUT_SETTING = load("operator/put_setting")
+_PUT_SETTING = load("node/put", "Setting")
 _STATE_ADVANCE = load("state/advance")
 _STATE_HOLD = load("state/hold")
 _SYNC_CREATE_TOOLS = load("sync/create_tools")
@@ -108,7 +108,7 @@ def put_setting(session: GraphSession, setting: OperatorSettings) -> None:
         "tools": setting.tools,
         "rejections": setting.rejections,
     }
-    session.run(_OPERATOR_PUT_SETTING, id=setting.agent_id, props=props)
+    session.run(_PUT_SETTING, id=setting.agent_id, props=props)
 
 
 def put_transitions(session: GraphSession, transitions: Iterable[Transition]) -> None:

@@ -1,7 +1,8 @@
 """What operators do with a registry, and how they watch it. Each method makes a request that the registry performs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, Concatenate
 
 from waygraph.registry.model.changes import (
     Approved,
@@ -320,3 +321,49 @@ class Operator:
     def export(self, format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
         """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
         return self._registry.perform(Export(format=format))
+
+
+def in_thread[**P, T](method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
+    """The method of this name, run in a thread."""
+
+    @wraps(method)
+    async def run(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        answer: T = await self._run(partial(getattr(self._subject, method.__name__), *args, **options))
+        return answer
+
+    return run
+
+
+type Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class AsyncOperator:
+    """The methods of `Registry.operator`, awaitable."""
+
+    def __init__(self, subject: Operator, run: Run) -> None:
+        self._subject, self._run = subject, run
+
+    set = in_thread(Operator.set)
+    set_tool = in_thread(Operator.set_tool)
+    remove = in_thread(Operator.remove)
+    approve = in_thread(Operator.approve)
+    reject = in_thread(Operator.reject)
+    waiting = in_thread(Operator.waiting)
+    forget = in_thread(Operator.forget)
+    set_toolset = in_thread(Operator.set_toolset)
+    remove_toolset = in_thread(Operator.remove_toolset)
+    use_taxonomy = in_thread(Operator.use_taxonomy)
+    taxonomy = in_thread(Operator.taxonomy)
+    taxonomies = in_thread(Operator.taxonomies)
+    changes = in_thread(Operator.changes)
+    usage = in_thread(Operator.usage)
+    why = in_thread(Operator.why)
+    draw_map = in_thread(Operator.draw_map)
+    neighbourhood = in_thread(Operator.neighbourhood)
+    usage_days = in_thread(Operator.usage_days)
+    search_gaps = in_thread(Operator.search_gaps)
+    api_keys = in_thread(Operator.api_keys)
+    create_key = in_thread(Operator.create_key)
+    revoke_key = in_thread(Operator.revoke_key)
+    cypher = in_thread(Operator.cypher)
+    export = in_thread(Operator.export)

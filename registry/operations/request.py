@@ -102,12 +102,12 @@ class Request[A]:
     """The error of `refuse`. None: InvalidQuery, InvalidSetting for a write."""
 
     @classmethod
-    def own_operations(cls) -> Iterator[Operation]:
-        """Those of the kinds of requests that are loaded, in the order of their modules."""
+    def request_kinds(cls) -> "Iterator[type[Request[Any]]]":
+        """Those that are loaded and state an operation, in the order of their modules."""
         for kind in cls.__subclasses__():
             if "operation" in vars(kind):
-                yield kind.operation
-            yield from kind.own_operations()
+                yield kind
+            yield from kind.request_kinds()
 
     @property
     def is_safe(self) -> bool:

@@ -50,7 +50,7 @@ OPERATIONS: Mapping[str, Operation] = {
     each.name: each
     for each in (
         *(value for value in tuple(globals().values()) if isinstance(value, Operation)),
-        *Request.own_operations(),
+        *(kind.operation for kind in Request.request_kinds()),
     )
 }
 """By name."""

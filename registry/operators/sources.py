@@ -14,7 +14,7 @@ from waygraph.registry.model.tool_settings import hide_tools
 from waygraph.registry.operators.rights import refuse_non_operator, refuse_source
 from waygraph.registry.writer import WriteSession
 
-_SYNC_REMOVE_SOURCE = load("sync/remove_source")
+_REMOVE_SOURCE = load("node/remove", "Source")
 
 
 def put_statuses(
@@ -63,7 +63,7 @@ def forget_source(session: WriteSession, name: str, principal: Principal | None 
 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
-        graph_session.run(_SYNC_REMOVE_SOURCE, source=name)
+        graph_session.run(_REMOVE_SOURCE, id=name)
         for setting in settings:
             if setting != graph.settings_of(setting.agent_id):
                 put_setting(graph_session, setting)

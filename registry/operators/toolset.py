@@ -22,11 +22,11 @@ from waygraph.registry.model.validation import MAX_NAMES, checked_names
 from waygraph.registry.writer import RegistryNoun, WriteSession
 
 _READ_INCLUSIONS = load("read/inclusions")
-_READ_TOOLSETS = load("read/toolsets")
+_READ_TOOLSETS = load("read/nodes", "Toolset")
 _TOOLSET_EXCLUDE = load("toolset/exclude")
 _TOOLSET_INCLUDE = load("toolset/include")
-_TOOLSET_PUT_TOOLSET = load("toolset/put_toolset")
-_TOOLSET_REMOVE_TOOLSET = load("toolset/remove_toolset")
+_PUT_TOOLSET = load("node/put", "Toolset")
+_REMOVE_TOOLSET = load("node/remove", "Toolset")
 
 RULE = ("description", "tools", "agents", "tags", "callers")
 """What an operator says of a toolset."""
@@ -130,7 +130,7 @@ def stated_toolset(name: str, **rule: Any) -> Toolset:
 
 def put_toolset(session: GraphSession, new: Toolset, tools_before: Collection[str] = ()) -> None:
     """`new` in place of the one of its name. `tools_before`: ids of the tools that it included so far."""
-    session.run(_TOOLSET_PUT_TOOLSET, id=new.name, props=new.rule)
+    session.run(_PUT_TOOLSET, id=new.name, props=new.rule)
     put_edges(session, {new.name: (set(tools_before), set(new.includes))})
 
 
@@ -183,7 +183,13 @@ class Toolsets(RegistryNoun[Toolset]):
         tools: dict[str, list[str]] = {}
         for row in session.run(_READ_INCLUSIONS):
             tools.setdefault(row["toolset"], []).append(row["tool"])
-        return [Toolset.of_json({**row, "includes": tools.get(row["name"], [])}) for row in rows]
+        return [
+            Toolset.of_json(
+                {each: row["props"].get(each) for each in RULE}
+                | {"name": row["name"], "includes": tools.get(row["name"], [])}
+            )
+            for row in rows
+        ]
 
     def put(self, session: GraphSession, value: Toolset, vectors: Vectors) -> None:  # noqa: ARG002 - it has none
         put_toolset(session, value)
@@ -276,7 +282,7 @@ def remove_toolset(session: WriteSession, name: str) -> Written:
         raise UnknownName("toolset", name, toolsets)
 
     def work(graph_session: GraphSession) -> None:
-        graph_session.run(_TOOLSET_REMOVE_TOOLSET, id=name)
+        graph_session.run(_REMOVE_TOOLSET, id=name)
         session.log(graph_session, [toolset_change(toolsets[name], None)])
 
     return session.write(work)

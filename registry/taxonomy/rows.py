@@ -29,11 +29,11 @@ _TAXONOMY_HOLD_TOOLS = load("taxonomy/hold_tools")
 _TAXONOMY_PUT_CATEGORIES = load("taxonomy/put_categories")
 _TAXONOMY_PUT_CHILDREN = load("taxonomy/put_children")
 _TAXONOMY_PUT_ROOT = load("taxonomy/put_root")
-_TAXONOMY_PUT_TAXONOMY = load("taxonomy/put_taxonomy")
+_PUT_TAXONOMY = load("node/put", "Taxonomy")
 _TAXONOMY_RELEASE = load("taxonomy/release")
 _TAXONOMY_REMOVE_CATEGORIES = load("taxonomy/remove_categories")
 _TAXONOMY_REMOVE_CHILDREN = load("taxonomy/remove_children")
-_TAXONOMY_REMOVE_TAXONOMY = load("taxonomy/remove_taxonomy")
+_REMOVE_TAXONOMY = load("node/remove", "Taxonomy")
 
 type Directions = Mapping[str, NDArray[np.float32]]
 """Category id → the direction of what it holds: float32 of shape (dimension,), of length 1."""
@@ -143,7 +143,7 @@ def put_taxonomy(
     before = former.categories if former else {}
     for ids in batched([f"{new.name}:{each}" for each in before if each not in new.categories], BATCH_ROWS):
         session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
-    session.run(_TAXONOMY_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
+    session.run(_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
     categories = [each for each in new.categories.values() if each != before.get(each.id)]
     rows = [{"id": f"{new.name}:{each.id}", "props": _category_props(each, directions or {})} for each in categories]
     new_ids = {each.id for each in categories}
@@ -162,7 +162,7 @@ def put_taxonomy(
 def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
     for ids in batched([f"{taxonomy.name}:{each}" for each in taxonomy.categories], BATCH_ROWS):
         session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
-    session.run(_TAXONOMY_REMOVE_TAXONOMY, id=taxonomy.name)
+    session.run(_REMOVE_TAXONOMY, id=taxonomy.name)
 
 
 def _whole_props(taxonomy: Taxonomy) -> dict[str, object]:

@@ -98,16 +98,17 @@ def fill(engine: GraphEngine) -> None:
     engine.run(load("sync/create_tools"), rows=[twin])
     engine.run(load("learning/put_agent_transitions"), rows=[COUNT])
     engine.run(load("learning/put_similar"), revision=1, rows=[{"one": "a", "other": "twin", "cosine": 0.9}])
-    engine.run(load("operator/put_setting"), **sample("operator/put_setting"))
+    engine.run(load("node/put", "Setting"), **sample("node/put"))
     arrival = CHANGE | {"id": "Y", "what": "added"}
     engine.run(load("sync/put_changes"), rows=[{"props": change} for change in (CHANGE, arrival)])
     engine.run(load("taxonomy/put_categories"), rows=[{"id": each, "props": CATEGORY} for each in ("a", "b")])
-    engine.run(load("taxonomy/put_taxonomy"), id="a", props=TAXONOMY)
+    engine.run(load("node/put", "Taxonomy"), id="a", props=TAXONOMY)
     engine.run(load("taxonomy/put_root"), id="a", root="a")
     engine.run(load("taxonomy/put_children"), rows=[{"parent": "a", "child": "b", "position": 0}])
     engine.run(load("taxonomy/hold_agents"), rows=[{"category": "a", "entity": "a", "by": "vectors"}])
     rule = {"description": "", "tools": ["a"], "agents": [], "tags": [], "callers": []}
-    engine.run(load("toolset/put_toolset"), id="a", props=rule)
+    engine.run(load("node/put", "Toolset"), id="a", props=rule)
+    engine.run(load("node/put"), id="a", props={"name": "a"})
     engine.run(load("toolset/include"), rows=[{"toolset": "a", "tool": "a"}])
 
 

@@ -361,7 +361,8 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
     }
     reading = [name for name in names() if name.startswith(("read/", "check/"))]
     found = {
-        name: session.run(load(name), **given.get(name, {})) for name in (*reading, "state/read", "schema/migrations")
+        name: session.run(load(name, "Toolset"), **given.get(name, {}))
+        for name in (*reading, "state/read", "schema/migrations")
     }
     for rows in found.values():
         # Java orders characters beyond the Basic Multilingual Plane before the last ones within it.

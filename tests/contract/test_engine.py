@@ -276,7 +276,7 @@ def test_a_closed_engine_answers_nothing(engine: GraphEngine, tmp_path: Path) ->
         lambda: engine.run(GET),
         lambda: engine.write(lambda session: session.run(GET)),
         engine.transaction().__enter__,
-        lambda: engine.define(load("schema/unique_agent")),
+        lambda: engine.define(load("schema/unique_id", "Agent")),
     ]
     if isinstance(engine, GrafeoEngine):
         asks += [engine.checkpoint, engine.labels, lambda: engine.save(tmp_path / "copy")]

@@ -22,7 +22,7 @@ def test_writers_that_begin_together_all_find_an_index(
 ) -> None:
     """A server refuses all but one of those that define it at once, though each says `IF NOT EXISTS`."""
     with closing(server_engine(new_place(server, tmp_path, neo4j_servers, clear=wipe))) as engine:
-        engine.define(load("schema/unique_agent"))  # so that there is the label
+        engine.define(load("schema/unique_id", "Agent"))  # so that there is the label
         for _ in range(ROUNDS):
             engine.run(load("neo4j/schema/drop_index"), name=index)
             together = Barrier(WRITERS)

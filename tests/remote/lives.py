@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
-from waygraph.api.library import AsyncOperator, AsyncRegistry
+from waygraph.api.library import AsyncRegistry
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import errors, shapes
@@ -23,6 +23,7 @@ from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.nouns import Filters, Query, Turn
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.operations.operator import AsyncOperator
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.routing.recipes import RECIPES, recipe_named

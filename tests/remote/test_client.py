@@ -12,7 +12,7 @@ from tests.remote.flaky import flaky
 from tests.service import served
 from waygraph import Filters, Principal, Query, Settings
 from waygraph.api import library
-from waygraph.api.library import AsyncOperator, AsyncRegistry
+from waygraph.api.library import AsyncRegistry
 from waygraph.registry.model.changes import Document, Standing
 from waygraph.registry.model.errors import (
     InvalidQuery,
@@ -28,7 +28,7 @@ from waygraph.registry.model.nouns import unreachable
 from waygraph.registry.model.validation import cursor
 from waygraph.registry.operations.agents import ListChanges
 from waygraph.registry.operations.catalog import ListAgents, ListTools
-from waygraph.registry.operations.operator import Operator
+from waygraph.registry.operations.operator import AsyncOperator, Operator
 from waygraph.registry.operations.request import ALL
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote import calls

@@ -20,7 +20,7 @@ from waygraph.api.rest.service import ENDPOINTS
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.operations.request import REQUESTS as PERFORMED
+from waygraph.registry.operations.request import Request
 from waygraph.registry.operations.table import OPERATIONS
 from waygraph.registry.remote import calls
 
@@ -85,7 +85,7 @@ WITHOUT_METHOD = {
 
 def test_every_operation_of_a_registry_has_a_call() -> None:
     calls_used = {name.lower() for name in re.findall(r"operations\.([A-Z_]+)", inspect.getsource(calls))}
-    calls_used |= {each.operation.name for each in PERFORMED}
+    calls_used |= {each.operation.name for each in Request.request_kinds()}
     of_registries = {each.name for each in OPERATIONS.values() if each.tag not in ("discovery", "health")}
     assert calls_used == of_registries - WITHOUT_METHOD
 

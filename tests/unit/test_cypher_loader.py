@@ -22,6 +22,15 @@ def test_every_statement_of_ours_can_be_loaded(name: str) -> None:
     assert {*statement.params.values(), *statement.returns.values()} <= TYPES.keys()
 
 
+def test_a_statement_of_any_label_is_made_for_one() -> None:
+    """The label stands in place of `Node`, in the name of a constraint too; the rest is the file's."""
+    whole = load("schema/unique_id", "Toolset")
+    assert whole.text == "CREATE CONSTRAINT toolset_id IF NOT EXISTS FOR (node:Toolset) REQUIRE node.id IS UNIQUE"
+    assert whole.neo4j_text == whole.text
+    assert load("node/put", "Setting").text == "MERGE (node:Setting {id: $id}) SET node += $props"
+    assert load("node/put", "Setting").params == load("node/put").params
+
+
 def test_a_statement_tells_its_header() -> None:
     """Purpose, parameters and columns come from the header, the text has none of it."""
     statement = parse("test/agents", GOOD)

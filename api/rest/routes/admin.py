@@ -44,13 +44,11 @@ from waygraph.registry.model.settings import PREFIX, Settings
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 from waygraph.registry.operations import table as operations
-from waygraph.registry.operations.agents import Approve, ForgetSource, Reject, RemoveAgent, SetAgent, SetTool
+from waygraph.registry.operations.agents import Approve, Reject, SetAgent, SetTool
 from waygraph.registry.operations.graph_views import RunCypher
-from waygraph.registry.operations.groupings import RemoveToolset, SetToolset, UseTaxonomy
 from waygraph.registry.operations.oversight import (
     CreateKey,
     GetSearchGaps,
-    ListKeys,
     ListUsage,
     ListUsageDays,
     RevokeKey,
@@ -207,12 +205,6 @@ serve(Approve, model=ApprovalRequest, make=_approval)
 serve(Reject, model=RejectionRequest, make=_rejection)
 serve(SetAgent, model=SettingsRequest, make=_agent_changes)
 serve(SetTool, model=ToolSettingsRequest, make=_tool_changes)
-serve(RemoveAgent)
-serve(SetToolset)
-serve(RemoveToolset)
-serve(UseTaxonomy)
-serve(ForgetSource)
-serve(ListKeys)
 serve(ListUsage, lane=Lanes.wait)
 serve(ListUsageDays, lane=Lanes.wait)
 serve(GetSearchGaps, lane=Lanes.wait)

@@ -37,7 +37,6 @@ from waygraph.registry.model.validation import (
     after,
 )
 from waygraph.registry.operations import table as operations
-from waygraph.registry.operations.agents import ListChanges, ListWaiting
 from waygraph.registry.operations.catalog import (
     AgentSearch,
     AgentState,
@@ -52,8 +51,8 @@ from waygraph.registry.operations.catalog import (
     search_agents,
 )
 from waygraph.registry.operations.change_log import NOBODY
-from waygraph.registry.operations.graph_views import DrawMap, Export, GetNeighbourhood
-from waygraph.registry.operations.groupings import Browse, GetTaxonomy, GetToolset, ListTaxonomies, ListToolsets
+from waygraph.registry.operations.graph_views import DrawMap, Export
+from waygraph.registry.operations.groupings import Browse, ListToolsets
 from waygraph.registry.operations.request import MEDIA_TYPES, ExportFormat, place_of
 from waygraph.registry.operations.search import CallTool
 
@@ -371,12 +370,6 @@ async def export(exchange: Exchange, query: Annotated[ExportQuery, Query()]) -> 
 
 
 serve(ListToolsets, extend=lambda exchange, _: {"revision": exchange.status.state.revision})
-serve(GetToolset)
-serve(GetTaxonomy)
-serve(ListTaxonomies)
-serve(GetNeighbourhood)
-serve(ListChanges)
-serve(ListWaiting)
 serve(DrawMap, lane=Lanes.draw)
 
 

@@ -41,7 +41,7 @@ from waygraph.registry.index.call_graph import (
 )
 from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, TermCounts, agent_of, merge_answers, tool_of
 from waygraph.registry.index.neo4j.neo4j_upkeep import (
-    SCHEMA,
+    OWN_LABELS,
     VECTORS,
     make_text_indexes,
     make_vector_indexes,
@@ -342,9 +342,7 @@ def _refuse_outdated(state: IndexState, embedder: str, texts: str) -> None:
         raise IndexOutdated
 
 
-UNIQUE = frozenset(
-    {*LABELS, *(each.name.rpartition("unique_")[2].capitalize() for each in SCHEMA if "unique_" in each.name)}
-)
+UNIQUE = frozenset({*LABELS, *OWN_LABELS})
 """The labels whose ids are unique."""
 BEING_MADE = "is still being made"
 

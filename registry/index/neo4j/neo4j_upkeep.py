@@ -17,6 +17,7 @@ from typing import Any
 from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.read import read_entries, read_settings
+from waygraph.registry.graph.schema import unique_id
 from waygraph.registry.index.search_index import agent_document, agent_names, record_of, tool_document, tool_names
 from waygraph.registry.model.nouns import Agent, Tool, reachable
 from waygraph.registry.model.transitions import is_tool
@@ -31,9 +32,9 @@ _NEO4J_UPKEEP_ENTRIES = load("neo4j/upkeep/entries")
 _NEO4J_UPKEEP_PUT_AGENTS = load("neo4j/upkeep/put_agents")
 _NEO4J_UPKEEP_PUT_TOOLS = load("neo4j/upkeep/put_tools")
 
+OWN_LABELS = ("Term", "Commit")
 SCHEMA = (
-    load("neo4j/schema/unique_term"),
-    load("neo4j/schema/unique_commit"),
+    *map(unique_id, OWN_LABELS),
     load("neo4j/schema/agent_text"),
     load("neo4j/schema/capability_text"),
     load("neo4j/schema/name"),
