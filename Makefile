@@ -57,8 +57,8 @@ bench: $(READY) ## measure ingest, start and routing on this machine
 bench-quality: $(READY) ## measure how good answers are, all of it at one commit; begins nothing after an hour
 	@$(BIN)/python -m benchmarks quality table --budget-s 3600
 
-speed: $(READY) ## time routes beside commit 0a75347b: ratios at 500, 5,000 and 20,000 tools
-	@$(BIN)/python -m benchmarks route_ratio
+speed: $(READY) ## time routes, the service and a process beside commit 0a75347b; about 6 minutes
+	@$(BIN)/python -m benchmarks route_ratio service_ratio process_speed
 
 bench-budgets: $(READY) ## print each latency figure beside its budget: route, service, gateway; about 12 minutes
 	@$(BIN)/python -m benchmarks route_ratio service gateway table

@@ -448,8 +448,11 @@ def _exchange_of(operation: Operation) -> Callable[[Request], Awaitable[Exchange
 
 @cache
 def router() -> APIRouter:
-    """Every operation at its path. Raises KeyError for one without a handler."""
+    """Every operation at its path. Raises KeyError for one without a handler.
+
+    Searches come first: a request is compared with each path before its own.
+    """
     router = APIRouter()
-    for operation in OPERATIONS.values():
+    for operation in sorted(OPERATIONS.values(), key=lambda each: (each.tag != "search", each.path)):
         router.add_api_route(operation.path, ENDPOINTS[operation.name], **describe(operation))
     return router

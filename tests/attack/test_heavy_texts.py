@@ -16,7 +16,7 @@ from tests.servers import misbehaving
 from tests.service import agent, assert_good, ingest, process, until
 from waygraph.ingest.manifest import redaction
 from waygraph.ingest.manifest.records import Manifest
-from waygraph.ingest.manifest.suspicion import findings, hidden_text, orders, rules
+from waygraph.ingest.manifest.suspicion import findings, hidden_text, rules
 from waygraph.ingest.sources import mcp_servers
 from waygraph.ingest.sync import copies, scanner
 from waygraph.ingest.sync.apply import sync
@@ -125,7 +125,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     yield from ((rule.name, rule.pattern) for rule in loaded.names)
     yield from ((rule.name, rule.pattern) for rule in loaded.characters)
     yield "a word of several scripts", hidden_text.mixed_word()
-    for module in (orders, rules, hidden_text, findings, redaction, mcp_servers, copies):
+    for module in (rules, hidden_text, findings, redaction, mcp_servers, copies):
         for name, value in vars(module).items():
             if isinstance(value, re.Pattern):
                 yield f"{module.__name__.rpartition('.')[2]}.{name}", value

@@ -35,7 +35,8 @@ from waygraph.registry.storage.embedded import EmbeddedStore
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Vectors, Places = NDArray[np.float32], NDArray[np.int64]
+    Vectors = NDArray[np.float32]
+    Places = NDArray[np.int64]
 
 
 @given(

@@ -334,8 +334,8 @@ class IndexFile:
                 checks.append(_check(body))
                 at = row * len(body)
                 while body:
-                    written = os.pwrite(self._vectors, body, at)
-                    body, at = body[written:], at + written
+                    count = os.pwrite(self._vectors, body, at)
+                    body, at = body[count:], at + count
         return checks
 
     def sync_vectors(self) -> None:

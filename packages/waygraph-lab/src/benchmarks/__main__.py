@@ -40,6 +40,7 @@ from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
+from benchmarks.service import ratio as service_ratio
 from benchmarks.store import durability, scale
 from benchmarks.tables import Pages, detail_tables, measures_table, read_records, write_pages
 from benchmarks.watch import benchmark as watch
@@ -71,6 +72,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(neo4j_speed.run, name) for name in neo4j_speed.NAMES},
     **{name: partial(neo4j_size.run, name) for name in neo4j_size.SIZES},
     service.NAME: service.run,
+    service_ratio.NAME: service_ratio.run,
     explorer.NAME: explorer.run,
     first_call.NAME: first_call.run,
     watch.NAME: watch.run,

@@ -24,7 +24,7 @@ NAME = "route_ratio"
 BASE = "0a75347b"
 """The commit whose routes are to be beaten: it came before history, the fit of calls and siblings counted."""
 LAYERS = ("api", "cypher", "ingest", "registry")
-INGEST = "from waygraph.api.cli.app import main; main()"
+COMMAND = "from waygraph.api.cli.app import main; main()"
 SIZES, QUICK_SIZES = (500, 5_000, 20_000), (500,)
 """Tools."""
 TEXTS, QUICK_TEXTS, WARM_UP = 600, 60, 40
@@ -41,7 +41,7 @@ def run(world: World) -> Result:
     with scratch_folder() as folder:
         if not export_layers(BASE, folder / "old"):
             return Result(name=NAME, skipped=f"commit {BASE} is not in the history of {PROJECT}")
-        sizes, count = (QUICK_SIZES, QUICK_TEXTS) if world.quick else (SIZES, TEXTS)
+        sizes, count = (QUICK_SIZES, QUICK_TEXTS) if world.quick else (world.sizes or SIZES, TEXTS)
         measures = [each for tools in sizes for each in measure(world, folder, tools, count)]
         fingerprint = world.embedder().fingerprint
         details = {"base": BASE, "texts": count}
@@ -61,7 +61,7 @@ def measure(world: World, folder: Path, tools: int, count: int) -> list[Measure]
     ingest = [
         sys.executable,
         "-c",
-        INGEST,
+        COMMAND,
         "--registry",
         place,
         "ingest",
