@@ -27,7 +27,7 @@ from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import migrate, seen_migrations
 from waygraph.registry.index.local.file import current_path
 from waygraph.registry.index.local.graph_agreement import is_behind, refuse_unknown
-from waygraph.registry.index.local.publication import Publication
+from waygraph.registry.index.local.index_upkeep import Publication
 from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
     EngineError,

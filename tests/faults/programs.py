@@ -19,7 +19,7 @@ from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.grafeo import GrafeoEngine, GrafeoTransaction
 from waygraph.registry.graph.read import read_graph_view, read_state, read_tools
-from waygraph.registry.index.local import index_upkeep, publication
+from waygraph.registry.index.local import index_upkeep
 from waygraph.registry.index.local.file import IndexFile, folder_of
 from waygraph.registry.model.errors import RegistryError, WaygraphError
 from waygraph.registry.model.nouns import Route
@@ -93,7 +93,7 @@ def sync_in_threads(pipe: Connection, path: Path, sources: tuple[str, ...], firs
 
 def ingest_and_stop_before_publishing(pipe: Connection, path: Path, number: int) -> None:
     """Says `publishing` when the graph is committed and nothing of the index is written yet, and waits there."""
-    _wait_at(publication, "publish_changes" if number > 1 else "publish_whole", pipe, "publishing")
+    _wait_at(index_upkeep, "publish_changes" if number > 1 else "publish_whole", pipe, "publishing")
     ingest_on(pipe, path, number, number)
 
 

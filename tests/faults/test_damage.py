@@ -18,7 +18,7 @@ from tests.faults.processes import child
 from tests.faults.programs import Damage, opened
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.index.local import publication
+from waygraph.registry.index.local import index_upkeep
 from waygraph.registry.index.local.file import Intent, current_path, folder_of, is_damaged, open_to_write
 from waygraph.registry.index.local.graph_agreement import is_behind
 from waygraph.registry.index.local.index_upkeep import publish_changes
@@ -161,7 +161,7 @@ def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeyp
     with opened(path) as registry:
         assert registry.status().state.revision == 1
         with monkeypatch.context() as full:
-            full.setattr(publication, "publish_changes", _no_room)
+            full.setattr(index_upkeep, "publish_changes", _no_room)
             with pytest.raises(NotPublished, match="what was written is kept, and shown as soon as it can be"):
                 sync(registry, manifest(2))
             assert registry.status().state.revision == 1
@@ -180,7 +180,7 @@ def test_what_another_process_left_behind_is_shown(path: Path, monkeypatch: pyte
     with opened(path) as registry:
         assert registry.status().state.revision == 1
         with opened(path) as other, monkeypatch.context() as killed:
-            killed.setattr(publication, "publish_changes", _killed)
+            killed.setattr(index_upkeep, "publish_changes", _killed)
             with pytest.raises(MemoryError):
                 sync(other, manifest(2))
         assert comes_to(registry, 2)
@@ -201,7 +201,7 @@ def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.Monke
             assert go_on.wait(30)
             return publishes(*given, **named)
 
-        monkeypatch.setattr(publication, "publish_changes", slowly)
+        monkeypatch.setattr(index_upkeep, "publish_changes", slowly)
         mark_pending(path)
         for _ in range(20):
             assert registry.agents()
@@ -235,7 +235,7 @@ def test_an_unforeseen_fault_of_the_publication_is_logged(
 
     mark_pending(path)
     with monkeypatch.context() as patch:
-        patch.setattr(publication, "publish_changes", fail)
+        patch.setattr(index_upkeep, "publish_changes", fail)
         with opened(path) as registry:
             assert registry.agents()
     assert "ValueError: unforeseen" in caplog.text

@@ -19,7 +19,7 @@ from tests.faults.soundness import sound_revision
 from tests.leg_hits import legs_of
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.call_graph import near_tools
-from waygraph.registry.index.local import index_rows, index_upkeep, publication
+from waygraph.registry.index.local import index_rows, index_upkeep
 from waygraph.registry.index.local.file import (
     DamagedIndex,
     Intent,
@@ -31,7 +31,6 @@ from waygraph.registry.index.local.file import (
     vectors_path,
 )
 from waygraph.registry.index.local.graph_agreement import is_behind
-from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.index.search_index import Scope
 from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed
 from waygraph.registry.model.settings import Settings
@@ -39,6 +38,7 @@ from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage import embedded
 from waygraph.registry.storage.embedded import EmbeddedStore
+from waygraph.registry.storage.integrity.index_dump import IndexDump
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 
@@ -106,7 +106,7 @@ def test_what_keeps_the_revision_leaves_a_note_too(
 
     source = registry.sources()[0].name
     with monkeypatch.context() as broken:
-        broken.setattr(publication, "publish_changes", fail)
+        broken.setattr(index_upkeep, "publish_changes", fail)
         with pytest.raises(NotPublished):
             registry.put_statuses({}, {source: {"": "failing: it is gone"}})
     registry.close()
@@ -419,7 +419,7 @@ def test_an_index_that_took_the_place_of_another_is_seen_by_who_reads_that(
     assert registry.status().state.revision == 1
     with opened(path) as other, monkeypatch.context() as killed:
         killed.setattr(index_upkeep, "_remove_former", lambda *_: None)
-        killed.setattr(publication, "publish_changes", lambda *_: False)
+        killed.setattr(index_upkeep, "publish_changes", lambda *_: False)
         sync(other, manifest(2))
     assert former is not None
     assert former.exists()

@@ -28,7 +28,6 @@ from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import StoredAgent
 from waygraph.registry.graph.schema import seen_migrations
 from waygraph.registry.index.local.file import current_path, folder_of
-from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
@@ -36,6 +35,7 @@ from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.export.formats import as_graphml, as_json
 from waygraph.registry.storage.graph_copy import open_copy
 from waygraph.registry.storage.integrity.examine import examine_at
+from waygraph.registry.storage.integrity.index_dump import IndexDump
 from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of, repair_at
 from waygraph.registry.storage.noun_list import read_whole
 

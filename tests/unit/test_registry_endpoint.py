@@ -17,7 +17,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry import writer
 from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.index.local.graph_agreement import is_behind
-from waygraph.registry.index.local.publication import Publication
+from waygraph.registry.index.local.index_upkeep import Publication
 from waygraph.registry.model.errors import EmbedderMismatch, StorageFailed
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine

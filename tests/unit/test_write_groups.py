@@ -14,7 +14,7 @@ from tests.faults.programs import opened, rival
 from tests.unit.test_live_graph import comes_true
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local.graph_agreement import is_behind
-from waygraph.registry.index.local.publication import Publication
+from waygraph.registry.index.local.index_upkeep import Publication
 from waygraph.registry.model.errors import NotPublished, RegistryClosed, StorageFailed
 from waygraph.registry.storage import live_graph
 from waygraph.registry.storage.live_graph import WritableGraph

@@ -14,7 +14,6 @@ from waygraph.registry.graph.grafeo import refuse_foreign
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.local.graph_agreement import WHICH_HOLDS, is_behind, published_state, refuse_unknown
-from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.index.local.index_upkeep import publish_whole
 from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
@@ -44,6 +43,7 @@ from waygraph.registry.storage.integrity.findings import (
     source_findings,
     versions,
 )
+from waygraph.registry.storage.integrity.index_dump import IndexDump
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import open_store
 from waygraph.registry.storage.noun_list import NOUNS
