@@ -18,14 +18,15 @@ from waygraph.ingest.sources.opening import (
     NoAnswer,
     OpenedSource,
     Opening,
+    name_of_command,
     open_command,
     open_sources,
     open_value,
+    printable_source,
     refuse_unused,
     vouch,
 )
 from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
-from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Document, Policy, Rejected, SyncReport, status_of_fault

@@ -16,8 +16,8 @@ from waygraph.ingest.execution.call import ToolCall, text
 from waygraph.ingest.execution.services import claims_on, places_vouched_for
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.manifest.trust_store import VouchedFile
+from waygraph.ingest.sources.parse import MAX_SKILL_BYTES, is_skill
 from waygraph.ingest.sources.read import list_path
-from waygraph.ingest.sources.skill_folder import MAX_SKILL_BYTES, is_skill
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.model.errors import NotCallable, SourceError
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
@@ -74,7 +74,7 @@ def _content(file: Path) -> str | None:
 
 
 def _digest(content: str) -> str:
-    """As `skill_folder` makes it."""
+    """As `skill_of` makes it."""
     return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -11,14 +11,14 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.hosts import edit_json, edit_toml
+from waygraph.ingest.hosts import edit
 from waygraph.ingest.hosts.hosts import Host, reaches_gateway
 from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.redaction import STRUCK_TEXT
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats.switches import Switches, switches_of
-from waygraph.ingest.sources.json_text import json_document
+from waygraph.ingest.sources.parse import json_document
 from waygraph.registry.model.bounded_text import UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
 
@@ -64,7 +64,7 @@ class HostConfig:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
         if not self.servers_of(folder) or self.host.syntax == "toml":  # a text that has one twice is not TOML
             return []
-        return repeated_names(member.name for member in edit_json.members(self.text or "", self._table(folder)) or ())
+        return repeated_names(member.name for member in edit.members(self.text or "", self._table(folder)) or ())
 
     @property
     def others(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class HostConfig:
         try:
             config = replace(self, text=change(text, syntax))
             after = config._document()
-        except (edit_json.Unfit, SourceError, ValueError, RecursionError):
+        except (edit.Unfit, SourceError, ValueError, RecursionError):
             after, config = {}, self
         if not _same(_fill_table(after, table), _fill_table(_put(before, table, dict(servers)), table)):
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
@@ -137,8 +137,8 @@ class Syntax:
 
 
 _SYNTAXES: Mapping[str, Syntax] = {
-    "json": Syntax("{}\n", json_document, edit_json.with_member, edit_json.without_members),
-    "toml": Syntax("", toml_document, edit_toml.with_member, edit_toml.without_members),
+    "json": Syntax("{}\n", json_document, edit.with_member, edit.without_members),
+    "toml": Syntax("", toml_document, edit.with_toml_member, edit.without_toml_members),
 }
 
 
@@ -254,7 +254,7 @@ def _mask_config(config: HostConfig, name: str, texts: _Texts) -> str:
 
 
 def _json(config: HostConfig, text: str, name: str, texts: _Texts) -> Iterator[str]:
-    members = edit_json.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
+    members = edit.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
     at = 0
     for member in members or ():
         if member.name == name:
@@ -294,10 +294,10 @@ def _strike_value(match: re.Match[str], texts: _Texts) -> str:
 def _toml(text: str, table: str, name: str, texts: _Texts) -> Iterator[str]:
     """A table's head and the names of its values stay. What follows on further lines is a value, too."""
     inside = False
-    for line, kind in edit_toml.lines(text):
+    for line, kind in edit.toml_lines(text):
         if kind == "head":
-            inside = edit_toml.is_head_of(line, table, name)
-            yield f"{edit_toml.bare_head(line)}\n"
+            inside = edit.is_head_of(line, table, name)
+            yield f"{edit.bare_head(line)}\n"
         elif (inside and line.lstrip()[:1] != "#") or not line.strip():
             yield line
         else:

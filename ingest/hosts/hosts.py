@@ -1,4 +1,4 @@
-"""Hosts of language models whose config is documented: where it lies, and how it writes a server.
+"""Hosts of language models whose config is documented: where it lies, how it writes a server, how people call it.
 
 A new host is an entry in `HOSTS`. A host that has no file of its own for a project, no form for an address or no
 references has that field empty.
@@ -9,11 +9,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway, registry_of
@@ -465,3 +467,42 @@ def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str
 def _from_here(name: str, value: str) -> str:
     """A host starts its commands in a folder of its own. Raises InvalidSetting."""
     return str(as_written(value).absolute()) if name.endswith(("_DIR", "_FILE")) else value
+
+
+_PROGRAM_FOLDERS = {"{codex}": ".codex", "{zed}": "zed"}
+"""How the folders that these programs have to themselves are called; what stands before them differs by system."""
+_SHARED_SERVERS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
+"""Where an owner and a repository tell more than the server."""
+
+
+def titles_of(sources: Iterable[str]) -> dict[str, str]:
+    """Return the title of each source by its name. Titles that differ by case at most are followed by the names."""
+    titles = {source: title_of(source) for source in sources}
+    counts = Counter(map(str.casefold, titles.values()))
+    return {name: title if counts[title.casefold()] == 1 else f"{title}, {name}" for name, title in titles.items()}
+
+
+def title_of(source: str) -> str:
+    """Return what people call the source of this name; where nothing better is known, the name itself."""
+    if "://" in source:
+        try:
+            url = urlsplit(source)
+        except ValueError:  # a name may be anything
+            return source
+        server, words = url.hostname or source, url.path.removesuffix("/").removesuffix(".git").split("/")
+        return "/".join([server, *words[1:3]]) if server in _SHARED_SERVERS else server
+    path = PurePath(source.replace("\\", "/"))
+    parts = tuple(map(str.casefold, path.parts))
+    for host in HOSTS.values():
+        if path.parent.name == "hosts" and re.fullmatch(rf"{host.id}(-[0-9a-f]{{12}})?\.json", path.name):
+            return host.name  # our own file of the servers that were taken over from it
+        if any(parts[-len(tail) :] == tail for tail in _tails(host)):
+            return host.name
+    return "/".join(path.parts[-2:]) if path.is_absolute() else source
+
+
+def _tails(host: Host) -> Iterator[tuple[str, ...]]:
+    """How the paths of its configs end."""
+    for place in filter(None, (host.place, host.settings, host.project)):
+        folder, *rest = PurePath(place).parts
+        yield tuple(map(str.casefold, filter(None, (_PROGRAM_FOLDERS.get(folder, ""), *rest))))

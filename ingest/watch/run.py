@@ -16,8 +16,8 @@ from anyio import to_thread
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, open_command, open_sources, vouch
+from waygraph.ingest.sources.parse import beside, is_skill
 from waygraph.ingest.sources.read import STDIN, Parts
-from waygraph.ingest.sources.skill_folder import beside, is_skill
 from waygraph.ingest.sync.apply import Member
 from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Clock, Starts, SystemClock
 from waygraph.ingest.upstream.connection import Connect
@@ -355,7 +355,7 @@ def _follow_sources(text: str, how: Opening) -> list[FollowedSource]:
 class UnreadDocuments(Documents):
     """A file or folder that is there, and could not be read when its watch began."""
 
-    def read(self, name: str, how: Opening) -> Parts:
+    def __call__(self, name: str, how: Opening) -> Parts:
         parts = self.read_all(how)
         if [each.manifest.source for each in parts] != [name]:
             raise SourceError(name, "holds sources of its own: begin the watch anew to follow them")

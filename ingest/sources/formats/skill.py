@@ -1,4 +1,4 @@
-"""Agent Skills: a folder with a SKILL.md is an agent, each of its scripts a tool. Packed by `skill_folder`.
+"""Agent Skills: a folder with a SKILL.md is an agent, each of its scripts a tool. Packed by `sources.parse`.
 
 What a skill is found by: its description, which is written to say when the skill is of use, and after it the first
 paragraphs of its text, which add words for word search; a model reads the description first.
@@ -17,8 +17,7 @@ from typing import Any
 
 from waygraph.ingest.manifest.fields import REPEATED, fields_of, items_of, pointer, scalar_of, text_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.parse import parse_yaml
-from waygraph.ingest.sources.skill_folder import SCRIPTS
+from waygraph.ingest.sources.parse import SCRIPTS, parse_yaml
 from waygraph.registry.model.errors import SourceError
 
 Remark = Callable[[str, str], None]
