@@ -383,9 +383,14 @@ def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | Non
         "folder": folder,
         "skill": parts[1] if parts else None,
         "body": (parts[2] if parts else lines)[:MAX_BODY_CHARS],
-        "sha256": sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        "sha256": digest_of(text),
         "scripts": scripts or [],
     }
+
+
+def digest_of(skill: str) -> str:
+    """Of the text of a SKILL.md."""
+    return sha256(skill.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def beside(skill: Path) -> Iterator[Path]:
