@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -252,11 +253,15 @@ def open_registry(
     Raises SourceError for an address or a time that is none.
     """
     base = _base(url or OFFICIAL_URL)
+    parts, last = split_url(base), base.rpartition("/")[2]
+    host = parts.hostname if parts else None
+    is_official = f"{base}/".startswith(f"{OFFICIAL_URL}/")
+    end = "" if last == "servers" else "/servers" if last in {"v0", "v0.1"} else "/v0.1/servers"
     return RegistrySource(
-        url=_list_url(base),
+        url=f"{base}{end}",
         settings=settings,
         name=source or f"{REGISTRY_PREFIX}{base}",
-        namespace=namespace or _namespace(base),
+        namespace=namespace or (OFFICIAL_NAMESPACE if is_official or not host else agent_id(host)),
         since=_checked_time(since) if since else "",
         headers=headers or {},
         progress=progress,
@@ -276,23 +281,8 @@ def _base(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _list_url(base: str) -> str:
-    if (last := base.rpartition("/")[2]) == "servers":
-        return base
-    return f"{base}/servers" if last in {"v0", "v0.1"} else f"{base}/v0.1/servers"
-
-
-def _namespace(base: str) -> str:
-    parts = split_url(base)
-    host = parts.hostname if parts else None
-    return OFFICIAL_NAMESPACE if f"{base}/".startswith(f"{OFFICIAL_URL}/") or not host else agent_id(host)
-
-
 def _checked_time(since: str) -> str:
-    try:
-        time = datetime.fromisoformat(since)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise SourceError("since", f"expected a time such as 2026-11-21T08:00:00Z, found {since[:40]!r}")
-    return time.isoformat().replace("+00:00", "Z")
+    with suppress(ValueError):
+        if (time := datetime.fromisoformat(since)).tzinfo is not None:
+            return time.isoformat().replace("+00:00", "Z")
+    raise SourceError("since", f"expected a time such as 2026-11-21T08:00:00Z, found {since[:40]!r}")
