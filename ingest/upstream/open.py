@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion, discretion
-from waygraph.ingest.upstream.calls import Following, Items, Questions, ToolCalls, all_of, number_of
+from waygraph.ingest.upstream.calls import NOBODY, Following, Items, Questions, ToolCalls, all_of, number_of
 from waygraph.ingest.upstream.connection import (
     CALL,
     LISTS,
@@ -428,7 +428,7 @@ def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
 
 
 async def _nobody(*_: Any, **__: Any) -> ErrorData:
-    return ErrorData(code=INVALID_REQUEST, message="no call is under way, so that nobody can be asked")
+    return ErrorData(code=INVALID_REQUEST, message=NOBODY)
 
 
 @cache
@@ -516,9 +516,9 @@ class _Opening:
             return None
         if isinstance(launch, StdioLaunch):
             return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.message_count else None
-        from waygraph.ingest.upstream.http import speaks_older_form
+        from waygraph.ingest.upstream.http import OLDER
 
-        if launch.form == "http" and speaks_older_form(attempt.wire.refusal_status):
+        if launch.form == "http" and attempt.wire.refusal_status in OLDER:
             return replace(launch, form="sse"), "legacy"
         return None
 
