@@ -102,7 +102,10 @@ class HostConfig:
         except UnboundedText as exc:
             raise self._fault(str(exc)) from None
         except ValueError as exc:
-            raise self._fault(f"is not {self.host.syntax.upper()}{_place_of(exc)}") from None
+            # Line and column, as far as they are told; never what stands there.
+            match = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
+            place = f" (line {match[1]}, column {match[2]})" if match else ""
+            raise self._fault(f"is not {self.host.syntax.upper()}{place}") from None
         if not isinstance(document, dict):
             raise self._fault("is no object")
         return document
@@ -117,7 +120,8 @@ class HostConfig:
             after = config._document()
         except (edit.Unfit, SourceError, ValueError, RecursionError):
             after, config = {}, self
-        if not _same(_fill_table(after, table), _fill_table(_put(before, table, dict(servers)), table)):
+        sides = (_fill_table(each, table) for each in (after, _put(before, table, dict(servers))))
+        if len({json.dumps(each, sort_keys=True, default=str) for each in sides}) > 1:
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
         return config
 
@@ -185,16 +189,6 @@ def _fill_table(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, A
     there = document.get(name)
     inner = _fill_table(there, rest) if rest and isinstance(there, Mapping) else there
     return {**document, name: inner} if inner else {key: value for key, value in document.items() if key != name}
-
-
-def _same(one: Any, other: Any) -> bool:
-    return json.dumps(one, sort_keys=True, default=str) == json.dumps(other, sort_keys=True, default=str)
-
-
-def _place_of(exc: ValueError) -> str:
-    """Line and column, as far as they are told; never what stands there."""
-    match = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
-    return f" (line {match[1]}, column {match[2]})" if match else ""
 
 
 _STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
@@ -311,7 +305,5 @@ def check_is_ours(config: HostConfig, name: str) -> None:
     """Raises SourceError if the config has a server under the gateway's name that is no gateway of ours."""
     if (entry := config.servers.get(name)) is None or is_gateway(entry) or reaches_gateway(config.host, entry):
         return
-    raise SourceError(
-        str(config.path),
-        f"has a server named {name!r} that is no gateway of ours: --name gives the gateway another name",
-    )
+    reason = f"has a server named {name!r} that is no gateway of ours: --name gives the gateway another name"
+    raise SourceError(str(config.path), reason)

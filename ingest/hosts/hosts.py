@@ -102,20 +102,16 @@ def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) ->
     """What places are made of. `programs`: where the system keeps programs' data; `cwd`: the project; `claude`, `codex`
     and `zed`: the programs' own.
     """
-    programs = _programs(home, environ, platform)
+    programs, is_mac = _programs(home, environ, platform), platform == "darwin"
     return {
         "programs": programs,
         "home": home,
         "cwd": cwd,
         "claude": Path(environ.get("CLAUDE_CONFIG_DIR") or home),
         "codex": Path(environ.get("CODEX_HOME") or home / ".codex"),
-        "zed": _zed_path(home, programs, platform),
+        # On macOS it keeps to `~/.config`, as on Linux.
+        "zed": programs / "Zed" if platform == "win32" else (home / ".config" if is_mac else programs) / "zed",
     }
-
-
-def _zed_path(home: Path, programs: Path, platform: str) -> Path:
-    """On macOS it keeps to `~/.config`, as on Linux."""
-    return home / ".config" / "zed" if platform == "darwin" else programs / ("Zed" if platform == "win32" else "zed")
 
 
 def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
@@ -379,9 +375,8 @@ def hands_on(host: Host) -> bool:
 
 def _address(host: Host, gateway: Gateway) -> dict[str, Any]:
     if not host.address_key:
-        raise InvalidSetting(
-            f"{host.name}'s config starts commands only: leave --url away, for a bridge to the service"
-        )
+        reason = "config starts commands only: leave --url away, for a bridge to the service"
+        raise InvalidSetting(f"{host.name}'s {reason}")
     entry: dict[str, Any] = {"type": "http"} if host.has_type else {}
     entry[host.address_key] = gateway.url
     if not gateway.has_key:
@@ -456,17 +451,14 @@ def _requirement(distribution: str) -> str:
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Plain ones with their values, paths as they are from here; secret ones by name."""
+    """Plain ones with their values, paths as they are from here; secret ones by name. Raises InvalidSetting."""
     secret = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings) if not each.repr}
     names = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings)} | set(_INSTALLED_PLACES)
     variables = {name: value for name, value in sorted(environ.items()) if name in names and value}
-    plain = {name: _from_here(name, value) for name, value in variables.items() if name not in secret}
+    plain = {name: value for name, value in variables.items() if name not in secret}
+    paths = [name for name in plain if name.endswith(("_DIR", "_FILE"))]  # hosts start commands in folders of their own
+    plain |= {name: str(as_written(plain[name]).absolute()) for name in paths}
     return plain, [name for name in variables if name in secret]
-
-
-def _from_here(name: str, value: str) -> str:
-    """A host starts its commands in a folder of its own. Raises InvalidSetting."""
-    return str(as_written(value).absolute()) if name.endswith(("_DIR", "_FILE")) else value
 
 
 _PROGRAM_FOLDERS = {"{codex}": ".codex", "{zed}": "zed"}
