@@ -1,6 +1,6 @@
 """Which agents' servers are called as each caller, and how: [[login]] in the services file.
 
-One way are tokens in a caller's name, which the OIDC issuer gives in exchange for the caller's own (RFC 8693).
+One way is a token in the caller's name, which the OIDC issuer gives in exchange for the caller's own (RFC 8693).
 """
 
 import time

@@ -24,8 +24,9 @@ def fits(document: Any) -> bool:
         return mostly(document, _is_listed)
     if not isinstance(document, Mapping):
         return False
-    tiles = map(fields_of, fields_of(document.get("registry")).values())
-    return _is_server_file(document) or not all(_TILE_FIELDS.isdisjoint(tile) for tile in tiles)
+    registry = document.get("registry")
+    tiles = [each for each in registry.values() if isinstance(each, Mapping)] if isinstance(registry, Mapping) else []
+    return _is_server_file(document) or not all(map(_TILE_FIELDS.isdisjoint, tiles))
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
-from waygraph.ingest.manifest.fields import fields_of, items_of, map_texts, mostly, pointer
+from waygraph.ingest.manifest.fields import fields_of, map_texts, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord, shape_of
 from waygraph.ingest.sources.formats.configured_server import (
     ConfiguredServer,
@@ -285,20 +285,23 @@ def _tables_of_vs_code(document: Mapping[str, Any]) -> Iterator[tuple[str, objec
 
 def _project_tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Of `~/.claude.json`: a project's folder, and what it keeps for it."""
-    for folder, settings in fields_of(document.get("projects")).items():
+    projects = document.get("projects")
+    for folder, settings in projects.items() if isinstance(projects, Mapping) else ():
         if isinstance(folder, str) and isinstance(settings, Mapping) and "mcpServers" in settings:
             yield folder, settings
 
 
 def _names_launches(table: object) -> bool:
     """Other documents have tables of these names too."""
-    return any(isinstance(each, Mapping) and names_a_launch(each) for each in fields_of(table).values())
+    entries = table.values() if isinstance(table, Mapping) else ()
+    return any(isinstance(each, Mapping) and names_a_launch(each) for each in entries)
 
 
 def _is_of_goose(table: object) -> bool:
     """Other documents have extensions: those of Goose are switched on, or have its own names of fields."""
-    entries = map(fields_of, [*fields_of(table).values(), *items_of(table)])
-    return any({"enabled", "type"} <= entry.keys() or not _GOOSE_FIELDS.isdisjoint(entry) for entry in entries)
+    entries = table.values() if isinstance(table, Mapping) else table if isinstance(table, list) else ()
+    keys = [set(entry) for entry in entries if isinstance(entry, Mapping)]
+    return any({"enabled", "type"} <= each or not _GOOSE_FIELDS.isdisjoint(each) for each in keys)
 
 
 def _named_values(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -347,9 +350,10 @@ def _record(entry: _Entry) -> AgentRecord:
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, str]:
     """Of VS Code's `inputs`: id → default, of those that have one and are no password."""
-    inputs = [*items_of(document.get("inputs")), *items_of(fields_of(document.get("mcp")).get("inputs"))]
+    lists = [document.get("inputs"), fields_of(document.get("mcp")).get("inputs")]
+    entries = [entry for inputs in lists if isinstance(inputs, list) for entry in inputs if isinstance(entry, Mapping)]
     return {
         entry["id"]: entry["default"]
-        for entry in map(fields_of, inputs)
+        for entry in entries
         if isinstance(entry.get("id"), str) and isinstance(entry.get("default"), str) and not entry.get("password")
     }
