@@ -18,14 +18,15 @@ from waygraph.ingest.sources.opening import (
     NoAnswer,
     OpenedSource,
     Opening,
+    name_of_command,
     open_command,
     open_sources,
     open_value,
+    printable_source,
     refuse_unused,
     vouch,
 )
 from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
-from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Document, Policy, Rejected, SyncReport, status_of_fault
@@ -88,7 +89,9 @@ class Ingestion:
             try:
                 manifest = self._ask_servers(source, parts)
             except NoAnswer as error:
-                self._note_silence(local, error.manifest)
+                # What never worked is no source yet, and may be a slip of the pen.
+                if not self.dry_run and self._known_sources(local, {error.manifest.source}):
+                    self._sync(local, error.manifest, None)
                 raise
             yield self.take(local, source, parts, manifest, progress)
 
@@ -125,11 +128,6 @@ class Ingestion:
             report = with_statuses(registry, manifest, report)
         return IngestResult(report=report, without_questions=len(complete_manifest.cut) - len(manifest.cut))
 
-    def _note_silence(self, registry: LocalRegistry, manifest: Manifest) -> None:
-        """What never worked is no source yet, and may be a slip of the pen."""
-        if not self.dry_run and self._known_sources(registry, {manifest.source}):
-            self._sync(registry, manifest, None)
-
     def note_unreadable(self, registry: Registry, source_input: SourceInput, error: SourceError | MassRemoval) -> None:
         """Keeps why a source that the registry knows cannot be taken now."""
         if self.dry_run or isinstance(error, NoAnswer) or is_remote(registry):
@@ -147,7 +145,12 @@ class Ingestion:
     def _send_offer(self, registry: "RemoteRegistry", source: OpenedSource) -> list[IngestResult]:
 
         parts = source.parts()
-        offer, notes = self._offer(source, parts)
+        notes: Sequence[Rejected] = ()
+        if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
+            offer = offer_of_listing(source.place.list(source.how), self.opening.settings)
+        else:  # files are read there, servers are asked here: what is noted of them is known here alone
+            manifest = self._ask_servers(source, parts)
+            offer, notes = offer_of_manifest(manifest), manifest.cut
         reports = offer_documents(
             registry,
             offer,
@@ -159,22 +162,13 @@ class Ingestion:
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
         )
-        results = [IngestResult(report=_with_notes(report, notes)) for report in reports]
+        results = list[IngestResult]()
+        for report in reports:
+            changes = replace(report.changes, cut=(*report.changes.cut, *notes))
+            results.append(IngestResult(report=replace(report, changes=changes)))
         if not self.dry_run:
             vouch(source, parts)
         return results
-
-    def _offer(self, source: OpenedSource, parts: Parts) -> "tuple[Offer, Sequence[Rejected]]":
-        """Files are read there, servers are asked here: what is noted of them is known here alone."""
-
-        if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
-            return offer_of_listing(source.place.list(source.how), self.opening.settings), ()
-        manifest = self._ask_servers(source, parts)
-        return offer_of_manifest(manifest), manifest.cut
-
-
-def _with_notes(report: SyncReport, notes: Sequence[Rejected]) -> SyncReport:
-    return replace(report, changes=replace(report.changes, cut=(*report.changes.cut, *notes)))
 
 
 def ingest(

@@ -56,7 +56,7 @@ class Limit(NamedTuple):
 
 TRIES = 5
 """So many runs are made until one is within the limits."""
-LIMITS = {"waygraph ingest mcp.json": Limit(130, 970), "ingest(registry, ...)": Limit(90, 785)}
+LIMITS = {"waygraph ingest mcp.json": Limit(123, 970), "ingest(registry, ...)": Limit(85, 785)}
 """What is asked are 80 files and 400 returns; these only ever go down. A run differs from the next one by some ten
 returns, since each wait for the server's process goes through all that waits: waits only add.
 """

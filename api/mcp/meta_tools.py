@@ -171,7 +171,7 @@ def _mode(gateway: Gateway, arguments: Arguments) -> Mode | None:
 def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -> find.FindAnswer:
     """`request`: fields of FindAsked. Raises what finding raises."""
     registry, within = gateway.view(asker)
-    from waygraph.ingest.hosts.titles import title_of
+    from waygraph.ingest.hosts.hosts import title_of
 
     asked = find.FindAsked(agent_ids=within, recipe=gateway.recipe_of(mode), title_of=title_of, **request)
     why_not = gateway.reach.now().why_not

@@ -4,9 +4,11 @@ import codecs
 import json
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from http.cookiejar import DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import httpx2
 
@@ -31,9 +33,6 @@ from waygraph.registry.model.errors import UpstreamBusy, UpstreamError, Upstream
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
 
-if TYPE_CHECKING:
-    from waygraph.ingest.execution.openapi_request import Part
-
 # One request to a service, as careful as a request to somebody else's server has to be, and its whole answer.
 
 
@@ -48,6 +47,10 @@ _KEEPING = frozenset({307, 308})
 """Redirects that keep method and body (RFC 9110, 15.4)."""
 
 
+Part = tuple[str, tuple[str | None, bytes, str | None]]
+"""Of a multipart body: name of a field; file name, content, media type."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """`url` may hold a key in its query."""
@@ -56,7 +59,7 @@ class Request:
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     content: bytes = field(default=b"", repr=False)
-    parts: tuple["Part", ...] = field(default=(), repr=False)
+    parts: tuple[Part, ...] = field(default=(), repr=False)
     allow_private: bool = False
 
 
@@ -137,12 +140,20 @@ class Web:
                 files=list(request.parts) or None,
             ) as response:
                 return _redirect(request, response) or await self._answer(response)
-        except UpstreamError as error:
-            raise _plain_error(error) from None
+        except NotPublic as error:
+            if error.metadata:
+                raise
+            advice = "If that is meant, say `allow_private = true` for it in the services file"
+            raise UpstreamRefused(f"{error.reason}. {advice}") from None
+        except UpstreamError:
+            raise
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError) as exc:
-            fault = _transport_error(exc)
+            if not (fault := connection_fault(exc)):
+                raise UpstreamRefused(f"the request could not be sent ({type(exc).__name__})") from None
+            if isinstance(exc, Undecodable):
+                raise UpstreamRefused(fault) from None
             may_have_run = request.method not in _READING and not isinstance(exc, _UNSENT)
-            raise (MayHaveRun(fault.reason) if fault.retryable and may_have_run else fault) from None
+            raise (MayHaveRun if may_have_run else UpstreamUnreachable)(fault) from None
 
     async def _answer(self, response: httpx2.Response) -> Response:
         decode_body(response)
@@ -152,10 +163,11 @@ class Web:
             if len(content) > self._most_bytes:
                 whole = False
                 break
-        kind = response.headers.get("content-type", "")
+        kind, status = response.headers.get("content-type", ""), response.status_code
+        phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
         return Response(
-            status=response.status_code,
-            reason=_phrase(response.status_code),
+            status=status,
+            reason=f"HTTP {status} {phrase}".rstrip(),
             media=kind.partition(";")[0].strip().lower(),
             charset=response.charset_encoding or "utf-8",
             content=bytes(content[: self._most_bytes]),
@@ -176,27 +188,6 @@ def _redirect(request: Request, response: httpx2.Response) -> Request | None:
         return replace(request, url=str(target))
     headers = {name: value for name, value in request.headers.items() if name.lower() != "content-type"}
     return replace(request, method="GET", url=str(target), headers=headers, content=b"", parts=())
-
-
-def _phrase(status: int) -> str:
-    from http import HTTPStatus
-
-    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
-    return f"HTTP {status} {phrase}".rstrip()
-
-
-def _plain_error(error: UpstreamError) -> UpstreamError:
-    if isinstance(error, NotPublic) and not error.metadata:
-        return UpstreamRefused(
-            f"{error.reason}. If that is meant, say `allow_private = true` for it in the services file"
-        )
-    return error
-
-
-def _transport_error(exc: Exception) -> UpstreamError:
-    if fault := connection_fault(exc):
-        return UpstreamRefused(fault) if isinstance(exc, Undecodable) else UpstreamUnreachable(fault)
-    return UpstreamRefused(f"the request could not be sent ({type(exc).__name__})")
 
 
 STOPPING = "the gateway is being stopped"
@@ -302,19 +293,15 @@ def _redact_body(response: Response, secrets: tuple[str, ...]) -> tuple[str, obj
     """The text without secrets, and what it holds if it is JSON: as it came, or made anew if anything was struck."""
     raw_text = _decode_body(response)
     safe_text = strike_secrets(raw_text, secrets)
-    document = _parse_json(raw_text) if _says_json(response) else None
+    document = None
+    if _says_json(response):
+        with suppress(ValueError, RecursionError):
+            document = sendable(json.loads(raw_text))
     if document is None:
         return safe_text, None
     safe_document = struck_json(document, secrets)  # a parser takes more escapes than one looks for in a text
     is_same = safe_text == raw_text and safe_document == document
     return (raw_text if is_same else json.dumps(safe_document, ensure_ascii=False)), safe_document
-
-
-def _parse_json(raw_text: str) -> object:
-    try:
-        return sendable(json.loads(raw_text))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _is_text(response: Response) -> bool:

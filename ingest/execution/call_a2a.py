@@ -87,11 +87,8 @@ class Dialect:
             "metadata": {"skillId": agent_message.skill},
         }
         message |= {} if is_modern else {"kind": "message"}
-        message |= {
-            name: value
-            for name, value in (("taskId", agent_message.task_id), ("contextId", agent_message.context_id))
-            if value
-        }
+        ids = {"taskId": agent_message.task_id, "contextId": agent_message.context_id}
+        message |= {name: value for name, value in ids.items() if value}
         configuration: dict[str, Any] = {"returnImmediately": True} if is_modern else {"blocking": False}
         if agent_message.output_modes:
             configuration["acceptedOutputModes"] = list(agent_message.output_modes)
@@ -150,7 +147,7 @@ def _task(task: Mapping[str, Any]) -> AgentReply:
     status = fields_of(task.get("status"))
     artifacts = [part for artifact in items_of(task.get("artifacts")) for part in _parts(fields_of(artifact))]
     return AgentReply(
-        state=_state(text_of(status.get("state"))),
+        state=text_of(status.get("state")).lower().removeprefix("task_state_").replace("_", "-"),
         task_id=text_of(task.get("id")),
         context_id=text_of(task.get("contextId")),
         parts=artifacts or _last_words(task),
@@ -158,18 +155,13 @@ def _task(task: Mapping[str, Any]) -> AgentReply:
     )
 
 
-def _state(state: str) -> str:
-    return state.lower().removeprefix("task_state_").replace("_", "-")
-
-
 def _last_words(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Of a task without artifacts and without a word on its state: what the agent said last."""
     if fields_of(task.get("status")).get("message"):
         return []
     messages = [fields_of(message) for message in items_of(task.get("history"))]
-    return next(
-        (_parts(each) for each in reversed(messages) if text_of(each.get("role")).lower().endswith("agent")), []
-    )
+    words = (_parts(each) for each in reversed(messages) if text_of(each.get("role")).lower().endswith("agent"))
+    return next(words, [])
 
 
 def _parts(of: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -183,10 +175,8 @@ def result_of(reply: AgentReply) -> Result:
     """A settled message or task as the result of a tool."""
     content = [item for part in (*reply.parts, *reply.status) for item in _content(part)]
     ids = {"taskId": reply.task_id, "contextId": reply.context_id, "state": reply.state}
-    result: dict[str, Any] = {
-        "content": content,
-        "_meta": {META: {name: value for name, value in ids.items() if value}},
-    }
+    meta = {META: {name: value for name, value in ids.items() if value}}
+    result: dict[str, Any] = {"content": content, "_meta": meta}
     data = [fields_of(part.get("data")) for part in reply.parts if isinstance(part.get("data"), Mapping)]
     if len(data) == 1:
         result["structuredContent"] = data[0]
@@ -272,7 +262,9 @@ class A2aCaller:
                 raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
         if not interfaces:
             raise NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
-        origins = await to_thread.run_sync(self._vouched_origins, agent)
+        origins = await to_thread.run_sync(
+            lambda: origins_vouched_for(self.trust_file, claims_on(self.finder.registry, agent.id), agent)
+        )
         for interface in interfaces:
             if origin_of(interface.url) in origins:
                 return replace(interface, allow_private=True)  # by its own name or number a person named it
@@ -284,9 +276,6 @@ class A2aCaller:
         elsewhere = replace(first, url=service.base_url)
         interface = next((each for each in interfaces if each.url.rstrip("/") == service.base_url), elsewhere)
         return replace(interface, login=service.login(self.finder.surroundings), allow_private=service.allow_private)
-
-    def _vouched_origins(self, agent: Agent) -> set[str]:
-        return origins_vouched_for(self.trust_file, claims_on(self.finder.registry, agent.id), agent)
 
     def _not_vouched(self, agent: Agent, interfaces: list[Interface], origins: set[str]) -> str:
         """What to write where."""

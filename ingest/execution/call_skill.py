@@ -7,7 +7,6 @@ looked at before a model follows it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from anyio import to_thread
@@ -16,8 +15,8 @@ from waygraph.ingest.execution.call import ToolCall, text
 from waygraph.ingest.execution.services import claims_on, places_vouched_for
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.manifest.trust_store import VouchedFile
+from waygraph.ingest.sources.parse import MAX_SKILL_BYTES, digest_of, is_skill
 from waygraph.ingest.sources.read import list_path
-from waygraph.ingest.sources.skill_folder import MAX_SKILL_BYTES, is_skill
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.model.errors import NotCallable, SourceError
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
@@ -46,7 +45,7 @@ class SkillTexts:
         is_there = False
         for file in (file for place in places for file in _skills(place) if file.absolute().parent.name == folder):
             is_there = True
-            if digest and (content := _content(file)) is not None and _digest(content) == digest:
+            if digest and (content := _content(file)) is not None and digest_of(content) == digest:
                 return {"content": [text(_bound_text(content)), text(_of_scripts(file.absolute().parent, tool))]}
         raise NotCallable(tool.call_name or tool.id, _why_not(places, is_there=is_there))
 
@@ -71,11 +70,6 @@ def _content(file: Path) -> str | None:
         return raw.decode("utf-8-sig") if len(raw) <= MAX_SKILL_BYTES else None
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _digest(content: str) -> str:
-    """As `skill_folder` makes it."""
-    return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _bound_text(content: str) -> str:

@@ -32,7 +32,7 @@ from waygraph.ingest.execution.services import (
     servers_vouched_for,
 )
 from waygraph.ingest.logins.callers import OwnLogins
-from waygraph.ingest.logins.exchange import TokenExchange
+from waygraph.ingest.logins.login_rules import TokenExchange
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, launches_gateway
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal
@@ -81,13 +81,13 @@ class McpCaller:
     """A `ToolCaller` for agents that are MCP servers. It lives as long as its pool."""
 
     def __init__(self, pool: Pool, logins: OwnLogins | None = None) -> None:
-        self._pool, self._logins = pool, logins
+        self.pool, self._logins = pool, logins
 
     async def call(self, call: ToolCall) -> Result:
         """As `ToolCaller.call`. A server that is being started is started also without a call that was given up."""
         acting = self._logins.acting(call) if self._logins else None
         try:
-            return await self._pool.call(
+            return await self.pool.call(
                 call.agent,
                 call.tool.name,
                 call.arguments,
@@ -107,14 +107,7 @@ class McpCaller:
     async def warm(self, agent: Agent) -> None:
         """Without effect where each caller has a connection of their own."""
         if self._logins is None or self._logins.rule(agent.id) is None:
-            await self._pool.warm(agent)
-
-    @property
-    def open_servers(self) -> frozenset[str]:
-        return self._pool.open
-
-    def take_changes(self) -> bool:
-        return self._pool.take_changes()
+            await self.pool.warm(agent)
 
 
 class Executor:
@@ -151,12 +144,12 @@ class Executor:
     def open_servers(self) -> frozenset[str]:
         """Ids of the agents whose server runs."""
         way = self._ways.get("mcp_server")
-        return way.open_servers if isinstance(way, McpCaller) else frozenset()
+        return way.pool.open if isinstance(way, McpCaller) else frozenset()
 
     def take_changes(self) -> bool:
         """Whether a server has told since the last look that a list of its has changed."""
         way = self._ways.get("mcp_server")
-        return isinstance(way, McpCaller) and way.take_changes()
+        return isinstance(way, McpCaller) and way.pool.take_changes()
 
     async def warm(self, agent: Agent) -> None:
         """Has the server of an agent run, so that no call waits for its start; others need none. Raises as `call`."""
@@ -394,12 +387,9 @@ class Launches:
         from waygraph.ingest.sources.formats.mcp_config import config_entry
 
         entry = config_entry(server.config, plain_key(claim.key), self.settings, around)
-        if not server.written:
-            reason = "was ingested when its values were not noted yet"
-        elif self.trust_file.digest_of(entry.launch_text) != server.written:
-            reason = "is another than was ingested"
-        else:
+        if server.written and self.trust_file.digest_of(entry.launch_text) == server.written:
             return entry.launch
+        reason = "is another than was ingested" if server.written else "was ingested when its values were not noted yet"
         raise SourceError(server.config, f"server {claim.key!r} {reason}: look at it, and run `waygraph ingest` again")
 
 

@@ -70,9 +70,11 @@ FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 @asynccontextmanager
 async def calling_pool(launch_of: LaunchOf, settings: Settings) -> AsyncGenerator["Pool"]:
     """A pool for as long as the block; leaving it closes all connections within 2 s, and ends their processes."""
+    from waygraph.ingest.upstream.open import connect  # imports the SDK
+
     error: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        pool = Pool(tasks, launch_of, settings, SystemClock(), _connecting(settings))
+        pool = Pool(tasks, launch_of, settings, SystemClock(), partial(connect, settings=settings, follow=False))
         try:
             yield pool
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
@@ -82,12 +84,6 @@ async def calling_pool(launch_of: LaunchOf, settings: Settings) -> AsyncGenerato
             tasks.cancel_scope.cancel()
     if error is not None:
         raise error
-
-
-def _connecting(settings: Settings) -> OpenConnections:
-    from waygraph.ingest.upstream.open import connect  # imports the SDK
-
-    return partial(connect, settings=settings, follow=False)
 
 
 class Pool:
@@ -232,7 +228,10 @@ class Pool:
     async def _run(self, key: _Key, line: "_Line") -> None:
         """The task of one connection. Never raises."""
         try:
-            async with self._start(line.launch) as connection:
+            async with AsyncExitStack() as stack:
+                # A place among those that start is held only until the connection stands; an address needs none.
+                async with nullcontext() if isinstance(line.launch, HttpLaunch) else self._starts.place():
+                    connection = await stack.enter_async_context(self._connect(line.launch))
                 self._failures.pop(key, None)
                 self._stood[key] = line.launch
                 await line.serve(connection)
@@ -245,14 +244,6 @@ class Pool:
             line.fail(UpstreamUnreachable(STOPPING))
             if self._lines.get(key) is line:
                 del self._lines[key]
-
-    @asynccontextmanager
-    async def _start(self, launch: Launch) -> AsyncIterator[CallConnection]:
-        """A place among those that start is held only until the connection stands; an address needs none."""
-        async with AsyncExitStack() as stack:
-            async with nullcontext() if isinstance(launch, HttpLaunch) else self._starts.place():
-                connection = await stack.enter_async_context(self._connect(launch))
-            yield connection
 
     def _note(self, key: _Key, launch: Launch, error: UpstreamError) -> None:
         """The first failure of a server that stood before is chance, and does not keep the next call from trying."""
@@ -335,7 +326,9 @@ class _Line:
                         await host.progress(0, None, _NO_ANSWER_YET)
                     await self._settled.wait()
             if self._connection is None:
-                raise self._why_not() if self._settled.is_set() else UpstreamUnreachable(_STILL_STARTING)
+                if not self._settled.is_set():
+                    raise UpstreamUnreachable(_STILL_STARTING)
+                raise (self._failure or UpstreamUnreachable("the connection is closed")).again()
             with self._minding_silence(self._connection):
                 yield self._connection
         finally:
@@ -357,9 +350,6 @@ class _Line:
             if self._silences >= MOST_SILENCES:
                 self.retire()
             raise
-
-    def _why_not(self) -> UpstreamError:
-        return (self._failure or UpstreamUnreachable("the connection is closed")).again()
 
     def retire(self) -> None:
         """It ends with the last of its calls."""

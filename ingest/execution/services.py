@@ -252,21 +252,17 @@ class SourceClaim:
 
 def claims_on(registry: LocalRegistry, agent_id: str) -> list[SourceClaim]:
     """By the source's name."""
-    return [claim for owner_id, claim in _claims(registry) if owner_id == agent_id]
+    return all_claims(registry).get(agent_id, [])
 
 
 def all_claims(registry: LocalRegistry) -> dict[str, list[SourceClaim]]:
     """By agent id, those of each by the source's name."""
     claims: dict[str, list[SourceClaim]] = {}
-    for agent_id, claim in _claims(registry):
-        claims.setdefault(agent_id, []).append(claim)
-    return claims
-
-
-def _claims(registry: LocalRegistry) -> Iterator[tuple[str, SourceClaim]]:
     for source in registry.stored_sources():
         for key, agent_id in source.claims:
-            yield agent_id, SourceClaim(source=source.name, key=key, is_live=source.rank > 0)
+            claim = SourceClaim(source=source.name, key=key, is_live=source.rank > 0)
+            claims.setdefault(agent_id, []).append(claim)
+    return claims
 
 
 def servers_vouched_for(

@@ -19,7 +19,7 @@ from typing import Any
 
 from waygraph.ingest.hosts.config import HostConfig, content_of, read_config
 from waygraph.registry.model.errors import SourceError, StorageFailed
-from waygraph.registry.model.files import is_taken, sync_path, write_private
+from waygraph.registry.model.files import content_if_there, is_taken, sync_path, write_private
 
 # A host's file replaced: a backup beside it first, then the new one in its place, whole or not at all.
 
@@ -169,15 +169,11 @@ class Shelf:
 
     def takes(self) -> list[Take]:
         """In the order in which they came. Raises StorageFailed."""
-        try:
-            if (document := json.loads(self.record.read_bytes()))["version"] == VERSION:
-                return [_take(entry) for entry in document["takes"]]
-        except FileNotFoundError:
+        if (content := content_if_there(self.record)) is None:
             return []
-        except OSError as exc:
-            raise StorageFailed(f"{self.record}: cannot be read: {exc.strerror}") from exc
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            if (document := json.loads(content))["version"] == VERSION:
+                return [_take(entry) for entry in document["takes"]]
         raise StorageFailed(f"{self.record}: is no record of a takeover; the servers are in {self.config}")
 
     def keep_takes(self, path: Path, takes: Sequence[Take]) -> None:
@@ -196,14 +192,11 @@ class Shelf:
 
     def servers(self) -> dict[str, Any]:
         """Those of the config; empty if there is none. Raises StorageFailed."""
-        try:
-            return dict(json.loads(self.config.read_bytes())["mcpServers"])
-        except FileNotFoundError:
+        if (content := content_if_there(self.config)) is None:
             return {}
-        except OSError as exc:
-            raise StorageFailed(f"{self.config}: cannot be read: {exc.strerror}") from exc
-        except (ValueError, KeyError, TypeError):
-            raise StorageFailed(f"{self.config}: is no config of servers that were taken over") from None
+        with suppress(ValueError, KeyError, TypeError):
+            return dict(json.loads(content)["mcpServers"])
+        raise StorageFailed(f"{self.config}: is no config of servers that were taken over")
 
     def keep_servers(self, servers: Mapping[str, Any], inputs: object = None) -> None:
         """In the form that clients' configs have. Raises StorageFailed."""

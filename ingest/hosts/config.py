@@ -11,14 +11,14 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.hosts import edit_json, edit_toml
+from waygraph.ingest.hosts import edit
 from waygraph.ingest.hosts.hosts import Host, reaches_gateway
 from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.redaction import STRUCK_TEXT
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats.switches import Switches, switches_of
-from waygraph.ingest.sources.json_text import json_document
+from waygraph.ingest.sources.parse import json_document
 from waygraph.registry.model.bounded_text import UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
 
@@ -64,7 +64,7 @@ class HostConfig:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
         if not self.servers_of(folder) or self.host.syntax == "toml":  # a text that has one twice is not TOML
             return []
-        return repeated_names(member.name for member in edit_json.members(self.text or "", self._table(folder)) or ())
+        return repeated_names(member.name for member in edit.members(self.text or "", self._table(folder)) or ())
 
     @property
     def others(self) -> dict[str, Any]:
@@ -102,7 +102,10 @@ class HostConfig:
         except UnboundedText as exc:
             raise self._fault(str(exc)) from None
         except ValueError as exc:
-            raise self._fault(f"is not {self.host.syntax.upper()}{_place_of(exc)}") from None
+            # Line and column, as far as they are told; never what stands there.
+            match = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
+            place = f" (line {match[1]}, column {match[2]})" if match else ""
+            raise self._fault(f"is not {self.host.syntax.upper()}{place}") from None
         if not isinstance(document, dict):
             raise self._fault("is no object")
         return document
@@ -115,9 +118,10 @@ class HostConfig:
         try:
             config = replace(self, text=change(text, syntax))
             after = config._document()
-        except (edit_json.Unfit, SourceError, ValueError, RecursionError):
+        except (edit.Unfit, SourceError, ValueError, RecursionError):
             after, config = {}, self
-        if not _same(_fill_table(after, table), _fill_table(_put(before, table, dict(servers)), table)):
+        sides = (_fill_table(each, table) for each in (after, _put(before, table, dict(servers))))
+        if len({json.dumps(each, sort_keys=True, default=str) for each in sides}) > 1:
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
         return config
 
@@ -137,8 +141,8 @@ class Syntax:
 
 
 _SYNTAXES: Mapping[str, Syntax] = {
-    "json": Syntax("{}\n", json_document, edit_json.with_member, edit_json.without_members),
-    "toml": Syntax("", toml_document, edit_toml.with_member, edit_toml.without_members),
+    "json": Syntax("{}\n", json_document, edit.with_member, edit.without_members),
+    "toml": Syntax("", toml_document, edit.with_toml_member, edit.without_toml_members),
 }
 
 
@@ -185,16 +189,6 @@ def _fill_table(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, A
     there = document.get(name)
     inner = _fill_table(there, rest) if rest and isinstance(there, Mapping) else there
     return {**document, name: inner} if inner else {key: value for key, value in document.items() if key != name}
-
-
-def _same(one: Any, other: Any) -> bool:
-    return json.dumps(one, sort_keys=True, default=str) == json.dumps(other, sort_keys=True, default=str)
-
-
-def _place_of(exc: ValueError) -> str:
-    """Line and column, as far as they are told; never what stands there."""
-    match = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
-    return f" (line {match[1]}, column {match[2]})" if match else ""
 
 
 _STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
@@ -254,7 +248,7 @@ def _mask_config(config: HostConfig, name: str, texts: _Texts) -> str:
 
 
 def _json(config: HostConfig, text: str, name: str, texts: _Texts) -> Iterator[str]:
-    members = edit_json.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
+    members = edit.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
     at = 0
     for member in members or ():
         if member.name == name:
@@ -294,10 +288,10 @@ def _strike_value(match: re.Match[str], texts: _Texts) -> str:
 def _toml(text: str, table: str, name: str, texts: _Texts) -> Iterator[str]:
     """A table's head and the names of its values stay. What follows on further lines is a value, too."""
     inside = False
-    for line, kind in edit_toml.lines(text):
+    for line, kind in edit.toml_lines(text):
         if kind == "head":
-            inside = edit_toml.is_head_of(line, table, name)
-            yield f"{edit_toml.bare_head(line)}\n"
+            inside = edit.is_head_of(line, table, name)
+            yield f"{edit.bare_head(line)}\n"
         elif (inside and line.lstrip()[:1] != "#") or not line.strip():
             yield line
         else:
@@ -311,7 +305,5 @@ def check_is_ours(config: HostConfig, name: str) -> None:
     """Raises SourceError if the config has a server under the gateway's name that is no gateway of ours."""
     if (entry := config.servers.get(name)) is None or is_gateway(entry) or reaches_gateway(config.host, entry):
         return
-    raise SourceError(
-        str(config.path),
-        f"has a server named {name!r} that is no gateway of ours: --name gives the gateway another name",
-    )
+    reason = f"has a server named {name!r} that is no gateway of ours: --name gives the gateway another name"
+    raise SourceError(str(config.path), reason)

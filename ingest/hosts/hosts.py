@@ -1,4 +1,4 @@
-"""Hosts of language models whose config is documented: where it lies, and how it writes a server.
+"""Hosts of language models whose config is documented: where it lies, how it writes a server, how people call it.
 
 A new host is an entry in `HOSTS`. A host that has no file of its own for a project, no form for an address or no
 references has that field empty.
@@ -9,11 +9,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway, registry_of
@@ -100,20 +102,16 @@ def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) ->
     """What places are made of. `programs`: where the system keeps programs' data; `cwd`: the project; `claude`, `codex`
     and `zed`: the programs' own.
     """
-    programs = _programs(home, environ, platform)
+    programs, is_mac = _programs(home, environ, platform), platform == "darwin"
     return {
         "programs": programs,
         "home": home,
         "cwd": cwd,
         "claude": Path(environ.get("CLAUDE_CONFIG_DIR") or home),
         "codex": Path(environ.get("CODEX_HOME") or home / ".codex"),
-        "zed": _zed_path(home, programs, platform),
+        # On macOS it keeps to `~/.config`, as on Linux.
+        "zed": programs / "Zed" if platform == "win32" else (home / ".config" if is_mac else programs) / "zed",
     }
-
-
-def _zed_path(home: Path, programs: Path, platform: str) -> Path:
-    """On macOS it keeps to `~/.config`, as on Linux."""
-    return home / ".config" / "zed" if platform == "darwin" else programs / ("Zed" if platform == "win32" else "zed")
 
 
 def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
@@ -377,9 +375,8 @@ def hands_on(host: Host) -> bool:
 
 def _address(host: Host, gateway: Gateway) -> dict[str, Any]:
     if not host.address_key:
-        raise InvalidSetting(
-            f"{host.name}'s config starts commands only: leave --url away, for a bridge to the service"
-        )
+        reason = "config starts commands only: leave --url away, for a bridge to the service"
+        raise InvalidSetting(f"{host.name}'s {reason}")
     entry: dict[str, Any] = {"type": "http"} if host.has_type else {}
     entry[host.address_key] = gateway.url
     if not gateway.has_key:
@@ -454,14 +451,50 @@ def _requirement(distribution: str) -> str:
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Plain ones with their values, paths as they are from here; secret ones by name."""
+    """Plain ones with their values, paths as they are from here; secret ones by name. Raises InvalidSetting."""
     secret = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings) if not each.repr}
     names = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings)} | set(_INSTALLED_PLACES)
     variables = {name: value for name, value in sorted(environ.items()) if name in names and value}
-    plain = {name: _from_here(name, value) for name, value in variables.items() if name not in secret}
+    plain = {name: value for name, value in variables.items() if name not in secret}
+    paths = [name for name in plain if name.endswith(("_DIR", "_FILE"))]  # hosts start commands in folders of their own
+    plain |= {name: str(as_written(plain[name]).absolute()) for name in paths}
     return plain, [name for name in variables if name in secret]
 
 
-def _from_here(name: str, value: str) -> str:
-    """A host starts its commands in a folder of its own. Raises InvalidSetting."""
-    return str(as_written(value).absolute()) if name.endswith(("_DIR", "_FILE")) else value
+_PROGRAM_FOLDERS = {"{codex}": ".codex", "{zed}": "zed"}
+"""How the folders that these programs have to themselves are called; what stands before them differs by system."""
+_SHARED_SERVERS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
+"""Where an owner and a repository tell more than the server."""
+
+
+def titles_of(sources: Iterable[str]) -> dict[str, str]:
+    """Return the title of each source by its name. Titles that differ by case at most are followed by the names."""
+    titles = {source: title_of(source) for source in sources}
+    counts = Counter(map(str.casefold, titles.values()))
+    return {name: title if counts[title.casefold()] == 1 else f"{title}, {name}" for name, title in titles.items()}
+
+
+def title_of(source: str) -> str:
+    """Return what people call the source of this name; where nothing better is known, the name itself."""
+    if "://" in source:
+        try:
+            url = urlsplit(source)
+        except ValueError:  # a name may be anything
+            return source
+        server, words = url.hostname or source, url.path.removesuffix("/").removesuffix(".git").split("/")
+        return "/".join([server, *words[1:3]]) if server in _SHARED_SERVERS else server
+    path = PurePath(source.replace("\\", "/"))
+    parts = tuple(map(str.casefold, path.parts))
+    for host in HOSTS.values():
+        if path.parent.name == "hosts" and re.fullmatch(rf"{host.id}(-[0-9a-f]{{12}})?\.json", path.name):
+            return host.name  # our own file of the servers that were taken over from it
+        if any(parts[-len(tail) :] == tail for tail in _tails(host)):
+            return host.name
+    return "/".join(path.parts[-2:]) if path.is_absolute() else source
+
+
+def _tails(host: Host) -> Iterator[tuple[str, ...]]:
+    """How the paths of its configs end."""
+    for place in filter(None, (host.place, host.settings, host.project)):
+        folder, *rest = PurePath(place).parts
+        yield tuple(map(str.casefold, filter(None, (_PROGRAM_FOLDERS.get(folder, ""), *rest))))

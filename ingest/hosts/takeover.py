@@ -10,7 +10,7 @@ Each step leaves a state from which the next run goes on, or `put_back` undoes i
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,6 +19,7 @@ from waygraph.ingest.hosts.backup import Shelf, Take, digest, replace_file
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.hosts import Gateway, Host, entry_of
 from waygraph.ingest.manifest.environment import PLAIN, input_variable
+from waygraph.ingest.manifest.fields import fields_of, items_of, map_texts
 from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.records import ToolLimit
 from waygraph.ingest.sources.formats.mcp_config import OFF, read_entry
@@ -76,25 +77,13 @@ def asked_inputs(entry: object) -> Iterator[tuple[str, str]]:
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
-
-
-def _each_text(value: Any, change: Any) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {name: _each_text(part, change) for name, part in value.items()}
-    return [_each_text(part, change) for part in value] if isinstance(value, list) else value
+    for part in (*fields_of(value).values(), *items_of(value)):
+        yield from _texts(part)
 
 
 def _of_project(entry: Mapping[str, Any], project: Path) -> dict[str, Any]:
     """The same from anywhere: its folder and files by their whole path."""
-    launch = dict(_each_text(entry, lambda text: _PROJECT.sub(lambda _: str(project), text)))
+    launch = dict(map_texts(entry, lambda text: _PROJECT.sub(lambda _: str(project), text)))
     if launch.get("command"):
         launch["cwd"] = str(project / str(launch.get("cwd") or ""))
     if launch.get("envFile"):
@@ -152,10 +141,8 @@ def offer_of(target: Target) -> Offer:
     everywhere = {key: entry for key, entry in target.config.servers.items() if key != target.name}
     own = target.config.servers_of(target.folder) if places else {}
     switches, own_switches = target.config.switches(), target.config.switches(target.folder)
-    unclear = {
-        *target.config.repeated_names(),
-        *_keys_of(places, target.config.repeated_names(target.folder) if places else ()),
-    }
+    repeated_names = target.config.repeated_names(target.folder) if places else ()
+    unclear = {*target.config.repeated_names(), *(key for key, (_, name) in places.items() if name in repeated_names)}
     for key, entry in {**everywhere, **{key: own[name] for key, (_, name) in places.items()}}.items():
         project = Path(target.folder) if key in places else target.project
         if fault := name_fault(key):
@@ -173,10 +160,6 @@ def offer_of(target: Target) -> Offer:
         except Stays as why:
             stays[key] = str(why)
     return Offer(servers=servers, stays=stays, places={key: places[key] for key in servers if key in places})
-
-
-def _keys_of(places: Mapping[str, tuple[str, str]], names: Collection[str]) -> list[str]:
-    return [key for key, (_, name) in places.items() if name in names]
 
 
 def _of_folder(target: Target) -> dict[str, tuple[str, str]]:
@@ -250,8 +233,7 @@ def _silent_servers(
     shelf, inputs = target.shelf, target.config.others.get("inputs")
     shelf.keep_servers({**current_servers, **offer.servers}, inputs)
     failures = {key: reason for key, reason in ask(shelf.config).items() if key in offer.servers}
-    servers = {**current_servers, **{key: entry for key, entry in offer.servers.items() if key not in failures}}
-    if servers:
+    if servers := {**current_servers, **{key: each for key, each in offer.servers.items() if key not in failures}}:
         shelf.keep_servers(servers, inputs)
     else:
         shelf.clear()

@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 from anyio import to_thread
 
-from waygraph.ingest.logins.exchange import TokenExchange
-from waygraph.ingest.logins.login_rules import CALLER, KEY, Call, LoginRule
+from waygraph.ingest.logins.login_rules import CALLER, KEY, Call, LoginRule, TokenExchange
 from waygraph.ingest.logins.store import BEGUN_LOGIN, LoginFile, LoginRefused, digest_of, login_file
 from waygraph.ingest.manifest.environment import Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch, Launch

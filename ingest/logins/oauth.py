@@ -47,7 +47,7 @@ from waygraph.ingest.logins.store import (
 from waygraph.ingest.manifest.records import HttpLaunch, OAuthClient
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.model.files import write_lock, write_private
+from waygraph.registry.model.files import content_if_there, write_lock, write_private
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 
@@ -93,16 +93,12 @@ class TokenFile:
         return take_turn(self.path, _key(self.address), timeout_s)
 
     def _read(self) -> dict[str, Any]:
-        try:
-            if (document := json.loads(self.path.read_bytes()))["version"] == VERSION:
-                return dict(document["servers"])
-        except FileNotFoundError:
+        if (content := content_if_there(self.path)) is None:
             return {}
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise StorageFailed(f"{self.path}: is no file of tokens; remove it to log in anew") from None
+        with suppress(ValueError, KeyError, TypeError):
+            if (document := json.loads(content))["version"] == VERSION:
+                return dict(document["servers"])
+        raise StorageFailed(f"{self.path}: is no file of tokens; remove it to log in anew")
 
     def _write(self, servers: Mapping[str, Any]) -> None:
         write_private(self.path, {"version": VERSION, "servers": servers}, indent=1)

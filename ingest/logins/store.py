@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,11 +27,10 @@ from waygraph.ingest.manifest.records import UserLogin
 from waygraph.registry.model.errors import (
     LoginsUnusable,
     RegistryLocked,
-    StorageFailed,
     UpstreamRefused,
     UpstreamUnreachable,
 )
-from waygraph.registry.model.files import file_stamp, write_lock, write_private
+from waygraph.registry.model.files import content_if_there, file_stamp, write_lock, write_private
 from waygraph.registry.model.numbers import FAR_S, read_digits, read_number
 from waygraph.registry.model.settings import Settings
 
@@ -299,15 +298,11 @@ class LoginFile:
         return index[1]
 
     def _parse(self) -> tuple[Login, ...]:
-        try:
-            if (document := json.loads(self.path.read_bytes()))["waygraph_logins"] == VERSION:
-                return tuple(Login(**{name: str(value) for name, value in each.items()}) for each in document["logins"])
-        except FileNotFoundError:
+        if (content := content_if_there(self.path)) is None:
             return ()  # it was removed just now
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            if (document := json.loads(content))["waygraph_logins"] == VERSION:
+                return tuple(Login(**{name: str(value) for name, value in each.items()}) for each in document["logins"])
         raise self._unusable("it is damaged, or of another version; restore it, or remove it so that all log in anew")
 
     def _change(self, change: Callable[[tuple[Login, ...]], Iterable[Login]]) -> None:

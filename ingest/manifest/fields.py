@@ -108,6 +108,15 @@ def text_of(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The value with each text in it changed, however deep; names stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: map_texts(part, change) for name, part in value.items()}
+    return [map_texts(part, change) for part in value] if isinstance(value, list) else value
+
+
 def lines_of(value: object) -> list[str]:
     """The texts of a list that say something."""
     return [item.strip() for item in items_of(value) if isinstance(item, str) and item.strip()]

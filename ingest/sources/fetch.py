@@ -6,7 +6,7 @@ origin leads to public addresses only.
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -230,21 +230,18 @@ class WebDocument:
         return all_parts[0]
 
     def _first(self) -> list[Parts]:
+        # The address itself, then each place for a card under it.
+        places = () if urlsplit(self.url).path.lower().endswith(SUFFIXES) else card_urls(self.url)
+        itself = () if places and self.reading.kind == CARD_KIND else (self.url,)
         errors: list[SourceError] = []
-        for listing in self._listings():
+        for url in (*itself, *places):
             try:
-                return read_parts(listing, self.reading)
+                return read_parts(self._listing(url), self.reading)
             except (FetchFailed, UnknownShape) as error:
                 errors.append(error)
                 if isinstance(error, FetchFailed) and error.status in (0, *_REFUSING):
                     break
         raise errors[0]
-
-    def _listings(self) -> Iterator[Listing]:
-        """Unread: of the address itself, then of each place for a card under it."""
-        places = () if urlsplit(self.url).path.lower().endswith(SUFFIXES) else card_urls(self.url)
-        itself = () if places and self.reading.kind == CARD_KIND else (self.url,)
-        yield from map(self._listing, (*itself, *places))
 
     def _listing(self, url: str) -> Listing:
         def content(most_bytes: int) -> bytes:

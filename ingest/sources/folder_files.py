@@ -7,11 +7,9 @@ in which hosts are known to keep servers. Version control, environments, package
 import os
 import re
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePath
 
-from waygraph.ingest.sources.parse import SUFFIXES
-from waygraph.ingest.sources.skill_folder import NAME, is_skill
+from waygraph.ingest.sources.parse import SKILL_FILE, SUFFIXES, is_skill
 
 _MOST_NAMES = 3
 _OF_PROGRAMS = frozenset(
@@ -49,18 +47,16 @@ class FolderFiles:
     @property
     def absence(self) -> str:
         """Why nothing was found."""
-        reason = f"holds no {', '.join(SUFFIXES)} file, and no {NAME}"
-        remarks = [
-            self.remark,
-            f"not searched: {_join_names(self.unsearched_folders)}" if self.unsearched_folders else "",
-        ]
-        return "; ".join([reason, *filter(None, remarks)])
+        reason = f"holds no {', '.join(SUFFIXES)} file, and no {SKILL_FILE}"
+        other_folders = f"not searched: {_join_names(self.unsearched_folders)}" if self.unsearched_folders else ""
+        return "; ".join(filter(None, (reason, self.remark, other_folders)))
 
 
 def files_under(folder: Path) -> FolderFiles:
     """In a folder with a SKILL.md that is the one; its other files belong to it."""
     folder_files = FolderFiles()
-    for place, folders, names in os.walk(folder, onerror=partial(_note_unreadable, folder_files)):
+    omissions = folder_files.omissions
+    for place, folders, names in os.walk(folder, onerror=lambda e: omissions.append(f"{e.filename} ({e.strerror})")):
         inside = Path(place).relative_to(folder)
         folders[:] = [name for name in sorted(folders) if _is_searched(Path(place), name, folder, folder_files)]
         for name in sorted(names):
@@ -70,10 +66,6 @@ def files_under(folder: Path) -> FolderFiles:
         file for file in folder_files.files if is_skill(file) or owners.isdisjoint(file.parents)
     )
     return folder_files
-
-
-def _note_unreadable(folder_files: FolderFiles, error: OSError) -> None:
-    folder_files.omissions.append(f"{error.filename} ({error.strerror})")
 
 
 def holds_other_settings(where: str) -> bool:

@@ -6,7 +6,7 @@ group `waygraph.kinds` that gives a `Kind`. See docs/sources.md.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, Serv
 from waygraph.ingest.sources.formats import (
     a2a_card,
     catalogue,
-    desktop_bundle,
     docker_catalog,
     export,
     listings,
@@ -22,7 +21,6 @@ from waygraph.ingest.sources.formats import (
     mcp_registry,
     openapi,
     skill,
-    tools_list,
 )
 from waygraph.ingest.sources.parse import Lines
 from waygraph.registry.model.errors import InvalidSetting, SourceError, WaygraphError
@@ -69,13 +67,13 @@ BUILT_IN_KINDS = (
     Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
     Kind(
         "desktop-bundle",
-        desktop_bundle.SHAPE,
-        desktop_bundle.fits,
+        mcp_config.BUNDLE_SHAPE,
+        mcp_config.fits_bundle,
         mcp_config.read_bundle,
         mcp_config.servers_of_bundle,
         live=True,
     ),
-    Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
+    Kind("tools-list", listings.TOOLS_SHAPE, listings.fits_tools, listings.read_tools),
     Kind("livemcpbench", listings.LIVEMCPBENCH_SHAPE, listings.fits_livemcpbench, listings.read_livemcpbench),
     Kind("mcp-config", mcp_config.SHAPE, mcp_config.fits, mcp_config.read, mcp_config.servers, live=True),
     Kind("mcp-registry", mcp_registry.SHAPE, mcp_registry.fits, mcp_registry.read, mcp_registry.servers),
@@ -106,9 +104,8 @@ def kind_of(document: object, where: str) -> Kind:
         raise SourceError(where, "is empty")
     if isinstance(document, Lines) and (faulty_lines := [line for line in document.lines if line.fault]):
         # Not of unknown shape: what cannot be read may hold agents.
-        raise SourceError(
-            where, f"line {faulty_lines[0].number} {faulty_lines[0].fault}", pointer=f"L{faulty_lines[0].number}"
-        )
+        number = faulty_lines[0].number
+        raise SourceError(where, f"line {number} {faulty_lines[0].fault}", pointer=f"L{number}")
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
     raise UnknownShape(
@@ -219,7 +216,7 @@ def _at_arms_length(kind: Kind, package: str) -> Kind:
         kind,
         fits=_judging(kind.fits, blame),
         read=_giving(kind.read, blame, _whole),
-        servers=_giving(kind.servers, blame, _server) if kind.servers else None,
+        servers=_giving(kind.servers, blame, partial(_of, ServerEntry)) if kind.servers else None,
     )
 
 
@@ -250,10 +247,6 @@ def _giving[T](
 def _whole(record: AgentRecord) -> AgentRecord:
     """With all its tools, however lazily they were to be had. Raises TypeError."""
     return replace(_of(AgentRecord, record), tools=tuple(_of(ToolRecord, tool) for tool in record.tools))
-
-
-def _server(server: ServerEntry) -> ServerEntry:
-    return _of(ServerEntry, server)
 
 
 def _of[T](kind: type[T], value: T) -> T:

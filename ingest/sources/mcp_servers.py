@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, ServerEntry, StdioLaunch
-from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.ingest.sources.formats.listings import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.access.policy import TASK_SUPPORT
 from waygraph.registry.model.changes import AgentEntry, Rejected
@@ -89,7 +90,10 @@ class McpServers:
         starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
         asks = anyio.Semaphore(SERVERS_AT_ONCE)
         answers = [Answer()] * len(self.servers)
-        connect = self.connect or self._connect()
+        if (connect := self.connect) is None:
+            from waygraph.ingest.upstream.open import connect as open_connection  # the SDK takes .5 s to import
+
+            connect = partial(open_connection, settings=self.settings, follow=False, open_page=self.open_page)
 
         async def ask(place: int, server: ServerEntry) -> None:
             is_started = isinstance(server.launch, StdioLaunch)
@@ -102,11 +106,6 @@ class McpServers:
             for place, server in enumerate(self.servers):
                 tasks.start_soon(ask, place, server)
         return answers
-
-    def _connect(self) -> Connect:
-        from waygraph.ingest.upstream.open import connect  # the SDK takes half a second to import
-
-        return lambda launch: connect(launch, self.settings, follow=False, open_page=self.open_page)
 
     async def _ask(self, server: ServerEntry, connect: Connect) -> "Answer":
         from anyio import create_task_group, current_time
@@ -123,9 +122,9 @@ class McpServers:
                     listing = await connection.listing()
                 answer = entry_of(server, listing, self.name)
             except UpstreamError as error:
-                answer = self._no_answer(server, error)
+                answer = _no_answer(server, self.name, error)
             except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
-                answer = self._no_answer(server, UpstreamRefused(f"unexpected {type(error).__name__}"))
+                answer = _no_answer(server, self.name, UpstreamRefused(f"unexpected {type(error).__name__}"))
             tasks.cancel_scope.cancel()
         self.on_asked(_server_result(server, answer, current_time() - began))
         return answer
@@ -139,9 +138,6 @@ class McpServers:
             await sleep(1)
             last = replace(last, seconds=last.seconds + 1) if last.awaits == waits[-1].awaits else waits[-1]
             self.on_asked(last)
-
-    def _no_answer(self, server: ServerEntry, error: UpstreamError) -> "Answer":
-        return Answer(rejected=(_fault(server, self.name, error.reason),), status=_status(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,14 +207,12 @@ def _with_annotations(tool: Any) -> Any:
     return {**tool, "annotations": {**annotations, **more}} if more else tool
 
 
-def _fault(server: ServerEntry, where: str, reason: str) -> Rejected:
-    return Rejected(where=f"{server.where or where}#{server.record.pointer}", reason=reason, key=server.key)
-
-
-def _status(error: UpstreamError) -> str:
-    if isinstance(error, UpstreamRefused):
-        return failing(error.reason)
-    return unreachable(datetime.now(UTC).isoformat(timespec="seconds"), error.reason)
+def _no_answer(server: ServerEntry, where: str, error: UpstreamError) -> Answer:
+    reason, now = error.reason, datetime.now(UTC).isoformat(timespec="seconds")
+    fault = Rejected(where=f"{server.where or where}#{server.record.pointer}", reason=reason, key=server.key)
+    return Answer(
+        rejected=(fault,), status=failing(reason) if isinstance(error, UpstreamRefused) else unreachable(now, reason)
+    )
 
 
 def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> ServerProgress:

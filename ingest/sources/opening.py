@@ -1,19 +1,23 @@
 """What a person wrote, to the sources it names: a file, a folder, a command, an address.
 
+Servers that a person points at without naming them are named by their command or their address.
+
 The rule of what may be called: a person's word for a source, given by taking it in, kept in the trust store.
 """
 
+import re
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
+from waygraph.ingest.manifest.fields import items_of
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, Refusal, ServerEntry
-from waygraph.ingest.manifest.transport import without_path_keys
+from waygraph.ingest.manifest.transport import references_only, without_path_keys
 from waygraph.ingest.manifest.trust_store import (
     Approvals,
     VouchedFile,
@@ -38,16 +42,10 @@ from waygraph.ingest.sources.read import (
     read_parts,
     with_answers,
 )
-from waygraph.ingest.sources.server_names import key_of_command, key_of_url, name_of_command
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.errors import InvalidSetting, RegistryLocked, SourceError, StorageFailed
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
-
-if TYPE_CHECKING:
-    from waygraph.ingest.sources.fetch import WebDocument
-    from waygraph.ingest.sources.registry_source import RegistrySource
-
 
 SERVER_KIND = "mcp-server"
 _SERVER_PATHS = {"mcp", "sse"}
@@ -129,12 +127,8 @@ class NoAnswer(SourceError):
         super().__init__(manifest.source, reason)
 
 
-class Place(Protocol):
-    """Where a source is read anew."""
-
-    def read(self, name: str, how: Opening) -> Parts:
-        """What the source of this name says now, by itself. Raises SourceError."""
-        ...
+type Place = Callable[[str, Opening], Parts]
+"""Reads a source anew: what the source of this name says now, by itself. Raises SourceError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +153,7 @@ class OpenedSource:
 
         No server is asked. Raises SourceError.
         """
-        return self.content if self.content and not self.how.is_followed else self.place.read(self.name, self.how)
+        return self.content if self.content and not self.how.is_followed else self.place(self.name, self.how)
 
     def read(self) -> Manifest:
         return self.with_answers(self.parts())
@@ -227,7 +221,7 @@ def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
-    """Implements Place: files, as a person wrote where they are, or a listing that stays."""
+    """A Place: files, as a person wrote where they are, or a listing that stays."""
 
     text: str = ""
     listing: Listing | None = field(default=None, repr=False)
@@ -238,7 +232,7 @@ class Documents:
         listing = self.listing or list_path(self.text, source=how.source, namespace=how.namespace)
         return replace(listing, is_named=self.are_named and listing.is_named)
 
-    def read(self, name: str, how: Opening) -> Parts:
+    def __call__(self, name: str, how: Opening) -> Parts:
         parts_by_source = {parts.manifest.source: parts for parts in self.read_all(how)}
         if name not in parts_by_source:
             raise SourceError(name, "is no longer in the export that held it")
@@ -268,19 +262,6 @@ def _open_documents(documents: Documents, how: Opening, *, path: str = "") -> li
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryPlace:
-    """Implements Place: an MCP registry."""
-
-    source: "RegistrySource"
-
-    def read(self, _name: str, how: Opening) -> Parts:
-        if not how.connect:
-            return Parts(manifest=self.source.read())
-        manifest, servers = self.source.read_with_servers()
-        return Parts(manifest=manifest, servers=servers)
-
-
 def _open_registry(url: str, how: Opening) -> OpenedSource:
     from waygraph.ingest.sources.registry_source import open_registry  # brings the HTTP client
 
@@ -293,30 +274,20 @@ def _open_registry(url: str, how: Opening) -> OpenedSource:
         headers=_resolve_headers(how.headers, how),
         progress=how.progress,
     )
-    return OpenedSource(name=source.name, opened_name=source.name, how=how, place=RegistryPlace(source=source))
 
+    def read(_name: str, how: Opening) -> Parts:
+        if not how.connect:
+            return Parts(manifest=source.read())
+        manifest, servers = source.read_with_servers()
+        return Parts(manifest=manifest, servers=servers)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Implements Place: a document of the web, or a server where there is none."""
-
-    document: "WebDocument"
-
-    def read(self, _name: str, how: Opening) -> Parts:
-        from waygraph.ingest.sources.fetch import FetchFailed, OfOthers
-
-        try:
-            return self.document.parts()
-        except SourceError as error:
-            is_final = isinstance(error, OfOthers) or (isinstance(error, FetchFailed) and not error.status)
-            if how.kind or not how.asks or is_final:
-                raise
-            return replace(_open_server_at(self.document.url, how).parts(), no_document=error.reason)
+    return OpenedSource(name=source.name, opened_name=source.name, how=how, place=read)
 
 
 def _open_address(url: str, how: Opening) -> OpenedSource:
     """An MCP server if its path or the person says so; else a document, and a server if it is none."""
-    from waygraph.ingest.sources.fetch import Fetching, address_of, open_document  # brings the HTTP client
+    # They bring the HTTP client.
+    from waygraph.ingest.sources.fetch import FetchFailed, Fetching, OfOthers, address_of, open_document
     from waygraph.registry.http.client import origin_of
 
     address_of(url)  # refuses what is none
@@ -325,9 +296,17 @@ def _open_address(url: str, how: Opening) -> OpenedSource:
         return _open_server_at(url, how)
     fetching = Fetching(settings=how.settings, headers=_resolve_headers(how.headers, how))
     document = open_document(url, fetching, how.reading(), source=how.source, namespace=how.namespace)
-    return OpenedSource(
-        name=document.name, opened_name=document.name, how=how, place=Address(document=document), origin=origin_of(url)
-    )
+
+    def read(_name: str, how: Opening) -> Parts:
+        try:
+            return document.parts()
+        except SourceError as error:
+            is_final = isinstance(error, OfOthers) or (isinstance(error, FetchFailed) and not error.status)
+            if how.kind or not how.asks or is_final:
+                raise
+            return replace(_open_server_at(url, how).parts(), no_document=error.reason)
+
+    return OpenedSource(name=document.name, opened_name=document.name, how=how, place=read, origin=origin_of(url))
 
 
 def _open_server_at(url: str, how: Opening) -> OpenedSource:
@@ -339,16 +318,6 @@ def _open_server_at(url: str, how: Opening) -> OpenedSource:
     if how.oauth:
         entry["oauth"] = True
     return _open_server(key_of_url(without_path_keys(url)), without_path_keys(address_of(url)), entry, how)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """Implements Place: what a person wrote of one server, which says the rest when it is asked."""
-
-    entry: Parts
-
-    def read(self, _name: str, _how: Opening) -> Parts:
-        return self.entry
 
 
 def _open_server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> OpenedSource:
@@ -371,7 +340,7 @@ def _open_server(key: str, name: str, entry: Mapping[str, object], how: Opening)
         servers=(ServerEntry(key=key, launch=launch, record=record),) if how.asks else (),
         must_answer=frozenset({key} if how.asks else ()),
     )
-    return OpenedSource(name=source, opened_name=source, how=how, place=Server(entry=parts))
+    return OpenedSource(name=source, opened_name=source, how=how, place=lambda _name, _how: parts)
 
 
 def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]:
@@ -415,3 +384,92 @@ def _vouched_servers(source: OpenedSource, parts: Parts, file: VouchedFile) -> d
         **{key: server for key, server in earlier.items() if key in parts.former_keys},
         **vouched_servers(servers, source.how.surroundings.cwd, file.digest_of),
     }
+
+
+_RUNNERS = {
+    "npx", "bunx", "uvx", "pipx", "uv", "pnpm", "yarn", "bun", "deno", "node", "python", "docker", "podman",
+}  # fmt: skip
+"""Programs that start another one, which is what a server is named for."""
+_SUB_COMMANDS = {"run", "dlx", "exec", "tool", "x"}
+"""Of runners."""
+_CONTAINERS = {"docker", "podman"}
+_TAKE_A_VALUE = {
+    "-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "-p", "--publish", "--network", "-w",
+    "--workdir", "-u", "--user", "--platform",
+}  # fmt: skip
+"""Of what runs containers."""
+_TAKE_A_VALUE_ELSEWHERE = {"--from", "--with", "--python", "--directory", "--project", "--package", "-p", "-m"}
+_NAMING_FLAGS = {"-m"}
+_PLAIN_STEMS = {"index", "main", "server", "cli", "app", "run", "__main__"}
+_LAST_PARTS = {"mcp", "sse"}
+
+
+def key_of_command(command: Sequence[str]) -> str:
+    """What a command starts: `server-git` of `npx -y @acme/server-git@1.2 --read-only`; the program if nothing tells.
+
+    >>> key_of_command(["uvx", "mcp-server-time"])
+    'mcp-server-time'
+    """
+    words = iter(command)
+    runs_another = False
+    take_a_value = _TAKE_A_VALUE_ELSEWHERE
+    for word in words:
+        if word in take_a_value:
+            value = next(words, "")
+            if word in _NAMING_FLAGS and value:
+                return _plain(value)
+        elif _program(word) in _RUNNERS:
+            runs_another = True
+            take_a_value = _TAKE_A_VALUE if _program(word) in _CONTAINERS else _TAKE_A_VALUE_ELSEWHERE
+        elif not word.startswith("-") and not (runs_another and word in _SUB_COMMANDS):
+            return _plain(word)
+    return _plain(command[0]) if command else ""
+
+
+def key_of_url(url: str) -> str:
+    """Host, a port that is not the scheme's, and what of the path tells servers of one host apart.
+
+    >>> key_of_url("https://tools.example.com/billing/mcp?key=abc")
+    'tools.example.com/billing'
+    """
+    parts = urlsplit(url)
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    host = parts.hostname or "host"
+    path = [part for part in parts.path.split("/") if part and not part.startswith("${")]
+    while path and path[-1] in _LAST_PARTS:
+        path.pop()
+    return "/".join([host if parts.port in (None, usual) else f"{host}-{parts.port}", *path])
+
+
+def name_of_command(command: Sequence[str]) -> str:
+    """The command line as a source's name, references in place of what may be secrets."""
+    program, *arguments = command
+    transport = references_only({"command": program, "args": arguments})
+    return shlex.join(
+        [str(transport["command"]), *(without_path_keys(str(word)) for word in items_of(transport["args"]))]
+    )
+
+
+def printable_source(text: str) -> str:
+    """What a person wrote, as it may be printed: an address with references in place of what may be secrets."""
+    if "://" not in text:
+        return text
+    try:
+        return without_path_keys(str(references_only({"url": text})["url"]))
+    except ValueError:
+        return f"{text.partition('://')[0]}://…"
+
+
+def _program(word: str) -> str:
+    """`python` of `/usr/bin/python3.12`."""
+    return re.sub(r"[\d.]+$", "", PurePosixPath(word).name)
+
+
+def _plain(word: str) -> str:
+    """Without folder, scope, version, tag or extension."""
+    path = PurePosixPath(word)
+    name = re.split(r"(?<=.)[@:]", path.name, maxsplit=1)[0].lstrip("@")
+    stem = re.sub(r"\.(?:py|m?js|cjs|ts|jar|exe)$", "", name)
+    if stem in _PLAIN_STEMS and path.parent.name and stem != name:
+        return _plain(path.parent.name)
+    return stem or word

@@ -1,5 +1,7 @@
 """Text to plain values: JSON, JSON Lines, YAML or TOML, by the name of the file, else by the look of the text.
 
+JSON may have what hosts allow in their files: comments, and a comma after the last item.
+
 An OpenAPI document whose parts stand in files beside it, as one document that can travel as one text.
 
 Each file that a `$ref` names comes along under `x-waygraph-files`, by its path from the document's folder, and the
@@ -9,25 +11,74 @@ The manifest of a plug-in (Claude Code, Codex), with the configurations that its
 
 So the manifest can travel as one text. Only files below the plug-in's own folder are read; what cannot be read stays
 named, and is reported where the servers are.
+
+A skill's folder as one text that can travel: what of SKILL.md and its scripts is needed to know the skill.
+
+The text is a JSON object: `folder` (its name), `skill` (the front matter, null if there is none), `body` (its
+beginning), `sha256` of SKILL.md, and `scripts`, each with `path`, `head` (its beginning) and `sha256`, or with
+`left_out`, the reason. Nothing in a skill is executed, and no link out of its folder is followed.
 """
 
 import json
+import os
 import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path, PurePath
 from posixpath import join, normpath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from waygraph.ingest.manifest.fields import Note, escape_pointer, ignore_fault
-from waygraph.ingest.sources.json_text import json_document, load_json
-from waygraph.ingest.sources.skill_folder import is_skill, skill_of
-from waygraph.registry.model.bounded_text import UnboundedText, toml_document
+from waygraph.ingest.manifest.fields import Note, Objects, escape_pointer, fields_of, ignore_fault
+from waygraph.registry.model.bounded_text import BOM, UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
+
+# Only these are taken away, and replaced by spaces, so that line and column of an error are still the file's. Libraries
+# for JSON5 and its kin allow far more, such as names without quotes, and with it files that are broken.
+
+
+# Each alternative ends with the text, if not before: so no text takes more than one pass.
+_STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)|//[^\r\n]*|/\*.*?\*/|/\*.*\Z')
+# A comma with nothing before it is a mistake, and stays.
+_STRING_OR_LAST_COMMA = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)|[\[{,]\s*+,|,(?=\s*+[}\]])')
+_NO_LINE_BREAK = re.compile(r"[^\r\n]")
+
+
+def without_comments(text: str) -> str:
+    """The same without comments and last commas, as long and with the same lines. Strings stay as they are."""
+    plain = _STRING_OR_COMMENT.sub(_blanked_comment, text)
+    return _STRING_OR_LAST_COMMA.sub(lambda match: " " if match[0] == "," else match[0], plain)
+
+
+def _blanked_comment(match: re.Match[str]) -> str:
+    comment = match[0]
+    is_closed = comment.startswith("//") or (comment.endswith("*/") and len(comment) >= 4)
+    return _NO_LINE_BREAK.sub(" ", comment) if is_closed and not comment.startswith('"') else comment
+
+
+def json_document(text: str, note: Note = ignore_fault) -> Any:
+    """JSON, with comments and last commas as well. Raises ValueError, RecursionError."""
+    text = text.removeprefix(BOM)
+    try:
+        return load_json(text, note)
+    except json.JSONDecodeError:
+        if (plain := without_comments(text)) == text:
+            raise
+        return load_json(plain, note)
+
+
+def load_json(text: str, note: Note) -> Any:
+    """Raises ValueError, RecursionError."""
+    objects = Objects()
+    document = json.loads(text, object_pairs_hook=objects)
+    objects.tell(document, note)
+    return document
+
 
 MANIFEST = "plugin.json"
 MAX_NAMED_BYTES = 4 * 1024 * 1024
@@ -37,13 +88,11 @@ _ROOT = "${CLAUDE_PLUGIN_ROOT}/"
 
 def with_named_files(manifest: Path, content: bytes) -> bytes:
     """The manifest's content; as it is if it names no file."""
-    document = _json(content)
-    servers = document.get("mcpServers") if isinstance(document, dict) else None
-    if isinstance(document, dict) and isinstance(servers, str):
-        return json.dumps({**document, "mcpServers": _servers(manifest, servers)}).encode()
-    if isinstance(document, dict) and isinstance(servers, list):
-        return json.dumps({**document, "mcpServers": [_servers(manifest, each) for each in servers]}).encode()
-    return content
+    document = fields_of(_parse(manifest.name, content))
+    if not isinstance(names := document.get("mcpServers"), str | list):
+        return content
+    servers = [_servers(manifest, each) for each in names] if isinstance(names, list) else _servers(manifest, names)
+    return json.dumps({**document, "mcpServers": servers}).encode()
 
 
 def plugin_folder(manifest: Path) -> Path:
@@ -56,24 +105,9 @@ def _servers(manifest: Path, name: object) -> object:
     """What a named file holds: the document, or its `mcpServers`. The name itself if it cannot be read."""
     if not isinstance(name, str):
         return name
-    try:
-        folder = plugin_folder(manifest).resolve()
-        file = (folder / name.removeprefix(_ROOT)).resolve()
-        if not file.is_relative_to(folder) or not stat.S_ISREG(file.stat().st_mode):
-            return name
-        with file.open("rb") as stream:
-            document = _json(stream.read(MAX_NAMED_BYTES))
-    except (OSError, ValueError, RuntimeError):
-        return name
+    content = _read_below(plugin_folder(manifest), name.removeprefix(_ROOT), MAX_NAMED_BYTES)
+    document = _parse(manifest.name, content)
     return document.get("mcpServers", document) if isinstance(document, dict) else name
-
-
-def _json(content: bytes) -> Any:
-    """None for what is no JSON: whoever reads the manifest itself says so."""
-    try:
-        return json_document(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        return None
 
 
 FILES = "x-waygraph-files"
@@ -104,7 +138,7 @@ def _files_of(document: dict[str, Any], path: Path) -> Iterator[tuple[str, Any]]
     """The content of each file that the document or one of these files names, by its path from the folder. Their
     references are changed in place to pointers into the one document.
     """
-    root, room = path.parent.resolve(), MAX_FILES_BYTES
+    room = MAX_FILES_BYTES
     pointers: dict[str, str] = {path.name: ""}
     parts: list[tuple[str, Any]] = [(path.name, document)]
     while parts:
@@ -113,7 +147,7 @@ def _files_of(document: dict[str, Any], path: Path) -> Iterator[tuple[str, Any]]
             target, _, fragment = holder["$ref"].partition("#")
             other = normpath(join(name.rpartition("/")[0], unquote(target))) if target else name
             if other not in pointers and len(pointers) <= MAX_FILES and not urlsplit(target).scheme:
-                content = _read(root, other, room)
+                content = _read_below(path.parent, other, room) if other.endswith(_SUFFIXES) else b""
                 room -= len(content)
                 if content and isinstance(part_document := _parse(other, content), dict | list):
                     pointers[other] = f"/{FILES}/{quote(escape_pointer(other), safe='~')}"
@@ -136,11 +170,11 @@ def _references(value: object) -> Iterator[dict[str, Any]]:
         waiting += value.values() if isinstance(value, dict) else value
 
 
-def _read(root: Path, name: str, most_bytes: int) -> bytes:
-    """Empty for what is no regular file of the folder, has another suffix, or is too large."""
+def _read_below(folder: Path, name: str, most_bytes: int) -> bytes:
+    """Empty for what is no regular file below the folder, or is too large."""
     try:
-        file = (root / name).resolve()
-        if not (name.endswith(_SUFFIXES) and file.is_relative_to(root) and stat.S_ISREG(file.stat().st_mode)):
+        file = (folder / name).resolve()
+        if not (file.is_relative_to(folder.resolve()) and stat.S_ISREG(file.stat().st_mode)):
             return b""
         with file.open("rb") as stream:
             content = stream.read(most_bytes + 1)
@@ -151,14 +185,10 @@ def _read(root: Path, name: str, most_bytes: int) -> bytes:
 
 def _parse(name: str, content: bytes) -> Any:
     """None for what cannot be read: whoever reads the document says so."""
-    import yaml
-
-    from waygraph.ingest.sources import yaml_text
-
     try:
         text = content.decode("utf-8-sig")
-        return json_document(text) if name.endswith(".json") else yaml_text.parse(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return json_document(text) if name.endswith(".json") else parse_yaml(name, text)
+    except (SourceError, ValueError, RecursionError):
         return None
 
 
@@ -308,3 +338,97 @@ def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
         raise SourceError(where, str(exc)) from exc
     except ValueError as exc:  # a number that cannot be
         raise SourceError(where, f"cannot be read: {exc}") from exc
+
+
+SKILL_FILE = "SKILL.md"
+SCRIPTS = "scripts"
+MAX_BODY_CHARS = 20_000
+MAX_HEAD_BYTES = 4_000
+MAX_SKILL_BYTES = 4 * 1024 * 1024
+MAX_SCRIPT_BYTES = 16 * 1024 * 1024
+MAX_SCRIPTS = 200
+MAX_SCRIPT_FILES = 5_000
+"""So many files below `scripts` are looked at."""
+SCRIPT_SUFFIXES = frozenset(
+    ".bash .bat .cjs .cmd .fish .go .groovy .java .jl .js .kt .lua .mjs .mts .php .pl .ps1 .py .r .rb .rs .scala .sh"
+    " .swift .ts .zsh".split()
+)
+_OLD_BREAK = re.compile(r"\r(?!\n)")
+_FRONT = re.compile(r"\s*---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
+
+
+def is_skill(path: PurePath) -> bool:
+    return path.name.casefold() == SKILL_FILE.casefold()
+
+
+def read_skill_file(path: Path, most_bytes: int) -> bytes:
+    """The skill of a SKILL.md, at most so many bytes of it. Raises OSError, and SourceError if it is no text."""
+    with path.open("rb") as file:
+        raw = file.read(MAX_SKILL_BYTES + 1)
+    if len(raw) > MAX_SKILL_BYTES:
+        raise SourceError(str(path), f"has more than {MAX_SKILL_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from exc
+    folder = path.absolute().parent
+    return json.dumps(skill_of(text, folder=folder.name, scripts=list(_scripts(path, folder)))).encode()[:most_bytes]
+
+
+def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> dict[str, Any]:
+    """The parts of a SKILL.md; of one that came alone there are no scripts."""
+    lines = _OLD_BREAK.sub("\n", text)
+    parts = _FRONT.match(lines)
+    return {
+        "folder": folder,
+        "skill": parts[1] if parts else None,
+        "body": (parts[2] if parts else lines)[:MAX_BODY_CHARS],
+        "sha256": digest_of(text),
+        "scripts": scripts or [],
+    }
+
+
+def digest_of(skill: str) -> str:
+    """Of the text of a SKILL.md."""
+    return sha256(skill.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def beside(skill: Path) -> Iterator[Path]:
+    """The files that are looked at for the scripts of a SKILL.md."""
+    return islice(_files(skill.absolute().parent / SCRIPTS), MAX_SCRIPT_FILES)
+
+
+def _scripts(skill: Path, folder: Path) -> Iterator[dict[str, str]]:
+    """In order of their paths."""
+    files = sorted(beside(skill), key=lambda file: file.relative_to(folder).parts)
+    scripts = filter(None, (_script(file, folder) for file in files))
+    yield from islice(scripts, MAX_SCRIPTS)
+    if rest_count := sum(1 for _ in scripts):
+        yield {"path": SCRIPTS, "left_out": f"of more scripts than {MAX_SCRIPTS} the other {rest_count} are left out"}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """What a person put there: nothing hidden, no caches; folders that are links are not entered."""
+    for place, folders, files in os.walk(folder, followlinks=False):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name != "node_modules")
+        yield from (Path(place) / name for name in sorted(files) if not name.startswith((".", "__")))
+
+
+def _script(file: Path, folder: Path) -> dict[str, str] | None:
+    """None if it is no script."""
+    path = file.relative_to(folder).as_posix()
+    try:
+        if not file.resolve().is_relative_to(folder.resolve()):
+            return {"path": path, "left_out": "is a link to what is not in the folder of the skill"}
+        if not file.is_file():
+            return None
+        with file.open("rb") as content:
+            raw = content.read(MAX_SCRIPT_BYTES + 1)
+    except (OSError, RuntimeError) as exc:  # also a link that leads to itself
+        return {"path": path, "left_out": f"cannot be read: {getattr(exc, 'strerror', None) or exc}"}
+    if file.suffix.casefold() not in SCRIPT_SUFFIXES and not raw.startswith(b"#!"):
+        return None
+    if len(raw) > MAX_SCRIPT_BYTES:
+        return {"path": path, "left_out": f"has more than {MAX_SCRIPT_BYTES} bytes"}
+    head = raw[:MAX_HEAD_BYTES].decode("utf-8-sig", "replace")
+    return {"path": path, "head": head, "sha256": sha256(raw).hexdigest()}

@@ -20,8 +20,16 @@ from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
-from waygraph.ingest.sources.parse import FILES, Content, parse, read_file, referenced_files, text_of
-from waygraph.ingest.sources.skill_folder import is_skill, read_skill_file
+from waygraph.ingest.sources.parse import (
+    FILES,
+    Content,
+    is_skill,
+    parse,
+    read_file,
+    read_skill_file,
+    referenced_files,
+    text_of,
+)
 from waygraph.registry.model.changes import AgentEntry, Document, Rejected
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id
@@ -215,11 +223,6 @@ class _Merger:
     entries: dict[str, AgentEntry] = field(default_factory=dict)
     """The first of each key."""
 
-    def _is_copy(self, entry: AgentEntry) -> bool:
-        """Hosts have copies of one skill, and a plug-in's manifest names the servers of its `.mcp.json`."""
-        first = self.entries.setdefault(entry.key, entry)
-        return first is not entry and first == entry
-
     def take(self, document: object, where: str, reading: Reading) -> None:
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
         intake = Intake(where=where, surroundings=reading.surroundings)
@@ -234,11 +237,10 @@ class _Merger:
             omitted_keys = {fault.key for fault in intake.rejected if fault.key} | gateways
             intake.entries = [entry for entry in intake.entries if entry.key not in omitted_keys]
         self.intake.partial = self.intake.partial or intake.partial
-        self.intake.entries += [
-            replace(entry, document=self.listing.document_name(where))
-            for entry in intake.entries
-            if not self._is_copy(entry)
-        ]
+        for entry in intake.entries:
+            # Hosts have copies of one skill, and a plug-in's manifest names the servers of its `.mcp.json`.
+            if (first := self.entries.setdefault(entry.key, entry)) is entry or first != entry:
+                self.intake.entries.append(replace(entry, document=self.listing.document_name(where)))
         self.intake.rejected += intake.rejected
         self.intake.cut += [*intake.cut, *(omission(where, key) for key in sorted(gateways))]
         self.intake.gone += intake.gone
@@ -370,16 +372,19 @@ def read_documents(
 def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     """The files that `read_path` reads. Raises SourceError if nothing is there."""
     try:
-        folder_files = _files(text)
-        name = source or str(Path(text).expanduser().resolve())
+        path = Path(text).expanduser()
+        folder_files, folder = _files(text, path), path if text and path.is_dir() else None
+        name = source or str(path.resolve())
     except (OSError, ValueError, RuntimeError) as exc:  # a name too long, a null in it, a home that is not there
         raise SourceError(text[:200], f"is no path: {exc}") from exc
     space = namespace or agent_id(_last_plain_part(text) or "source")
-    folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
-    content = [(str(path), _content_at(path, folder)) for path in folder_files.files]
-    is_named = folder_files.files == [Path(text).expanduser()] and folder is None
+    content = [
+        (str(file), partial(_read_skill, file, folder) if is_skill(file) else partial(read_file, file))
+        for file in folder_files.files
+    ]
+    is_named = folder_files.files == [path] and folder is None
     return Listing(
-        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=_root(text)
+        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=_root(path)
     )
 
 
@@ -432,10 +437,6 @@ def _content_of(document: Document, most_bytes: int) -> bytes:
     return document.text.encode("utf-8", "surrogatepass")[:most_bytes]
 
 
-def _content_at(path: Path, folder: Path | None) -> Content:
-    return partial(_read_skill, path, folder) if is_skill(path) else partial(read_file, path)
-
-
 def _read_skill(path: Path, folder: Path | None, most_bytes: int) -> bytes:
     """One that a folder only links to is not read: what it holds was not put there."""
     if folder and not path.resolve().is_relative_to(folder.resolve()):
@@ -443,9 +444,9 @@ def _read_skill(path: Path, folder: Path | None, most_bytes: int) -> bytes:
     return read_skill_file(path, most_bytes)
 
 
-def _root(text: str) -> str:
+def _root(path: Path) -> str:
     """The folder itself, or that in which a pattern looks; empty for a single file."""
-    if (path := Path(text).expanduser()).is_dir():
+    if path.is_dir():
         return str(path)
     plain = list(takewhile(lambda part: not set(part) & set("*?["), path.parts))
     return str(Path(*plain)) if len(plain) < len(path.parts) else ""
@@ -465,9 +466,9 @@ def _last_plain_part(text: str) -> str:
     return next((part.stem for part in plain if not is_skill(part)), "")
 
 
-def _files(text: str) -> FolderFiles:
+def _files(text: str, path: Path) -> FolderFiles:
     """Raises SourceError if nothing is there."""
-    if (path := Path(text).expanduser()).is_dir():
+    if path.is_dir():
         if not (folder_files := files_under(path)).files:
             raise SourceError(text, folder_files.absence)
         return folder_files

@@ -7,11 +7,13 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import httpx2
 
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.records import Intake, Manifest, ServerEntry
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
@@ -74,21 +76,18 @@ class RegistryContent:
 
 @dataclass(slots=True, kw_only=True)
 class RegistryPages:
-    """`url`: of the list. `query`: what is asked of each page beside its cursor. `headers` may hold a secret."""
+    """`query`: what is asked of each page beside its cursor."""
 
-    url: str
+    source: "RegistrySource"
     query: Mapping[str, str]
-    settings: Settings
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    progress: Progress | None = None
-    world: World = field(default_factory=World)
     _left_bytes: int = 0
     _ends_at: float = 0.0
 
     def fetch(self) -> RegistryContent:
         """Raises Unread if not even the first page can be read."""
-        self._left_bytes = self.settings.max_source_bytes
-        self._ends_at = self.world.clock() + self.settings.mcp_registry_total_s
+        settings = self.source.settings
+        self._left_bytes = settings.max_source_bytes
+        self._ends_at = self.source.world.clock() + settings.mcp_registry_total_s
         entries: list[object] = []
         cursors, cursor = set[str](), ""
         with self._client() as client:
@@ -100,8 +99,8 @@ class RegistryPages:
                         raise
                     return RegistryContent(entries=entries, fault=f"{exc}; {number} pages were read")
                 entries += page
-                if self.progress:
-                    self.progress(len(entries), 0)
+                if self.source.progress:
+                    self.source.progress(len(entries), 0)
                 if not cursor:
                     return RegistryContent(entries=entries)
                 if cursor in cursors:
@@ -110,15 +109,10 @@ class RegistryPages:
         return RegistryContent(entries=entries, fault=f"has more than {MAX_PAGES} pages")
 
     def _client(self) -> httpx2.Client:
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.headers}
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.source.headers}
         try:
-            return http_client(
-                httpx2.Client,
-                guard=Guard(httpx2.URL(self.url)),
-                headers=headers,
-                timeout=TIMEOUT_S,
-                follow_redirects=False,
-            )
+            guard = Guard(httpx2.URL(self.source.url))
+            return http_client(httpx2.Client, guard=guard, headers=headers, timeout=TIMEOUT_S, follow_redirects=False)
         except UnusableProxy as exc:
             raise Unread(str(exc)) from exc
 
@@ -132,28 +126,27 @@ class RegistryPages:
         entries = page.get("servers") if isinstance(page, dict) else None
         if not isinstance(page, dict) or "servers" not in page or not isinstance(entries, list | None):
             raise Unread("answers with what is no list of servers")
-        metadata = page.get("metadata")
-        page_data = metadata if isinstance(metadata, dict) else {}
-        following = page_data.get("nextCursor", page_data.get("next_cursor"))
+        metadata = fields_of(page.get("metadata"))
+        following = metadata.get("nextCursor", metadata.get("next_cursor"))
         return entries or [], following if isinstance(following, str) else ""
 
     def _patiently_read(self, client: httpx2.Client, query: Mapping[str, str]) -> bytes:
         """Asks again after what may pass, at most RETRIES times and while there is time."""
-        attempt = 0
+        attempt, world = 0, self.source.world
         while True:
             try:
                 return self._read(client, query)
             except _Passing as passing:
-                pause_s = wait_s(attempt, passing.retry_after, self.world.jitter)
-                if attempt == RETRIES or self.world.clock() + pause_s > self._ends_at:
+                pause_s = wait_s(attempt, passing.retry_after, world.jitter)
+                if attempt == RETRIES or world.clock() + pause_s > self._ends_at:
                     raise Unread(f"still {passing} after {attempt + 1} tries") from None
-            self.world.sleep(pause_s)
+            world.sleep(pause_s)
             attempt += 1
 
     def _read(self, client: httpx2.Client, query: Mapping[str, str]) -> bytes:
         """Raises _Passing for what may be otherwise the next time."""
         try:
-            with client.stream("GET", self.url, params=dict(query)) as response:
+            with client.stream("GET", self.source.url, params=dict(query)) as response:
                 return self._content(response)
         except _BROKEN_ERRORS:
             raise _Passing("breaks the connection") from None
@@ -173,15 +166,14 @@ class RegistryPages:
             hint = "; redirects are not followed" if response.is_redirect else ""
             raise Unread(f"answers {response.status_code}{hint}")
         decode_body(response)
+        settings, clock = self.source.settings, self.source.world.clock
         try:
-            content = whole_body(
-                response.iter_raw(), most_bytes=self._left_bytes, ends_at=self._ends_at, clock=self.world.clock
-            )
+            content = whole_body(response.iter_raw(), most_bytes=self._left_bytes, ends_at=self._ends_at, clock=clock)
         except TooMuch:
-            most = self.settings.max_source_bytes
+            most = settings.max_source_bytes
             raise Unread(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)") from None
         except TooSlow:
-            most_s = self.settings.mcp_registry_total_s
+            most_s = settings.mcp_registry_total_s
             raise Unread(f"did not end within {most_s:g} s (WAYGRAPH_MCP_REGISTRY_TOTAL_S)") from None
         self._left_bytes -= len(content)
         return content
@@ -225,16 +217,8 @@ class RegistrySource:
         query = {"limit": str(PAGE_ENTRIES), "version": "latest"}
         if self.since:
             query |= {"updated_since": self.since, "include_deleted": "true"}
-        pages = RegistryPages(
-            url=self.url,
-            query=query,
-            settings=self.settings,
-            headers=self.headers,
-            progress=self.progress,
-            world=self.world,
-        )
         try:
-            return pages.fetch()
+            return RegistryPages(source=self, query=query).fetch()
         except Unread as exc:
             raise SourceError(self.url, str(exc)) from None
 
@@ -269,11 +253,15 @@ def open_registry(
     Raises SourceError for an address or a time that is none.
     """
     base = _base(url or OFFICIAL_URL)
+    parts, last = split_url(base), base.rpartition("/")[2]
+    host = parts.hostname if parts else None
+    is_official = f"{base}/".startswith(f"{OFFICIAL_URL}/")
+    end = "" if last == "servers" else "/servers" if last in {"v0", "v0.1"} else "/v0.1/servers"
     return RegistrySource(
-        url=_list_url(base),
+        url=f"{base}{end}",
         settings=settings,
         name=source or f"{REGISTRY_PREFIX}{base}",
-        namespace=namespace or _namespace(base),
+        namespace=namespace or (OFFICIAL_NAMESPACE if is_official or not host else agent_id(host)),
         since=_checked_time(since) if since else "",
         headers=headers or {},
         progress=progress,
@@ -293,23 +281,8 @@ def _base(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _list_url(base: str) -> str:
-    if (last := base.rpartition("/")[2]) == "servers":
-        return base
-    return f"{base}/servers" if last in {"v0", "v0.1"} else f"{base}/v0.1/servers"
-
-
-def _namespace(base: str) -> str:
-    parts = split_url(base)
-    host = parts.hostname if parts else None
-    return OFFICIAL_NAMESPACE if f"{base}/".startswith(f"{OFFICIAL_URL}/") or not host else agent_id(host)
-
-
 def _checked_time(since: str) -> str:
-    try:
-        time = datetime.fromisoformat(since)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise SourceError("since", f"expected a time such as 2026-11-21T08:00:00Z, found {since[:40]!r}")
-    return time.isoformat().replace("+00:00", "Z")
+    with suppress(ValueError):
+        if (time := datetime.fromisoformat(since)).tzinfo is not None:
+            return time.isoformat().replace("+00:00", "Z")
+    raise SourceError("since", f"expected a time such as 2026-11-21T08:00:00Z, found {since[:40]!r}")

@@ -249,8 +249,6 @@ def _open_scorer(registry: LocalRegistry, principal: Principal | None, state: Re
 
     For a principal nothing is read from the cache of vectors, as its time would tell of others' texts.
     """
-    from waygraph.registry.embedding.cache import CachedEmbedder  # it imports numpy
-
     with suppress(RegistryError, EmbedderError):
         layers = load_layers()
         if state and state.embedder not in layers:
@@ -300,9 +298,10 @@ def _write_plan(
     session.set_apart(sync_plan.terms.principal)
     graph = session.read_graph_view(part_of(manifest))
     changes = sync_plan.changes(graph, session.state())
-    if _is_refused_whole(graph, changes):
+    has_effect = changes.claims or changes.written or changes.operator
+    if changes.rejected and not has_effect and not graph.was_read(changes.source):
+        # All of a new source was refused: it is none yet, so what it says once it is mended is its first word.
         source = graph.sources.get(changes.source)
-        # One that never gave anything is no source yet.
         if source and is_operator(sync_plan.terms.principal) and changes.failures != source.failures:
             session.touch(lambda writing: put_failures(writing, source.name, changes.failures, source.pause_s))
         return graph, changes, Written(revision=_revision(session.state())), session.state()
@@ -329,12 +328,6 @@ def _draft_in_session(sync_plan: SyncPlan, session: GraphSession) -> Draft:
 
 def _revision(state: RegistryState | None) -> int:
     return state.revision if state else 0
-
-
-def _is_refused_whole(graph: GraphView, changes: ChangeSet) -> bool:
-    """Whether all of a new source was refused: it is none yet, so what it says once it is mended is its first word."""
-    effects = changes.claims or changes.written or changes.operator
-    return bool(changes.rejected) and not effects and not graph.was_read(changes.source)
 
 
 def _failures_after(

@@ -82,17 +82,13 @@ def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[
     before: dict[str, object] = {}
     after: dict[str, object] = {}
     for name in fields:
-        one, other = (_text(name, entity) if entity else None for entity in (old, new))
+        values = (_plain(name, entity) if entity else None for entity in (old, new))
+        one, other = (each if isinstance(each, str | None) else canonical_json(each) for each in values)
         start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one or "", other or "", strict=False)))
         for side, text in ((before, one), (after, other)):
             if text is not None:
                 side[name] = _excerpt(name, text, start)
     return canonical_json(before), canonical_json(after)
-
-
-def _text(name: str, of: Agent | Tool) -> str:
-    value = _plain(name, of)
-    return value if isinstance(value, str) else canonical_json(value)
 
 
 def _excerpt(name: str, text: str, start: int) -> object:
@@ -158,7 +154,9 @@ class Comparison:
                 change = _change({"source": self.source, "agent_id": entry.agent.id}, None, entry.agent, ())
                 yield replace(change, after=canonical_json({"tools": len(entry.tools)}))
         if is_large or not self.graph.was_read(self.source):
-            yield self._arrival_of_source(new_entries)
+            counts = {"agents": len(new_entries), "tools": sum(len(entry.tools) for entry in new_entries)}
+            what = canonical_json(counts)
+            yield Change(source=self.source, agent_id=f"source:{self.source}", what="added", after=what)
         for entry in self.entries:
             if old := self._agent(entry):
                 settings = settings_of_tools(self.graph.settings.get(old.id))
@@ -166,10 +164,6 @@ class Comparison:
                     yield replace(change, covered=_covered_fields(change, settings.get(change.tool)))
         for agent_id in self.gone_agents:
             yield removal(self.source, self.graph.agents[agent_id].agent, self.old_tools.get(agent_id, {}))
-
-    def _arrival_of_source(self, entries: Sequence[AgentEntry]) -> Change:
-        counts = {"agents": len(entries), "tools": sum(len(entry.tools) for entry in entries)}
-        return Change(source=self.source, agent_id=f"source:{self.source}", what="added", after=canonical_json(counts))
 
     def _agent(self, entry: AgentEntry) -> Agent | None:
         item = self.graph.agents.get(entry.agent.id)

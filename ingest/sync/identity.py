@@ -167,12 +167,10 @@ class _Ids:
             long_id, own = _other_ids(self.manifest, entry)
             return own if self._has_settings(own) or {long_id} & {*self.graph.agents, *other_ids} else long_id
         free = self._free_id(entry, other_ids)
-        return free if self.is_removed(free) else self._same_launch(entry, alone, other_ids) or free
-
-    def _same_launch(self, entry: AgentEntry, alone: bool, other_ids: set[str]) -> str:
-        """The one agent that is ids_by_transport like this entry, if the entry is also the only one of its source."""
-        ids = self.ids_by_transport.get(entry.agent.transport, []) if tells_apart(entry.agent.transport) else []
-        return ids[0] if alone and len(ids) == 1 and ids[0] not in other_ids else ""
+        # The one agent that is reached like this entry, if the entry is also the only one of its source.
+        same = self.ids_by_transport.get(entry.agent.transport, []) if tells_apart(entry.agent.transport) else []
+        is_same = alone and len(same) == 1 and same[0] not in other_ids and not self.is_removed(free)
+        return same[0] if is_same else free
 
     def _free_id(self, entry: AgentEntry, other_ids: set[str]) -> str:
         """The entry's own id, unless a different agent has it."""

@@ -11,7 +11,7 @@ from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.copies import Original, Seniority, alike_names, is_long, server_of
 from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
-from waygraph.ingest.sync.scanner import Checks, Draft, OldTools, Scan
+from waygraph.ingest.sync.scanner import Checks, Draft, Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
 from waygraph.registry.graph.read import GraphView, NamedTools, Part, overlaid, speaks
 from waygraph.registry.model.changes import (
@@ -107,6 +107,7 @@ class _Plan:
 
     def change_set(self) -> ChangeSet:
         entries, manifest = self.placement.entries, self.manifest
+        source = self.graph.sources.get(manifest.source)
         comparison = self._compare()
         created_agents, created_tools = comparison.created_agents(), comparison.created_tools()
         updated_agents, updated_tools = comparison.updated_agents(), comparison.updated_tools()
@@ -116,7 +117,7 @@ class _Plan:
             namespace=manifest.namespace,
             rank=manifest.rank,
             policy=self.policy,
-            owner=manifest.owner or owner_after(self.graph.sources.get(manifest.source), self.principal),
+            owner=manifest.owner or owner_after(source, self.principal),
             new_terms=self._has_new_terms(),
             written=tuple(comparison.entries),
             created_agents=tuple(created_agents),
@@ -139,7 +140,7 @@ class _Plan:
             ),
             flagged=tuple(comparison.flagged_texts()),
             log=tuple(comparison.log()),
-            pause_s=self._pause_s(),
+            pause_s=manifest.pause_s if manifest.pause_s is not None else source.pause_s if source else 0,
         )
 
     # -- what is written, and what goes ------------------------------------------------------------
@@ -150,7 +151,9 @@ class _Plan:
         self.checks.run(draft)
         owners_meant, owners = self._owners_meant(draft)
         seniorities = _seniorities(self.graph) | _seniorities(owners)
-        alike = self._agents_alike(draft)
+        # The agents that are held and whose ids look like those of new ones.
+        new_ids = {entry.agent.id for entry in draft.entries} - draft.old_agents.keys()
+        alike = self.graph.part(Part(plain_ids=set(map(plain_id, new_ids)))) if new_ids else GraphView()
         shows = self._shows((self.graph, draft.owners, owners, alike))
         ids = {each.id for entry in draft.entries for each in entry.entities}
         judging = partial(
@@ -176,14 +179,15 @@ class _Plan:
         entries = [self._with_status(entry) for entry in self.placement.entries if self._must_write(entry)]
         ids = (entry.agent.id for entry in entries)
         old_agents = {agent_id: self.graph.agents[agent_id].agent for agent_id in ids if agent_id in self.graph.agents}
-        alone = Draft(entries, old_agents, self._old_tools([*old_agents, *gone_agents]))
-        alike = self.graph.tools_named(_names_alike(alone))
+        items_by_agent = self.graph.tools_of([*old_agents, *gone_agents]).items()
+        old_tools = {agent_id: {item.tool.name: item.tool for item in items} for agent_id, items in items_by_agent}
+        alone = Draft(entries, old_agents, old_tools)
+        tools = (tool for entry in entries for tool in alone.changed_tools(entry) if is_long(tool.description))
+        alike = self.graph.tools_named({name for tool in tools for name in alike_names(tool.name)})
         return alone._replace(others=list(self._originals(alike)), owners=alike.owners)
 
     def gone_agents(self) -> list[str]:
-        removed_ids = {
-            setting.agent_id for setting in self.manifest.operator if setting.removed
-        } & self.graph.agents.keys()
+        removed_ids = {each.agent_id for each in self.manifest.operator if each.removed} & self.graph.agents.keys()
         return sorted({each for each in self._released_agents() if each not in self.claims.others} | removed_ids)
 
     def _must_write(self, entry: AgentEntry) -> bool:
@@ -202,10 +206,6 @@ class _Plan:
         if (item := self.graph.agents.get(entry.agent.id)) is None or entry.agent.status != KNOWN:
             return entry
         return replace(entry, agent=replace(entry.agent, status=item.agent.status))
-
-    def _old_tools(self, agent_ids: Iterable[str]) -> OldTools:
-        tools = self.graph.tools_of(agent_ids)
-        return {agent_id: {item.tool.name: item.tool for item in items} for agent_id, items in tools.items()}
 
     # -- policy ------------------------------------------------------------------------------------
 
@@ -232,10 +232,6 @@ class _Plan:
             after = hide_tools(before, self.manifest.source, names)
             if after != before and (self.principal is None or self.claims.speaks_for(agent_id)):
                 yield after
-
-    def _pause_s(self) -> int:
-        manifest, source = self.manifest, self.graph.sources.get(self.manifest.source)
-        return manifest.pause_s if manifest.pause_s is not None else source.pause_s if source else 0
 
     def _has_new_terms(self) -> bool:
         """Also of a source that was not there: it counts among the sources from now on, whatever it holds."""
@@ -281,11 +277,6 @@ class _Plan:
         return lambda agent_id: agent_id in own or any(view.shows(agent_id, self.principal) for view in views)
 
     # -- other agents' tools -----------------------------------------------------------------------
-
-    def _agents_alike(self, draft: Draft) -> GraphView:
-        """Those that are held and whose ids look like those of new ones."""
-        ids = {entry.agent.id for entry in draft.entries} - draft.old_agents.keys()
-        return self.graph.part(Part(plain_ids=set(map(plain_id, ids)))) if ids else GraphView()
 
     def _originals(self, alike: NamedTools) -> Iterator[Original]:
         """Those tools of agents that this source does not name."""
@@ -366,12 +357,6 @@ def alike_ids(ids: Iterable[str]) -> dict[str, list[str]]:
         groups.setdefault(plain_id(each), []).append(each)
     pairs = ((each, group[:MAX_NAMED_OWNERS]) for group in groups.values() if len(group) > 1 for each in group)
     return {each: [other for other in others if other != each] for each, others in pairs}
-
-
-def _names_alike(draft: Draft) -> set[str]:
-    """Names like those of tools whose texts are new."""
-    tools = (tool for entry in draft.entries for tool in draft.changed_tools(entry) if is_long(tool.description))
-    return {name for tool in tools for name in alike_names(tool.name)}
 
 
 def _first_owners(

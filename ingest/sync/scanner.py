@@ -317,6 +317,8 @@ def _differs(new: Agent | Tool, old: Agent | Tool | None) -> bool:
 
 MAX_CHECKED_CHARS = 10_000_000
 """Of the new texts of one agent and its tools."""
+_LIMIT = f"{MAX_CHECKED_CHARS:,} characters"
+_UNREAD = Findings((f"texts: were not looked through, since those that changed of its agent exceed {_LIMIT}",))
 
 
 class Checks:
@@ -399,9 +401,4 @@ class Checks:
         for each in sorted(entities, key=text_chars):
             budget -= text_chars(each)
             if each.content_hash not in self._findings:
-                self._findings[each.content_hash] = examine(each) if budget >= 0 else self._unread
-
-    @property
-    def _unread(self) -> Findings:
-        limit = f"{MAX_CHECKED_CHARS:,} characters"
-        return Findings((f"texts: were not looked through, since those that changed of its agent exceed {limit}",))
+                self._findings[each.content_hash] = examine(each) if budget >= 0 else _UNREAD

@@ -110,7 +110,10 @@ async def all_of(session: ClientSession, explain: Explain, method: str, settings
         result.items += items
         result.ttls_ms += [page["ttlMs"]] if "ttlMs" in page else []
         size += len(json.dumps(page, ensure_ascii=False))
-        _refuse_too_much(method, name, len(result.items), size, settings)
+        if len(result.items) > (most := settings.upstream_max_tools):
+            raise UpstreamRefused(f"{method}: more than {most:,} {name} (WAYGRAPH_UPSTREAM_MAX_TOOLS)")
+        if size > MAX_LISTING_BYTES:
+            raise UpstreamRefused(f"{method}: more than {MAX_LISTING_BYTES:,} bytes")
         if not (cursor := _next(method, page.get("nextCursor"))):
             return result
         if cursor in cursors:
@@ -130,13 +133,6 @@ async def number_of(session: ClientSession, explain: Explain, method: str, setti
         return 0
 
 
-def _refuse_too_much(method: str, name: str, count: int, size: int, settings: Settings) -> None:
-    if count > (most := settings.upstream_max_tools):
-        raise UpstreamRefused(f"{method}: more than {most:,} {name} (WAYGRAPH_UPSTREAM_MAX_TOOLS)")
-    if size > MAX_LISTING_BYTES:
-        raise UpstreamRefused(f"{method}: more than {MAX_LISTING_BYTES:,} bytes")
-
-
 def _next(method: str, cursor: object) -> str:
     if cursor is None:
         return ""
@@ -151,14 +147,8 @@ MOST_ROUNDS = 10
 
 _LEVEL_S = 1.0
 """For a server of the handshake era to take a level: a call waits no longer."""
-
-
 _CANCEL_S = 5.0
-
-
 _HEADER_MARK = "x-mcp-header"
-
-
 _CAPABILITIES: dict[Question, tuple[str, dict[str, Any]]] = {
     "elicitation/create": ("elicitation", {"form": {}, "url": {}}),
     "sampling/createMessage": ("sampling", {}),
@@ -194,9 +184,10 @@ class ToolCalls:
             if not (answers := await _answers(call.host, result.get("inputRequests") or {})):
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            result = await self._request(
-                call, method, {**params, **_repeat_params(answers, result.get("requestState"))}, headers
-            )
+            more: dict[str, Any] = {"inputResponses": answers} if answers else {}
+            if (state := result.get("requestState")) is not None:  # goes back byte for byte
+                more["requestState"] = state
+            result = await self._request(call, method, {**params, **more}, headers)
         raise UpstreamRefused(f"wants to know still more after {MOST_ROUNDS} rounds of questions")
 
     async def _request(
@@ -204,15 +195,17 @@ class ToolCalls:
     ) -> Result:
         call.request_id = None
         meta: dict[str, Any] = {"progressToken": call.token}
-        if self._is_modern:
+        capabilities: dict[str, Any] | None = None
+        if self._is_modern:  # what this host takes, it reads from each request
             meta[LOG_LEVEL_META_KEY] = call.host.log_level or LOG_LEVEL
+            capabilities = dict(each for question, each in _CAPABILITIES.items() if call.host.can(question))
         try:
             return await raw_request(
                 self.session,
                 method,
                 {**params, "_meta": meta},
                 headers=headers,
-                capabilities=_capabilities(call.host) if self._is_modern else None,
+                capabilities=capabilities,
                 cancels=False,
             )
         except anyio.get_cancelled_exc_class():
@@ -238,16 +231,6 @@ class ToolCalls:
     @property
     def _is_modern(self) -> bool:
         return self.version in MODERN_PROTOCOL_VERSIONS
-
-
-def _capabilities(host: Host) -> dict[str, Any]:
-    """What this host takes; a server of the modern era reads it from each request."""
-    return dict(capability for question, capability in _CAPABILITIES.items() if host.can(question))
-
-
-def _repeat_params(answers: Mapping[str, Any], state: object) -> dict[str, Any]:
-    """What the request is repeated with: the state byte for byte."""
-    return ({"inputResponses": answers} if answers else {}) | ({"requestState": state} if state is not None else {})
 
 
 async def _answers(host: Host, questions: object) -> dict[str, Any]:
@@ -287,6 +270,7 @@ QUESTIONS: Mapping[str, Question] = {name: name for name in get_args(Question)}
 _OF_A_CALL: frozenset[str] = frozenset({"elicitation/create", "sampling/createMessage"})
 """Roots are of the whole connection in this era, and no single host's to tell."""
 _Answer = JSONRPCResponse | JSONRPCError
+NOBODY = "no call is under way, so that nobody can be asked"
 _log = logging.getLogger(__name__)
 
 
@@ -326,7 +310,8 @@ class Questions:
 
     async def _answer(self, request: JSONRPCRequest, call: Underway | None, scope: anyio.CancelScope) -> _Answer:
         if call is None or call.is_over:
-            return _refusal(request.id, self._why_nobody())
+            several = "calls of several hosts are under way, or just were, and this does not say to which it belongs"
+            return _refusal(request.id, several if len(self._calls) else NOBODY)
         question = QUESTIONS[request.method]
         if not call.host.can(question):
             return _refusal(request.id, f"the host of this call does not take {question}")
@@ -339,11 +324,6 @@ class Questions:
             _log.warning("a host failed at a question of a server (%s)", type(exc).__name__)
             return _refusal(request.id, "the host failed to answer", INTERNAL_ERROR)
         return JSONRPCResponse(jsonrpc="2.0", id=request.id, result=dict(result))
-
-    def _why_nobody(self) -> str:
-        if len(self._calls) > 0:
-            return "calls of several hosts are under way, or just were, and this does not say to which it belongs"
-        return "no call is under way, so that nobody can be asked"
 
 
 def _refusal(request_id: RequestId, reason: str, code: int = INVALID_REQUEST) -> JSONRPCError:

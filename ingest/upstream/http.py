@@ -74,7 +74,7 @@ _LONGEST_END = len(b"\n\r\n")
 """So much is left of a whole event at most, from where its end was found."""
 _RETRYABLE = frozenset({408, 425})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-_OLDER = frozenset({400, 404, 405})
+OLDER = frozenset({400, 404, 405})
 """How a server of the older transport answers what it does not know (MCP 2025-11-25, Transports, Backwards
 Compatibility)."""
 
@@ -85,7 +85,15 @@ async def http_transport(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a server at an address. Raises UpstreamError."""
     auth = log_in(launch, settings, discretion, open_page) if launch.oauth else None
-    async with _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams:
+    client = _client(launch, settings, wire, discretion, auth)
+    if launch.form == "sse":
+        wire.push_decision.set()
+        # The SDK asks for a client by what it would set itself.
+        async with sse_client(launch.url, httpx_client_factory=lambda *_, **__: client) as streams:
+            yield streams
+        return
+    most = 2 * settings.upstream_max_message_bytes  # beyond our own bound, which says by which setting it can be moved
+    async with client, streamable_http_client(launch.url, http_client=client, max_sse_event_size=most) as streams:
         yield streams
 
 
@@ -101,21 +109,6 @@ async def login_client(
             yield client
     if wire.trouble:
         raise wire.trouble
-
-
-@asynccontextmanager
-async def _streams(
-    launch: HttpLaunch, settings: Settings, wire: Wire, client: "OriginClient"
-) -> AsyncGenerator[tuple[Any, Any]]:
-    if launch.form == "sse":
-        wire.push_decision.set()
-        # The SDK asks for a client by what it would set itself.
-        async with sse_client(launch.url, httpx_client_factory=lambda *_, **__: client) as streams:
-            yield streams
-        return
-    most = 2 * settings.upstream_max_message_bytes  # beyond our own bound, which says by which setting it can be moved
-    async with client, streamable_http_client(launch.url, http_client=client, max_sse_event_size=most) as streams:
-        yield streams
 
 
 def _client(
@@ -196,11 +189,16 @@ class OriginClient(httpx2.AsyncClient):
             return await self._accept(request, response)
         if error is None:
             body = await start_of(response)
-            is_over = self._ends_session(request, response.status_code, body)
+            asking, session_id, status = message_in(request), session_of(request, self._form), response.status_code
+            is_over = ends_session(asking, session_id, status, body, has_answered=self._has_answered)
             busy = is_busy(response.status_code, response.headers.get("retry-after"))
             if not (is_over or busy) and error_code(body) is not None:
                 return answer_to(request, response.status_code, body)
-            error = self._session_end(request, response, body) if is_over else self._refusal(response, body)
+            if is_over:
+                self._note_undelivered(request)
+                error = NotDelivered(f"its session has ended ({self._status(response, body)})")
+            else:
+                error = self._refusal(response, body)
             if _asks(request):
                 self._wire.refusal_status = response.status_code
         with suppress(httpx2.HTTPError):
@@ -285,16 +283,11 @@ class OriginClient(httpx2.AsyncClient):
         if type(exc).__module__.startswith("mcp.client.auth"):
             status = self.auth.refusal_status if isinstance(self.auth, Provider) else 0
             before = f"answered with HTTP {status}, and " if status else ""
-            return UpstreamRefused(f"{before}the login failed: {self._line(_without_body(str(exc)))}")
+            # Without what the issuer wrote, in which anything may stand; its own code is kept.
+            text, code = str(exc), error_in(str(exc))
+            reason = text.partition(": ")[0] + (f": {code}" if code else "")
+            return UpstreamRefused(f"{before}the login failed: {self._line(reason)}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
-
-    def _ends_session(self, request: httpx2.Request, status: int, body: bytes) -> bool:
-        session_id = session_of(request, self._form)
-        return ends_session(message_in(request), session_id, status, body, has_answered=self._has_answered)
-
-    def _session_end(self, request: httpx2.Request, response: httpx2.Response, body: bytes) -> UpstreamError:
-        self._note_undelivered(request)
-        return NotDelivered(f"its session has ended ({self._status(response, body)})")
 
     def _status(self, response: httpx2.Response, body: bytes) -> str:
         """With what its body says of it, unless that is a page."""
@@ -396,16 +389,6 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def _without_body(text: str) -> str:
-    """An error of a login without what the issuer wrote, in which anything may stand; its own code is kept."""
-    code = error_in(text)
-    return text.partition(": ")[0] + (f": {code}" if code else "")
-
-
-def speaks_older_form(status: int) -> bool:
-    return status in _OLDER
 
 
 def _coding_error(response: httpx2.Response) -> UpstreamError | None:

@@ -1,30 +1,439 @@
-"""Opening a connection to an MCP server, of either protocol era, over any transport.
+"""A connection to an MCP server, of either protocol era, over any transport: opened, asked, closed.
 
 The SDK's client runs in a task of its own: what breaks it ends the connection and reaches those who use it as an
 UpstreamError, and never as a cancellation or a group of errors.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
+import httpx2
 from anyio.abc import TaskGroup
+from mcp import Client, MCPError
+from mcp.client.session import ClientSession
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    ErrorData,
+    Implementation,
+    ServerCapabilities,
+)
+from pydantic import ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.manifest.redaction import discretion
-from waygraph.ingest.upstream.connection import CallConnection
+from waygraph.ingest.manifest.redaction import Discretion, discretion
+from waygraph.ingest.upstream.calls import NOBODY, Following, Items, Questions, ToolCalls, all_of, number_of
+from waygraph.ingest.upstream.connection import (
+    CALL,
+    LISTS,
+    CallConnection,
+    Host,
+    MayHaveRun,
+    NotDelivered,
+    NotOffered,
+    Result,
+    ServerListing,
+)
+from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
 from waygraph.ingest.upstream.process_health import MOST_TIMES
-from waygraph.ingest.upstream.session import Mode, OpenConnection
 from waygraph.ingest.upstream.stdio import stdio_transport
-from waygraph.ingest.upstream.wire import Wire, hush
-from waygraph.registry.model.errors import UpstreamError, UpstreamUnreachable
+from waygraph.ingest.upstream.unreadable import fault_of
+from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, error_ends_session, hush, quietly
+from waygraph.registry.model.errors import (
+    CallTimedOut,
+    UpstreamAnswered,
+    UpstreamBusy,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from waygraph.ingest.logins.oauth import OpenPage
+
+
+Mode = Literal["auto", "legacy"]
+
+_LEAVE_S = 0.5
+"""For an orderly end; then the transport ends without ceremony."""
+_END_S = 2.0
+"""For the end of a connection, which tells why it ended."""
+_CUT = ("Connection closed", "SSE stream ")
+"""How the SDK begins its own errors of a connection that ended."""
+_COUNT_S = 5.0
+"""For each count of prompts and resources, which are worth no longer wait."""
+LIST_KEPT_S, LIST_FRESH_S = 300.0, 5.0
+"""A list of prompts or resources is kept for at most so long, and for at least so long whatever its server says: a host
+that reads it page by page reads one list."""
+
+
+@dataclass(slots=True)
+class _KeptList:
+    """What a server listed last, until when it holds, and how often the server had told of a change before it."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    items: Sequence[Any] = ()
+    until_s: float = 0.0
+    changes: int = 0
+
+    def holds(self, changes: int) -> bool:
+        return changes == self.changes and anyio.current_time() < self.until_s
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTerms:
+    """What both sides agreed on at the start; it holds when the connection is gone, too."""
+
+    session: ClientSession
+    server: Implementation
+    instructions: str
+    version: str
+    capabilities: ServerCapabilities
+
+
+class OpenConnection:
+    """The `Connection` that the SDK's client gives. `run` is its task; `close` ends it."""
+
+    def __init__(
+        self,
+        transport: AbstractAsyncContextManager[Any],
+        wire: Wire,
+        settings: Settings,
+        discretion: Discretion,
+        *,
+        mode: Mode,
+        follow: bool,
+    ) -> None:
+        self.wire = wire
+        self.ended_by_itself = False
+        self._transport, self._settings, self._discretion = transport, settings, discretion
+        self._mode: Mode = mode
+        self._following = Following(wire, wants_changes=follow)
+        self._terms: SessionTerms | None = None
+        self._scope = anyio.CancelScope()
+        self._over = anyio.Event()
+        self._opened = anyio.Event()
+        self._ended = anyio.Event()
+        self._loss: UpstreamError | None = None
+        self._calls = CallsUnderway(discretion)
+        self._questions = Questions(wire, self._calls)
+        self._lists = {method: _KeptList() for method in LISTS}
+        wire.on_end = self._end
+        wire.on_notice, wire.on_sending = self._calls.notice, self._calls.sending
+        wire.on_undelivered = self._calls.note_undelivered
+        wire.on_question, wire.on_withdrawal = self._questions.take, self._questions.withdraw
+
+    # -- its task ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Opens, serves and closes. Never raises: why it ended is told by `opened` and by each method."""
+        try:
+            with self._scope, quietly():
+                await self._serve()
+        except Exception as exc:  # noqa: BLE001 - groups of whatever the SDK and the transport raised
+            self._loss = self._reason(exc)
+        finally:
+            self._loss = self._loss or self.wire.trouble or UpstreamUnreachable("the connection is closed")
+            self._opened.set()
+            self._ended.set()
+            self._following.lose(self._loss)
+
+    async def _serve(self) -> None:
+        client = self._client(Implementation(name="waygraph", version=_version()))
+        async with client:
+            self._terms = SessionTerms(
+                client.session,
+                client.server_info or Implementation(name="", version=""),
+                client.instructions or "",
+                client.protocol_version,
+                client.server_capabilities,
+            )
+            async with anyio.create_task_group() as tasks:
+                self._calls.tasks = tasks
+                self._opened.set()
+                tasks.start_soon(self._following.follow, client)
+                await self._over.wait()
+                self._calls.tasks = None
+                tasks.cancel_scope.cancel()
+
+    def _client(self, about_us: Implementation) -> Client:
+        """By its callbacks the SDK says what we take, and refuses what comes before any call can.
+
+        That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
+
+        Roots are not among it. In the handshake era they are of the whole connection: those of one host would open
+        its folders to all others, and move the limits that an operator has set. In the modern era each call names
+        its own.
+        """
+        return Client(
+            self._watched_streams(),
+            mode=self._mode,
+            client_info=about_us,
+            cache=None,
+            elicitation_callback=_nobody,
+            sampling_callback=_nobody,
+        )
+
+    def _end(self) -> None:
+        """The server closed its side."""
+        self.ended_by_itself = not self._over.is_set()
+        self._over.set()
+
+    @asynccontextmanager
+    async def _watched_streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        async with self._transport as (reading, writing):
+            self._questions.writing = CountedStream(writing, self.wire)
+            yield WatchedStream(reading, self.wire), self._questions.writing
+
+    # -- its owner ---------------------------------------------------------------------------------
+
+    async def await_open(self) -> None:
+        """Returns when both sides have agreed. Raises UpstreamError."""
+        await self._opened.wait()
+        if self._terms is None:
+            raise await self._loss_error()
+
+    async def close(self) -> None:
+        """Shielded, and bounded by what the transport takes for its own end."""
+        with anyio.CancelScope(shield=True):
+            self._over.set()
+            with anyio.move_on_after(_LEAVE_S if self._terms else 0):
+                await self._ended.wait()
+            self._scope.cancel()
+            await self._ended.wait()
+
+    def not_within(self, timeout_s: float, setting: str) -> UpstreamUnreachable:
+        """What is known of a server that has not answered in time."""
+        hints = []
+        if self.wire.skipped_lines:
+            hints.append(f"wrote {self.wire.skipped_lines} lines to standard output that are no JSON-RPC")
+        if words := self.wire.last_words():
+            hints.append(f"last said: {words}")
+        trouble = self.wire.trouble.reason if self.wire.trouble else "did not answer"
+        text = f"{trouble} within {timeout_s:.3g} s (WAYGRAPH_{setting.upper()})"
+        if hints:
+            text = f"{text}; it {' and '.join(hints)}"
+        if self.wire.launcher and not self.wire.message_count:
+            text = f"{text}; {self.wire.launcher} may still have been fetching what it starts: run it again"
+        return UpstreamUnreachable(text)
+
+    # -- what it is asked --------------------------------------------------------------------------
+
+    async def listing(self) -> ServerListing:
+        timeout_s = self._settings.upstream_list_timeout_s
+        if not self._over.is_set():
+            self.wire.trouble = None  # of an earlier request
+        with quietly(), anyio.move_on_after(timeout_s):
+            return await self._listing()
+        raise self.not_within(timeout_s, "upstream_list_timeout_s")
+
+    async def await_change(self) -> None:
+        await self._following.await_change()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._terms is not None and not self._over.is_set() and not self._ended.is_set()
+
+    @property
+    def message_count(self) -> int:
+        return self.wire.message_count
+
+    @property
+    def change_count(self) -> int:
+        return self._following.changes
+
+    async def await_end(self) -> None:
+        await self._over.wait()
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        host: Host,
+        timeout_s: float,
+        input_schema: str = "",
+        method: str = CALL,
+    ) -> Result:
+        if self._terms is None or self._calls.tasks is None or not self.is_open:
+            raise NotDelivered((await self._loss_error()).reason)
+        if method in LISTS:
+            with quietly(), anyio.move_on_after(timeout_s):
+                return self._discretion.redact_result({LISTS[method]: await self._list(method)})
+            raise CallTimedOut(name, timeout_s)
+        if _capability_of(method, self._terms.capabilities) is None:
+            raise NotOffered(f"says that it does not know {method}")
+        calls = ToolCalls(
+            self._terms.session,
+            self._terms.version,
+            self._calls,
+            sets_level=self._terms.capabilities.logging is not None,
+        )
+        with self._calls.begin(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
+            try:
+                return await calls.call(call, method, name, arguments, input_schema)
+            except MCPError as exc:
+                error = await self._call_error(call, exc, {"name": name, "arguments": dict(arguments)})
+            raise error
+        raise CallTimedOut(name, timeout_s)
+
+    async def _call_error(self, call: Underway, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
+        """Why a call has no result."""
+        if (loss := self._of_ours(exc)) is None and (loss := self._session_end(exc, params)) is not None:
+            call.is_delivered = False
+        loss = await self._end_error(exc) or loss
+        if loss is None:
+            most = self._settings.most_error_chars
+            data = self._discretion.redact_data(exc.error.data, most)
+            return UpstreamAnswered(exc.code, self._discretion.excerpt(exc.error.message, most), data)
+        if not call.may_have_run:
+            return NotDelivered(loss.reason)
+        return MayHaveRun(loss.reason) if loss.retryable and not isinstance(loss, UpstreamBusy) else loss
+
+    async def _list(self, method: str) -> Sequence[Any]:
+        """Whole, of a server that says it has such; else nothing. Raises UpstreamError."""
+        terms, cache = await self._running(), self._lists[method]
+        if _capability_of(method, terms.capabilities) is None:
+            return ()
+        async with cache.lock:
+            if not cache.holds(self.change_count):
+                changes = self.change_count
+                items = await all_of(terms.session, self._explain, method, self._settings)
+                lasts_s = LIST_KEPT_S if items.lasts_s is None else min(items.lasts_s, LIST_KEPT_S)
+                cache.items, cache.changes = items.items, changes
+                cache.until_s = anyio.current_time() + max(lasts_s, LIST_FRESH_S)
+            return cache.items
+
+    async def _listing(self) -> ServerListing:
+        terms = await self._running()
+        notifies = await self._following.stands()
+        self._following.begin()
+        tools = await self._tools(terms)
+        prompts, resources, templates = [await self._number(method) for method in LISTS]
+        return ServerListing(
+            name=terms.server.name,
+            title=terms.server.title or "",
+            version=terms.server.version,
+            instructions=terms.instructions,
+            protocol=terms.version,
+            tools=tuple(tools.items),
+            prompts=prompts,
+            resources=resources,
+            resource_templates=templates,
+            lasts_s=tools.lasts_s,
+            notifies=notifies,
+        )
+
+    async def _tools(self, terms: SessionTerms) -> Items:
+        """Also of a server that does not say that it has any: some forget to."""
+        try:
+            return await all_of(terms.session, self._explain, "tools/list", self._settings)
+        except NotOffered:
+            if terms.capabilities.tools is None:
+                return Items()
+            raise
+
+    async def _number(self, method: str) -> int:
+        terms = await self._running()
+        if _capability_of(method, terms.capabilities) is None:
+            return 0
+        with anyio.move_on_after(_COUNT_S):
+            return await number_of(terms.session, self._explain, method, self._settings)
+        return 0
+
+    async def _running(self) -> SessionTerms:
+        """Raises UpstreamError for one that has ended."""
+        if self._terms is None or self._over.is_set() or self._ended.is_set():
+            raise await self._loss_error()
+        return self._terms
+
+    async def _explain(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
+        """Why a request has no result."""
+        return await self._end_error(exc) or self._session_end(exc, params) or self._answer_error(exc)
+
+    async def _end_error(self, exc: MCPError) -> UpstreamError | None:
+        """Why the connection ended, where it did. A request may be told so before the end is known."""
+        if self.is_open and exc.error.message == _CUT[0]:
+            with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
+                await self._ended.wait()
+        return None if self.is_open else await self._loss_error()
+
+    def _session_end(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError | None:
+        """That an error of the server's means that it no longer knows the session, which ends the connection."""
+        if self._of_ours(exc) or not error_ends_session(exc.error, params, self.wire.session_id):
+            return None
+        return NotDelivered(f"its session has ended: {self._discretion.line(exc.error.message)}")
+
+    async def _loss_error(self) -> UpstreamError:
+        await self._ended.wait()
+        return (self._loss or UpstreamUnreachable("the connection is closed")).again()
+
+    def _reason(self, exc: BaseException) -> UpstreamError:
+        """What broke the client, in words. Looks through groups, for what stands at the bottom."""
+        while isinstance(exc, BaseExceptionGroup):
+            exc = exc.exceptions[0]
+        if isinstance(exc, UpstreamError):
+            return exc
+        if isinstance(exc, MCPError):
+            return self._answer_error(exc)
+        if isinstance(exc, ValidationError):
+            where = ".".join(str(part) for part in exc.errors(include_url=False, include_input=False)[0]["loc"])
+            return UpstreamRefused(
+                f"its answer is not of the protocol (at {self._discretion.line(where) or 'its top'})"
+            )
+        if isinstance(exc, httpx2.SSEError):
+            return self.wire.trouble or UpstreamRefused("sent an event of a stream that cannot be read, or is too long")
+        if isinstance(exc, RuntimeError):  # the SDK's word for versions that do not meet
+            return UpstreamRefused(self._discretion.line(str(exc)))
+        return self.wire.trouble or UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
+
+    def _answer_error(self, exc: MCPError) -> UpstreamError:
+        """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
+        if (loss := self._of_ours(exc)) is not None:
+            return loss
+        if exc.code == METHOD_NOT_FOUND:
+            return NotOffered("does not know what it was asked")
+        return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
+
+    def _of_ours(self, exc: MCPError) -> UpstreamError | None:
+        """What the SDK or our HTTP client says in place of an answer; None for an answer of the server's."""
+        if fault := self.wire.fault_in(exc.error):
+            return fault.again()
+        # Servers use these codes too.
+        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
+        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)
+        if cut:
+            return self.wire.trouble or UpstreamUnreachable("the connection was closed before the answer")
+        return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
+
+
+def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
+    """What the server says of this method's subject; None: that it has none."""
+    kinds = {
+        "prompts": capabilities.prompts,
+        "resources": capabilities.resources,
+        "completion": capabilities.completions,
+    }
+    return kinds.get(method.partition("/")[0], capabilities)
+
+
+async def _nobody(*_: Any, **__: Any) -> ErrorData:
+    return ErrorData(code=INVALID_REQUEST, message=NOBODY)
+
+
+@cache
+def _version() -> str:
+    return version("waygraph")
 
 
 @asynccontextmanager
@@ -107,9 +516,9 @@ class _Opening:
             return None
         if isinstance(launch, StdioLaunch):
             return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.message_count else None
-        from waygraph.ingest.upstream.http import speaks_older_form
+        from waygraph.ingest.upstream.http import OLDER
 
-        if launch.form == "http" and speaks_older_form(attempt.wire.refusal_status):
+        if launch.form == "http" and attempt.wire.refusal_status in OLDER:
             return replace(launch, form="sse"), "legacy"
         return None
 

@@ -9,7 +9,6 @@ a line begins, else by its words. Stack frames, help texts and what came of the 
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -149,7 +148,8 @@ def failure_line(output: str) -> str:
     cut = (ESCAPES.sub("", line[:_MOST_LINE_CHARS]).rstrip() for line in own.splitlines()[-_LAST_LINES:])
     lines = [line for line in cut if line.strip()]
     told = [line.strip(" |") for line in lines if not (_AROUND.search(line) or _CAUSE.match(line))]
-    at = next((at[-1] for each in (_REASON, _HINT) if (at := _places(told, each))), len(told) - 1)
+    places = (at for each in (_REASON, _HINT) for at in reversed(range(len(told))) if each.search(told[at]))
+    at = next(places, len(told) - 1)
     if at < 0:
         return (lines or [""])[-1].strip()
     while at and told[at].split()[:3] == told[at - 1].split()[:3]:
@@ -157,7 +157,3 @@ def failure_line(output: str) -> str:
     following = _MOST_FOLLOWING if is_python else told[at].endswith(":")
     causes = [match[1] for each in lines if (match := _CAUSE.match(each)) and match[1]]
     return "; caused by: ".join([" ".join(told[at : at + 1 + following]), *causes[-1:]])
-
-
-def _places(lines: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
-    return [at for at, line in enumerate(lines) if pattern.search(line)]

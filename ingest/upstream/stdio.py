@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
 from threading import Thread
-from typing import IO
 
 import anyio
 import anyio.lowlevel
@@ -116,13 +115,11 @@ class Child:
         finally:
             theirs.close()
         LIMITS.watch_over(self._process.pid, settings, on_excess)
-        self.stdin, self.stdout, self.stderr = map(Pipe, self._pipes())
+        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        # All three are there: they were asked for.
+        self.stdin, self.stdout, self.stderr = (Pipe(each) for each in pipes if each is not None)
         with suppress(BrokenPipeError):
             self._control.sendall(request)
-
-    def _pipes(self) -> list[IO[bytes]]:
-        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
-        return [pipe for pipe in pipes if pipe is not None]  # all three are there: they were asked for
 
     @property
     def number(self) -> int:
@@ -508,12 +505,8 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
 
 def end_error(status: int, last_words: str) -> UpstreamError:
     """How a process ended, in words."""
-    how = f"was ended by {_name_of(-status)}" if status < 0 else f"ended with exit status {status}"
+    how = f"ended with exit status {status}"
+    if status < 0:
+        is_known = -status in set(signal.Signals)
+        how = f"was ended by {signal.Signals(-status).name if is_known else f'signal {-status}'}"
     return UpstreamUnreachable(f"{how}: {last_words}" if last_words else f"{how}, and said nothing")
-
-
-def _name_of(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

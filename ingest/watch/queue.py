@@ -157,7 +157,8 @@ class Inbox:
         self._next = waiting.select(lambda member: member not in due.members)
         if self._next.is_empty:
             self._event = anyio.Event()
-        pauses = {source: self._pause_after(source, due, now_s) for source in due.sources}
+        counts = {source: int(self.is_patient and self._is_repeated(source, due)) for source in due.sources}
+        pauses = {source: round(self._intervals.pause_s(source, now_s, more)) for source, more in counts.items()}
         return replace(due, pauses=pauses), min(late.values(), default=0.0)
 
     def note_written(self, batch: Batch, sources: Collection[str], now_s: float) -> None:
@@ -166,10 +167,6 @@ class Inbox:
             if self.is_patient and self._is_repeated(source, batch):
                 self._intervals.count_revision(source, now_s)
         self._members |= batch.members
-
-    def _pause_after(self, source: str, batch: Batch, now_s: float) -> int:
-        more = 1 if self.is_patient and self._is_repeated(source, batch) else 0
-        return round(self._intervals.pause_s(source, now_s, more))
 
     def _is_repeated(self, source: str, batch: Batch) -> bool:
         return any(member[0] == source for member in batch.members & self._members)
@@ -250,9 +247,8 @@ class Writer:
             self._write_source(source, batch)
         statuses = batch.statuses | self._refusals
         if put_statuses(self.registry, statuses, batch.pauses):
-            self._written_sources |= {
-                member[0] for member, status in statuses.items() if self._statuses.get(member) != status
-            }
+            new_members = (member for member, status in statuses.items() if self._statuses.get(member) != status)
+            self._written_sources.update(source for source, _ in new_members)
         self._statuses |= statuses
         if self._written_sources:
             stamp = self.registry.stamp
@@ -339,13 +335,10 @@ class Writer:
         ids = dict(summary.claims) if summary else {}
         for key in unknown:
             answer = answers[key]
-            whole = answer.entry if not answer.rejected else None
-            if whole and key in ids and self._held_hash(ids[key]) == whole.bundle_hash:
-                self._hashes[source, key] = _hash(answer)
-
-    def _held_hash(self, agent_id: str) -> str:
-        agent, tools = self.registry.agent(agent_id), self.registry.tools(agent_id)
-        return AgentEntry(key=agent_id, agent=agent, tools=tuple(tools)).bundle_hash
+            if answer.entry and not answer.rejected and (agent_id := ids.get(key)):
+                agent, tools = self.registry.agent(agent_id), self.registry.tools(agent_id)
+                if AgentEntry(key=agent_id, agent=agent, tools=tuple(tools)).bundle_hash == answer.entry.bundle_hash:
+                    self._hashes[source, key] = _hash(answer)
 
     def _sync(self, manifest: Manifest) -> bool:
         """Whether it was written: a removal of most of a source is refused, and told."""
@@ -378,9 +371,8 @@ def _answer(offer: Offer, source: str) -> Answer:
         return entry_of(offer.server, offer.listing, source)
     except Exception as error:  # noqa: BLE001 - whatever a server may send, the others are written
         where = f"{source}#{offer.server.record.pointer}"
-        return Answer(
-            rejected=(Rejected(where=where, reason=f"unexpected {type(error).__name__}", key=offer.server.key),)
-        )
+        reason = f"unexpected {type(error).__name__}"
+        return Answer(rejected=(Rejected(where=where, reason=reason, key=offer.server.key),))
 
 
 def _hash(answer: Answer) -> str:

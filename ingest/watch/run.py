@@ -16,8 +16,8 @@ from anyio import to_thread
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, open_command, open_sources, vouch
+from waygraph.ingest.sources.parse import beside, is_skill
 from waygraph.ingest.sources.read import STDIN, Parts
-from waygraph.ingest.sources.skill_folder import beside, is_skill
 from waygraph.ingest.sync.apply import Member
 from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Clock, Starts, SystemClock
 from waygraph.ingest.upstream.connection import Connect
@@ -151,7 +151,9 @@ class Watch:
             for source in self._sources:
                 group.start_soon(self._follow, source, fleet)
             if once:
-                while not self._refusal and (self._is_reading(fleet) or self._writing or not self._inbox.is_empty):
+                while not self._refusal and (
+                    self._unread or fleet.names - self._latest.keys() or self._writing or not self._inbox.is_empty
+                ):
                     await anyio.sleep(0.02)
                 group.cancel_scope.cancel()
         if self._refusal:
@@ -196,7 +198,8 @@ class Watch:
                 if (reason := _error_text(error, f"looking at {source.name}")) != failure:
                     failure = reason
                     self._watching.tell(SourceFailed(source=source.name, reason=failure))
-                    self._inbox.status((source.name, ""), _status_of(error, reason))
+                    status = status_of_fault(error.reason if isinstance(error, SourceError) else reason)
+                    self._inbox.status((source.name, ""), status)
             self._unread.discard(source.name)
             pause_s, clock = max(source.look_s(stamp), min(looks_s) / LOOKING_SHARE), self._watching.clock
             next_at = datetime.fromisoformat(clock.utc()) + timedelta(seconds=pause_s)
@@ -241,11 +244,14 @@ class Watch:
     # -- servers -----------------------------------------------------------------------------------
 
     def _note_event(self, event: ServerEvent) -> None:
-        news = not _says_the_same(self._latest.get(event.server), event)
+        before = self._latest.get(event.server)
+        is_same = (
+            isinstance(before, ServerListed) and isinstance(event, ServerListed) and before.listing == event.listing
+        )
         if not isinstance(event, (Starting, ServerStopped)):
             self._latest[event.server] = event
         for source, server in self._members.get(event.server, ()):
-            if news:
+            if not is_same:
                 self._watching.tell(ServerSeen(source=source, key=server.key, event=event))
             self._take((source, server.key), server, event)
 
@@ -254,9 +260,6 @@ class Watch:
             self._inbox.offer(member, Offer(server, event.listing))
         if status := status_of(event):
             self._inbox.status(member, status)
-
-    def _is_reading(self, fleet: Fleet) -> bool:
-        return bool(self._unread or fleet.names - self._latest.keys())
 
     # -- the registry ------------------------------------------------------------------------------
 
@@ -299,15 +302,6 @@ def _error_text(error: Exception, doing: str) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _status_of(error: Exception, reason: str) -> str:
-    """Of a source that cannot be read; its name is beside it."""
-    return status_of_fault(error.reason if isinstance(error, SourceError) else reason)
-
-
-def _says_the_same(before: ServerEvent | None, now: ServerEvent) -> bool:
-    return isinstance(before, ServerListed) and isinstance(now, ServerListed) and before.listing == now.listing
-
-
 def _name(launch: Launch) -> str:
     """The same for the same launch, whoever names it; nothing can be read from it."""
     match launch:
@@ -348,14 +342,16 @@ def _follow_sources(text: str, how: Opening) -> list[FollowedSource]:
     for source in sources:
         if how.start and source.content:  # what a person said yes to; a later reading finds it by this note
             vouch(source, source.content)
-    return [FollowedSource(source=source, poll_s=_poll_s(text, how.settings)) for source in sources]
+    poll_s = how.settings.watch_poll_s
+    poll_s = max(poll_s, REGISTRY_POLL_S) if text.startswith(REGISTRY_PREFIX) else poll_s
+    return [FollowedSource(source=source, poll_s=poll_s) for source in sources]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadDocuments(Documents):
     """A file or folder that is there, and could not be read when its watch began."""
 
-    def read(self, name: str, how: Opening) -> Parts:
+    def __call__(self, name: str, how: Opening) -> Parts:
         parts = self.read_all(how)
         if [each.manifest.source for each in parts] != [name]:
             raise SourceError(name, "holds sources of its own: begin the watch anew to follow them")
@@ -368,10 +364,6 @@ def _open_unread(text: str, how: Opening) -> OpenedSource:
     listing = documents.list(how)
     place, path = replace(documents, are_named=listing.is_named), str(Path(text).expanduser().absolute())
     return OpenedSource(name=listing.source, opened_name=listing.source, how=how, place=place, path=path)
-
-
-def _poll_s(text: str, settings: Settings) -> float:
-    return max(settings.watch_poll_s, REGISTRY_POLL_S) if text.startswith(REGISTRY_PREFIX) else settings.watch_poll_s
 
 
 def watching(

@@ -65,6 +65,16 @@ def write_private(path: Path, document: object, *, indent: int | None = None) ->
         raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
 
 
+def content_if_there(path: Path) -> bytes | None:
+    """None if there is no such file. Raises StorageFailed."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be read: {exc.strerror}") from exc
+
+
 def file_stamp(path: Path) -> tuple[int, ...] | None:
     """Another value when the file is another one; None if there is none. Raises StorageFailed."""
     try:

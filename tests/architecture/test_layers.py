@@ -20,7 +20,7 @@ PLANTED = {
         "pydantic_core, structlog, typer"
     ),
     "ingest/sync/apply.py": "import huggingface_hub, waygraph.ingest.pipeline",
-    "ingest/sources/skill_folder.py": "import waygraph.ingest.sources.formats.skill",
+    "ingest/sources/parse.py": "import waygraph.ingest.sources.formats.skill",
     "adapters/haystack.py": "import waygraph.adapters.langchain",
     "api/telemetry/traces.py": "import waygraph.api.cli.app",
 }

@@ -410,7 +410,7 @@ def test_connections_of_many_users_are_bounded(
         log_in(server, file, caller, caller)
 
     async def act(executor: Executor) -> None:
-        pool = executor._ways["mcp_server"]._pool  # type: ignore[attr-defined]
+        pool = executor._ways["mcp_server"].pool  # type: ignore[attr-defined]
         for caller in (*callers, *callers):
             assert await whoami(here, executor, caller) == caller
             assert pool.open_of_users <= 4, "one may be on its way out"

@@ -6,8 +6,7 @@ from urllib.parse import unquote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.execution.call_openapi import Operation
-from waygraph.ingest.execution.openapi_request import Fault, in_cookie, in_header, in_query, parameter_of
+from waygraph.ingest.execution.call_openapi import Fault, Operation, in_cookie, in_header, in_query, parameter_of
 from waygraph.ingest.execution.services import Login, Service
 
 TEXTS = st.text() | st.sampled_from(

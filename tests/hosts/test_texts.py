@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hosts.configs import CONFIGS, ODD, ONE_LINE
-from waygraph.ingest.hosts import edit_json
+from waygraph.ingest.hosts import edit
 from waygraph.ingest.hosts.config import HostConfig, difference
 from waygraph.ingest.hosts.hosts import HOSTS
-from waygraph.ingest.sources.json_text import json_document
+from waygraph.ingest.sources.parse import json_document
 from waygraph.registry.model.errors import SourceError
 
 ENTRY = {"command": "/opt/waygraph", "args": ["--registry", "/r ö.grafeo", "mcp"], "env": {"A": "b"}}
@@ -185,15 +185,15 @@ def _commented(text: str) -> str:
 @given(written())
 def test_any_document_takes_an_entry_and_gives_it_back(text: str) -> None:
     before = json_document(text)
-    found = edit_json.with_member(text, ["mcpServers"], "way graph", ENTRY)
+    found = edit.with_member(text, ["mcpServers"], "way graph", ENTRY)
     assert json_document(found) == {**before, "mcpServers": {**before["mcpServers"], "way graph": ENTRY}}
-    assert json_document(edit_json.without_members(found, ["mcpServers"], ["way graph"])) == before
+    assert json_document(edit.without_members(found, ["mcpServers"], ["way graph"])) == before
 
 
 @given(written(), st.data())
 def test_any_servers_can_be_taken_out_of_any_document(text: str, data: st.DataObject) -> None:
     before = json_document(text)
     names = data.draw(st.lists(st.sampled_from([*before["mcpServers"], "none"]), unique=True))
-    after = json_document(edit_json.without_members(text, ["mcpServers"], names))
+    after = json_document(edit.without_members(text, ["mcpServers"], names))
     kept = {name: entry for name, entry in before["mcpServers"].items() if name not in names}
     assert after == {**before, "mcpServers": kept}

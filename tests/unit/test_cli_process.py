@@ -46,7 +46,7 @@ NOT_FOR_A_READ = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "r
 FOR_A_SEARCH = ("onnxruntime", "tokenizers", "waygraph.registry.embedding.onnx", "waygraph.registry.routing.exclusions")
 NOT_FOR_AN_INTRODUCTION = (
     "fastapi",
-    "waygraph.ingest.execution.openapi_request",
+    "waygraph.ingest.execution.call_openapi",
     "waygraph.ingest.hosts",
     "waygraph.ingest.manifest.suspicion",
     "waygraph.ingest.sources.formats.mcp_config",

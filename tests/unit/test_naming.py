@@ -2,7 +2,7 @@
 
 import pytest
 
-from waygraph.ingest.sources.server_names import key_of_command, key_of_url, name_of_command, printable_source
+from waygraph.ingest.sources.opening import key_of_command, key_of_url, name_of_command, printable_source
 
 
 @pytest.mark.parametrize(

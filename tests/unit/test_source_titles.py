@@ -9,8 +9,7 @@ from typer import BadParameter
 
 from tests.sync_graph import entry, manifest
 from waygraph.api.cli.commands.operate import source_name
-from waygraph.ingest.hosts.hosts import HOSTS, Places
-from waygraph.ingest.hosts.titles import title_of, titles_of
+from waygraph.ingest.hosts.hosts import HOSTS, Places, title_of, titles_of
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.registry import Registry
 

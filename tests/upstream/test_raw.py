@@ -51,7 +51,7 @@ async def asked(agreed: types.DiscoverResult | None) -> tuple[Mapping[str, Any],
 
 @pytest.mark.parametrize("agreed", [None, MODERN], ids=["handshake", "modern"])
 def test_the_private_way_around_the_check_is_still_there(agreed: types.DiscoverResult | None) -> None:
-    """If this fails, the SDK has changed what `ingest/upstream/session.py` uses.
+    """If this fails, the SDK has changed what `ingest/upstream/open.py` uses.
 
     That is `ClientSession._stamp(data, options)`, which writes the era's headers and `_meta`, and
     `ClientSession._dispatcher` with `send_raw_request(method, params, options)`, which gives the result unchecked, and

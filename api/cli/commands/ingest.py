@@ -28,12 +28,10 @@ from waygraph.api.cli.options import (
 from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line, show
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.api.cli.render.watch_events import flag_remarks
-from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
-from waygraph.ingest.hosts.titles import title_of
+from waygraph.ingest.hosts.hosts import KnownConfig, known_configs, title_of
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
-from waygraph.ingest.sources.opening import refuse_unused
-from waygraph.ingest.sources.server_names import name_of_command, printable_source
+from waygraph.ingest.sources.opening import name_of_command, printable_source, refuse_unused
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.changes import ChangeSet, SyncReport

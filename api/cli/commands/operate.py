@@ -29,7 +29,7 @@ def source_name(registry: "Registry", name: str) -> str:
 
     What is no source's name stays as it is written. Raises BadParameter for the title of several, RegistryNotFound.
     """
-    from waygraph.ingest.hosts.titles import title_of, titles_of
+    from waygraph.ingest.hosts.hosts import title_of, titles_of
 
     titles, path = titles_of(source.name for source in registry.sources()), str(Path(name).resolve())
     if name in titles or path in titles:
@@ -140,7 +140,7 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or remove one."""
     if context.invoked_subcommand:
         return
-    from waygraph.ingest.hosts.titles import titles_of
+    from waygraph.ingest.hosts.hosts import titles_of
 
     with invocation(context).open() as registry:
         summaries = registry.sources()
@@ -325,7 +325,7 @@ def _view_forget(result: "Forgotten") -> Iterator[Block]:
 
 def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
     """A line for each, then the texts of each before and after; of what came, its numbers in the line."""
-    from waygraph.ingest.hosts.titles import titles_of
+    from waygraph.ingest.hosts.hosts import titles_of
 
     columns, spare = "time=at, revision, agent=agent_id, tool, change=what, fields, source", ("revision", "source")
     titles = titles_of(each.source for each in records)

@@ -266,7 +266,7 @@ def show_one(
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say where the registry is and what it holds."""
-    from waygraph.ingest.hosts.titles import titles_of
+    from waygraph.ingest.hosts.hosts import titles_of
 
     with invocation(context).open() as registry:
         summary, sources = registry.status(), [] if as_json else registry.sources()

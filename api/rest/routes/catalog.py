@@ -18,7 +18,7 @@ from waygraph.api.rest.recorded_calls import note_result
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, Parameters, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.api.rest.service import NO_GATEWAY, Exchange, Lanes, handles
-from waygraph.ingest.hosts.titles import titles_of
+from waygraph.ingest.hosts.hosts import titles_of
 from waygraph.ingest.logins.store import login_file
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback

@@ -56,7 +56,9 @@ def fits(document: Any) -> bool:
     """The list of an A2X registry may hold services beside cards."""
     if not isinstance(document, list):
         return _is_card(document)
-    return mostly(document, _is_of_a_list) and any(_is_card(entry) or _is_listed(entry) for entry in document)
+    return any(_is_card(entry) or _is_listed(entry) for entry in document) and mostly(
+        document, lambda entry: _is_card(entry) or _is_listed(entry) or is_service(entry)
+    )
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
@@ -86,10 +88,6 @@ def _is_card(document: Any) -> bool:
 def _is_listed(entry: Any) -> bool:
     """Whether it is an agent of an A2X registry's list."""
     return isinstance(entry, Mapping) and entry.get("type") == "a2a" and isinstance(entry.get("metadata"), Mapping)
-
-
-def _is_of_a_list(entry: Any) -> bool:
-    return _is_card(entry) or _is_listed(entry) or is_service(entry)
 
 
 def _read_list(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[AgentRecord]:

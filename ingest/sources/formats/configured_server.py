@@ -18,7 +18,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
-from waygraph.ingest.manifest.fields import fields_of
+from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, OAuthClient, StdioLaunch, ToolLimit, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.ingest.sources.formats.switches import LIMITS, SWITCHES, Faulty, entry_limits, is_off, plain_name
@@ -190,8 +190,7 @@ def _add_variables(launch: dict[str, Any], fields: Mapping[Any, Any]) -> None:
 
 def _listed_names(value: object) -> list[str]:
     """Names, or objects with a name."""
-    items = value if isinstance(value, list) else []
-    names = [item.get("name") if isinstance(item, Mapping) else item for item in items]
+    names = [item.get("name") if isinstance(item, Mapping) else item for item in items_of(value)]
     return [name for name in names if isinstance(name, str) and name]
 
 
@@ -325,10 +324,10 @@ def _inferred_form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
         raise Faulty("has a `command` and a `url`; say by `type` which one counts")
     if not command and not url:
         raise Faulty("has neither a `command` nor a `url`")
-    return "stdio" if command else _form_of_url(_text(entry, "url"))
+    return "stdio" if command else form_of_url(_text(entry, "url"))
 
 
-def _form_of_url(url: str) -> Literal["http", "sse"]:
+def form_of_url(url: str) -> Literal["http", "sse"]:
     try:
         path = urlsplit(url).path
     except ValueError:
@@ -446,11 +445,6 @@ def _variables_in(file: Path) -> dict[str, str]:
     """Of an `envFile`, in dotenv's format. No error names it: its path may hold a secret."""
     from dotenv import dotenv_values
 
-    values = dotenv_values(stream=StringIO(_env_text(file)), interpolate=False)
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _env_text(file: Path) -> str:
     try:
         # A pipe would keep its reader waiting for ever.
         if not stat.S_ISREG(os.stat(file).st_mode):
@@ -459,8 +453,10 @@ def _env_text(file: Path) -> str:
             content = stream.read(MAX_ENV_FILE_BYTES + 1)
         if len(content) > MAX_ENV_FILE_BYTES:
             raise Faulty(f"its envFile has more than {MAX_ENV_FILE_BYTES} bytes")
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except OSError as exc:
         raise Faulty(f"its envFile cannot be read: {exc.strerror}") from None
     except ValueError:
         raise Faulty("its envFile cannot be read: it is not UTF-8 text") from None
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
+from waygraph.ingest.manifest.fields import fields_of, items_of, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.formats.tools_list import tool_record
+from waygraph.ingest.sources.formats.listings import tool_record
 
 SHAPE = (
     '{"registry": {name: {"title": …, "description": …, "image": …, "tools": […]}}}, a list of such servers with '
     '`name`, or a server.yaml: {"name": …, "type": "server", "about": {…}}'
 )
 TYPES = ("server", "remote", "poci")
+_TILE_FIELDS = frozenset({"title", "description", "image", "remote"})
 
 
 def fits(document: Any) -> bool:
@@ -24,7 +25,8 @@ def fits(document: Any) -> bool:
     if not isinstance(document, Mapping):
         return False
     registry = document.get("registry")
-    return _is_server_file(document) or (isinstance(registry, Mapping) and any(map(_is_tile, registry.values())))
+    tiles = [each for each in registry.values() if isinstance(each, Mapping)] if isinstance(registry, Mapping) else []
+    return _is_server_file(document) or not all(map(_TILE_FIELDS.isdisjoint, tiles))
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
@@ -51,8 +53,8 @@ def _servers(document: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 def _record(server: Mapping[str, Any], key: object, place: str, tools: Iterator[ToolRecord]) -> AgentRecord:
-    about = _part(server, "about") or server
-    meta = _part(server, "meta") or _part(server, "metadata") or server
+    about = fields_of(server.get("about")) or server
+    meta = fields_of(server.get("meta")) or fields_of(server.get("metadata")) or server
     return AgentRecord(
         pointer=place,
         key=key,
@@ -64,11 +66,6 @@ def _record(server: Mapping[str, Any], key: object, place: str, tools: Iterator[
     )
 
 
-def _part(server: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = server.get(name)
-    return part if isinstance(part, Mapping) else {}
-
-
 def _tags(meta: Mapping[str, Any]) -> object:
     """The category among them; what is no list is for the intake to refuse."""
     tags, category = meta.get("tags") or [], meta.get("category")
@@ -77,19 +74,20 @@ def _tags(meta: Mapping[str, Any]) -> object:
 
 def _transport(server: Mapping[str, Any]) -> dict[str, Any] | None:
     """The address of a remote server, else the image and what it is run with; `{{…}}` is for Docker to fill in."""
-    remote, run = _part(server, "remote"), _part(server, "run") or server
+    remote, run = fields_of(server.get("remote")), fields_of(server.get("run")) or server
     if remote.get("url"):
         fields = {"type": remote.get("transport_type"), "url": remote["url"], "headers": remote.get("headers")}
     else:
         fields = {"image": server.get("image"), "args": run.get("command"), "volumes": run.get("volumes")}
-    return ({name: value for name, value in fields.items() if value} | _env(_part(server, "config") or server)) or None
+    return (
+        {name: value for name, value in fields.items() if value} | _env(fields_of(server.get("config")) or server)
+    ) or None
 
 
 def _env(config: Mapping[str, Any]) -> dict[str, Any]:
     """The variables that it gets, those that hold secrets among them."""
-    entries = [entry for part in ("env", "secrets") if isinstance(config.get(part), list) for entry in config[part]]
-    candidates = (entry.get("env") or entry.get("name") for entry in entries if isinstance(entry, Mapping))
-    names = [name for name in candidates if isinstance(name, str)]
+    entries = map(fields_of, [*items_of(config.get("env")), *items_of(config.get("secrets"))])
+    names = [name for each in entries if isinstance(name := each.get("env") or each.get("name"), str)]
     return {"env": {name: f"${{{name}}}" for name in names}} if names else {}
 
 
@@ -129,10 +127,6 @@ def _property(argument: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_listed(entry: Any) -> bool:
     return isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and isinstance(entry.get("tools"), list)
-
-
-def _is_tile(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and not {"title", "description", "image", "remote"}.isdisjoint(entry)
 
 
 def _is_server_file(document: Mapping[str, Any]) -> bool:

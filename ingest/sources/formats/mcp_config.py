@@ -1,17 +1,21 @@
-"""Configurations of the hosts of MCP servers. One file is one source, each server an agent.
+"""Configurations of the hosts of MCP servers, and manifests of desktop bundles. One file is one source, each server an
+agent.
 
 Read, they give agents without tools; nothing is started. `servers` gives how each is started or reached, with every
 reference resolved. The forms of an entry are in `configured_server`, those of a `${…}` in `environment`.
 """
 
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
-from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
+from waygraph.ingest.manifest.fields import fields_of, map_texts, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord, shape_of
 from waygraph.ingest.sources.formats.configured_server import (
     ConfiguredServer,
@@ -21,9 +25,8 @@ from waygraph.ingest.sources.formats.configured_server import (
     parts_of,
     read_server,
 )
-from waygraph.ingest.sources.formats.desktop_bundle import as_config
+from waygraph.ingest.sources.formats.listings import tool_records
 from waygraph.ingest.sources.formats.switches import Faulty, Switches, is_off, switches_of
-from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.sources.parse import MANIFEST, parse_file, plugin_folder
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import name_fault
@@ -79,6 +82,42 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
             continue
         text = entry.server.launch_text(launch, inputs, entry.project)
         yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, launch_text=text)
+
+
+BUNDLE_SHAPE = (
+    '{"manifest_version": …, "name": …, "server": {"mcp_config": {"command": …}}} of a desktop bundle (.mcpb)'
+)
+_OF_USER = re.compile(r"\$\{user_config\.([^${}:]{1,128})\}")
+
+
+def fits_bundle(document: Any) -> bool:
+    """Whether it is the manifest.json of a desktop bundle (mcpb, dxt)."""
+    is_bundle = isinstance(document, Mapping) and ("manifest_version" in document or "dxt_version" in document)
+    return is_bundle and isinstance(document.get("server"), Mapping)
+
+
+def as_config(document: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The bundle as a host's file; what is no bundle, as it is. Each value of `user_config` is an input: where it has
+    no default, a variable of the environment gives it.
+    """
+    if not fits_bundle(document):
+        return document
+    entry = dict(fields_of(fields_of(document["server"]).get("mcp_config")))
+    entry |= fields_of(fields_of(entry.pop("platform_overrides", None)).get(sys.platform))
+    places = {"${__dirname}": str(Path(where).absolute().parent), "${HOME}": "${userHome}", "${pathSeparator}": "${/}"}
+
+    def resolve(text: str) -> str:
+        for name, place in places.items():
+            text = text.replace(name, place)
+        return _OF_USER.sub(r"${input:\1}", text)
+
+    options = {name: fields_of(option) for name, option in fields_of(document.get("user_config")).items()}
+    inputs = [
+        {"id": name, "default": resolve(str(option["default"])), "password": option.get("sensitive") is True}
+        for name, option in options.items()
+        if isinstance(option.get("default"), (str, int, float))
+    ]
+    return {"mcpServers": [{**map_texts(entry, resolve), "name": document.get("name")}], "inputs": inputs}
 
 
 def read_bundle(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
@@ -169,20 +208,13 @@ def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
             try:
                 server = read_entry(str(name), entry, table.switches, bare_variables=bare_variables)
             except Faulty as exc:
-                if not _is_off_for_certain(entry):
-                    intake.reject_agent(place, str(exc), key=key)
-                else:
-                    intake.note_cut(place, f"{OFF}, and not listed: {exc}")
+                with suppress(Faulty):
+                    if is_off(parts_of(entry)):  # nobody misses its server, whatever else is wrong with it
+                        intake.note_cut(place, f"{OFF}, and not listed: {exc}")
+                        continue
+                intake.reject_agent(place, str(exc), key=key)
                 continue
             yield _Entry(key=key, pointer=place, server=server, project=table.project)
-
-
-def _is_off_for_certain(entry: object) -> bool:
-    """Also of an entry that cannot be read otherwise: nobody misses its server."""
-    try:
-        return is_off(parts_of(entry))
-    except Faulty:
-        return False
 
 
 def _members(servers: object, place: str, intake: Intake) -> Iterator[tuple[str, object, object]]:
@@ -261,9 +293,8 @@ def _project_tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
 
 def _names_launches(table: object) -> bool:
     """Other documents have tables of these names too."""
-    return isinstance(table, Mapping) and any(
-        isinstance(each, Mapping) and names_a_launch(each) for each in table.values()
-    )
+    entries = table.values() if isinstance(table, Mapping) else ()
+    return any(isinstance(each, Mapping) and names_a_launch(each) for each in entries)
 
 
 def _is_of_goose(table: object) -> bool:

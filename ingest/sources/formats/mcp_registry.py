@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
-from waygraph.ingest.manifest.fields import mostly, pointer
+from waygraph.ingest.manifest.fields import fields_of, items_of, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, HttpLaunch, Intake, ServerEntry, shape_of
-from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
+from waygraph.ingest.sources.formats.configured_server import form_of_url, launch_of, read_server
 from waygraph.ingest.sources.formats.old_forms import OFFICIAL, Fields, upgrade_entry
 from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.registry.http.addresses import is_loopback, is_public, split_url
@@ -51,8 +50,7 @@ def text(of: Fields, *names: str) -> str:
 
 def objects(of: Fields, name: str) -> list[Fields]:
     """What of a list are objects."""
-    value = of.get(name)
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    return [item for item in items_of(of.get(name)) if isinstance(item, Mapping)]
 
 
 def types_of(server: Fields) -> Iterator[str]:
@@ -75,8 +73,10 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
         return _address(remote)
     if (package := next(filter(_runner, packages), None)) is not None:
         return _command(package)
-    if (remote := next((remote for remote in remotes if _is_of_another_host(remote, is_reachable)), None)) is not None:
-        return _address(remote)
+    for remote in remotes:  # an address of the machine or network of whoever wrote it says nothing here
+        parts = split_url(text(remote, "url"))
+        if parts and parts.hostname and is_reachable(parts.hostname):
+            return _address(remote)
     return _as_told(packages[0]) if packages else None
 
 
@@ -98,12 +98,6 @@ def _is_open(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
     return True
 
 
-def _is_of_another_host(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
-    """An address of the machine or network of whoever wrote it says nothing here."""
-    parts = split_url(text(remote, "url"))
-    return bool(parts and parts.hostname and is_reachable(parts.hostname))
-
-
 # -- what is kept ----------------------------------------------------------------------------------
 
 
@@ -121,10 +115,9 @@ def _form(remote: Fields) -> Literal["http", "sse"]:
     if kind := text(remote, "type"):
         return "sse" if kind == "sse" else "http"
     try:
-        path = urlsplit(text(remote, "url")).path
-    except ValueError:
-        path = ""
-    return "sse" if path.rstrip("/").endswith("/sse") else "http"
+        return form_of_url(text(remote, "url"))
+    except Faulty:
+        return "http"
 
 
 def _command(package: Fields) -> dict[str, object]:
@@ -156,13 +149,8 @@ def _pin_version(package: Fields, runner: str) -> str:
 
 def _as_told(package: Fields) -> dict[str, object]:
     """Of one that nothing is known to run: what it is."""
-    fields = {
-        "registryType": text(package, "registryType"),
-        "identifier": text(package, "identifier"),
-        "version": text(package, "version"),
-        "fileSha256": text(package, "fileSha256"),
-    }
-    return {"package": {name: value for name, value in fields.items() if value}}
+    names = ("registryType", "identifier", "version", "fileSha256")
+    return {"package": {name: value for name in names if (value := text(package, name))}}
 
 
 def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
@@ -188,8 +176,7 @@ def _with_references(entry: Fields, label: str, end: str = "") -> str:
     """
     if not isinstance(template := field(entry, "value", "default"), str) or field(entry, "isSecret"):
         return _reference(label, end)
-    variables = field(entry, "variables")
-    known_variables = variables if isinstance(variables, Mapping) else {}
+    known_variables = fields_of(field(entry, "variables"))
 
     def reference_of(match: re.Match[str]) -> str:
         if not isinstance(inner := known_variables.get(match[1]), Mapping):
@@ -272,15 +259,19 @@ def is_superseded(entry: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Version:
-    """One version of a server. `is_latest` None: not said. `at`: when it was published, RFC 3339, empty if not said."""
+    """One version of a server. `official`: what the registry says of it, as `upgrade_entry` has it."""
 
     pointer: str
-    name: str
-    version: str
     server: Fields
-    status: str
-    is_latest: bool | None
-    at: str
+    official: Fields
+
+    @property
+    def name(self) -> str:
+        return str(self.server["name"])
+
+    @property
+    def status(self) -> str:
+        return str(self.official["status"])
 
 
 def _looks_like_an_entry(entry: object) -> bool:
@@ -319,21 +310,8 @@ def _read_list(document: Any, intake: Intake) -> Iterator[_Version]:
         elif fault := name_fault(server.get("name")):
             intake.reject_agent(place, f"name: {fault}")
         else:
-            yield _version_of(place, entry)
-
-
-def _version_of(place: str, entry: Fields) -> _Version:
-    current = upgrade_entry(entry)
-    server, official = current["server"], current["_meta"][OFFICIAL]
-    return _Version(
-        pointer=place,
-        name=server["name"],
-        version=server["version"],
-        server=server,
-        status=official["status"],
-        is_latest=official["isLatest"],
-        at=official["publishedAt"],
-    )
+            current = upgrade_entry(entry)
+            yield _Version(pointer=place, server=current["server"], official=current["_meta"][OFFICIAL])
 
 
 def _is_empty(entry: object) -> bool:
@@ -352,17 +330,18 @@ def _latest(candidates: Iterable[_Version], intake: Intake) -> Iterator[_Version
     best: dict[str, _Version] = {}
     versions = set[tuple[str, str]]()
     for version in candidates:
-        if (version.name, version.version) in versions:
+        if (key := (version.name, version.server["version"])) in versions:
             intake.reject(version.pointer, f"{version.name!r} is listed before in this version; the first is kept")
             continue
-        versions.add((version.name, version.version))
+        versions.add(key)
         if (former := best.get(version.name)) is None or _age(version) > _age(former):
             best[version.name] = version
     yield from best.values()
 
 
 def _age(version: _Version) -> tuple[bool, bool, float]:
-    return version.is_latest is True, version.is_latest is not False, _moment(version.at)
+    is_latest = version.official["isLatest"]
+    return is_latest is True, is_latest is not False, _moment(version.official["publishedAt"])
 
 
 def _moment(at: str) -> float:
@@ -393,7 +372,7 @@ def _record(version: _Version, is_reachable: Callable[[str], bool]) -> AgentReco
         key=version.name,
         name="" if name_fault(title) else title,
         description=version.server.get("description"),
-        version=version.version,
+        version=version.server["version"],
         transport=transport_of(version.server, is_reachable),
         tags=tuple(kinds | ({DEPRECATED} if version.status == "deprecated" else set())),
     )

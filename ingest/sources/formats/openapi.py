@@ -7,7 +7,7 @@ is called by the service, and is no tool.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -51,11 +51,8 @@ _ANSWERS = re.compile(r"2\d\d|2[xX]{2}|default")
 
 
 def fits(document: Any) -> bool:
-    return (
-        isinstance(document, Mapping)
-        and ("openapi" in document or "swagger" in document)
-        and ("info" in document or "paths" in document)
-    )
+    names = fields_of(document).keys()
+    return bool(names & {"openapi", "swagger"}) and bool(names & {"info", "paths"})
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
@@ -230,7 +227,7 @@ class _Service:
         if body is None:
             body = body_of(self.schemas, fields.get("requestBody"), f"{pointer}/requestBody")
         else:
-            body = body.with_media(media_of(fields.get("consumes", self.document.get("consumes")), body))
+            body = replace(body, media=media_of(fields.get("consumes", self.document.get("consumes")), body))
         if body:
             arguments.take_body(body)
         return arguments
@@ -286,9 +283,8 @@ def _legal(text: str) -> str:
 def _description(path: str, method: str, operation: Mapping[str, Any]) -> str:
     """Summary and description, none that only repeats; of an operation that says nothing, what is called."""
     summary, description = text_of(operation.get("summary")), text_of(operation.get("description"))
-    if description.casefold().startswith(summary.casefold()) or fold(summary) == fold(
-        text_of(operation.get("operationId"))
-    ):
+    repeats_id = fold(summary) == fold(text_of(operation.get("operationId")))
+    if repeats_id or description.casefold().startswith(summary.casefold()):
         summary = ""
     return "\n\n".join(filter(None, (summary, description))) or f"{method.upper()} {path}"
 
@@ -320,9 +316,8 @@ def _server(server: object) -> str:
 def _address(servers: list[str], where: str) -> dict[str, object]:
     """`url`, and `servers` if there are several. One that is told by its path alone is where the document was got."""
     try:
-        addresses = [
-            urljoin(where, url) if where.startswith(("http://", "https://")) else url for url in servers or ["/"]
-        ]
+        base = where if where.startswith(("http://", "https://")) else ""
+        addresses = [urljoin(base, url) for url in servers or ["/"]]
         absolute = [url for url in addresses if urlsplit(url).netloc]
     except ValueError:
         return {}

@@ -34,8 +34,8 @@ HEADERS_NOT_SENT = frozenset(
 """Headers that no argument may set: they are HTTP's own, credentials, or make another request of it."""
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 """In a path."""
-_STYLE_FIELDS = ("style", "explode", "allowReserved", "collectionFormat")
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+STYLE_FIELDS = ("style", "explode", "allowReserved", "collectionFormat")
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _TEXTS = ("xml", "yaml", "javascript", "ndjson", "jsonl")
 """Ends of media types that are text, though they do not begin with `text/`."""
 _BODY = "body"
@@ -68,9 +68,6 @@ class Body:
     description: str = ""
     encoding: Mapping[str, Any] = field(default_factory=dict)
     """Of a form, by field: what the document states of its serialization."""
-
-    def with_media(self, media: str) -> "Body":
-        return replace(self, media=media)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ class Arguments:
         name = self._free_name(preferred_name, (f"{preferred_name}_{place}",))
         is_required = place == "path" or fields.get("required") is True
         self._arguments[name] = _Argument(self.schemas.convert(schema, pointer), is_required, remarks)
-        style = {word: fields[word] for word in _STYLE_FIELDS if isinstance(fields.get(word), (str, bool))}
+        style = {word: fields[word] for word in STYLE_FIELDS if isinstance(fields.get(word), (str, bool))}
         alias = {"name": parameter.name} if name != parameter.name else {}
         self.parameters[name] = {"in": place, **alias, **style, **({"content": media} if media else {})}
 
@@ -179,7 +176,7 @@ class Arguments:
             if (own := self._free_name(name, (f"{_BODY}_{name}",))) != name:
                 aliases[own] = name
             conversion = self.schemas.convert(each.schema, each.pointer)
-            is_file = body.media == _FORMS[1] and is_bytes(fields_of(conversion.schema))
+            is_file = body.media == FORMS[1] and is_bytes(fields_of(conversion.schema))
             remarks = {"contentEncoding": "base64"} if is_file else {}  # so that whoever calls it knows
             self._arguments[own] = _Argument(conversion, each.required and body.is_required, remarks)
         if aliases:
@@ -188,7 +185,7 @@ class Arguments:
 
     def _take_encoding(self, body: Body) -> None:
         """Of a form: how its fields are serialized, where the document states it."""
-        words = (*_STYLE_FIELDS, "contentType") if body.media in _FORMS else ()
+        words = (*STYLE_FIELDS, "contentType") if body.media in FORMS else ()
         encodings = {
             name: {word: value for word in words if isinstance(value := fields_of(each).get(word), (str, bool))}
             for name, each in islice(body.encoding.items(), MAX_FIELDS)
@@ -200,10 +197,13 @@ class Arguments:
         name = self._free_name(_BODY, ("request_body",))
         remarks: dict[str, Any] = {"description": body.description} if body.description else {}
         conversion = self.schemas.convert(body.schema, body.pointer)
-        if _is_written_out(body.media) and not _is_scalar(conversion.schema):
+        plain = plain_media(body.media)
+        # The caller writes the body as text: it is in a language that no value of JSON is turned into.
+        is_text = (_preference(body.media) >= 4 and plain.startswith("text/")) or plain.endswith(_TEXTS)
+        if is_text and not _is_scalar(conversion.schema):
             text = f"The body as text of the media type {body.media[:100]}"
             remarks, conversion = {"description": body.description or text}, Conversion({"type": "string"})
-        if _preference(body.media) == 5 and not _plain(body.media).endswith(_TEXTS):
+        if _preference(body.media) == 5 and not plain.endswith(_TEXTS):
             remarks = {"contentEncoding": "base64", "contentMediaType": body.media, **remarks}
         self.body["argument"] = name
         self._take_encoding(body)
@@ -256,7 +256,7 @@ def parameters_in_place(schemas: Schemas, parameters: list[Parameter], path: str
             parameter = Parameter(name, "path", fields, pointer, argument)
         elif parameter.place != "path":
             elsewhere.append(name)
-            fields = {word: value for word, value in parameter.fields.items() if word not in _STYLE_FIELDS}
+            fields = {word: value for word, value in parameter.fields.items() if word not in STYLE_FIELDS}
             parameter = replace(parameter, place="path", fields=fields)
         result.append(replace(parameter, name=name, argument=parameter.argument or parameter.name))
     schemas.note_names(pointer, "parts of the path that no parameter declares are required texts", missing)
@@ -333,7 +333,7 @@ def _older_body(parameters: list[Parameter], pointer: str) -> Body | None:
         "properties": {each.name: {**each.fields, "required": None, "name": None} for each in form},
         "required": [each.name for each in form if each.fields.get("required") is True],
     }
-    media = _FORMS[any(each.fields.get("type") == "file" for each in form)]
+    media = FORMS[any(each.fields.get("type") == "file" for each in form)]
     lists = [each for each in form if each.fields.get("type") == "array"]
     encoding = {each.name: {"collectionFormat": each.fields.get("collectionFormat", "csv")} for each in lists}
     return Body(media, schema, pointer, True, encoding=encoding)
@@ -343,12 +343,12 @@ def media_of(value: object, body: Body) -> str:
     """The media type of a body of Swagger 2, by what the operation consumes."""
     types = [item for item in items_of(value) if isinstance(item, str) and item]
     if body.media:  # a form
-        return _FORMS[1] if _FORMS[1] in types else body.media
+        return FORMS[1] if FORMS[1] in types else body.media
     return min(types, key=_preference, default="application/json")
 
 
 def is_json(media: str) -> bool:
-    plain = _plain(media)
+    plain = plain_media(media)
     return plain == "application/json" or plain.endswith(("/json", "+json")) or plain == "*/*"
 
 
@@ -359,16 +359,11 @@ def is_bytes(schema: Mapping[str, Any]) -> bool:
 
 def _preference(media: str) -> int:
     """The least is best."""
-    if (plain := _plain(media)) == "application/json":
+    if (plain := plain_media(media)) == "application/json":
         return 0
     if is_json(media):
         return 1
-    return 2 + _FORMS.index(plain) if plain in _FORMS else (4 if plain.startswith("text/") else 5)
-
-
-def _is_written_out(media: str) -> bool:
-    """Whether the caller writes the body as text: it is in a language that no value of JSON is turned into."""
-    return (_preference(media) >= 4 and _plain(media).startswith("text/")) or _plain(media).endswith(_TEXTS)
+    return 2 + FORMS.index(plain) if plain in FORMS else (4 if plain.startswith("text/") else 5)
 
 
 def _is_scalar(schema: object) -> bool:
@@ -377,5 +372,5 @@ def _is_scalar(schema: object) -> bool:
     return all(each in ("string", "number", "integer", "boolean", "null") for each in kinds)
 
 
-def _plain(media: str) -> str:
+def plain_media(media: str) -> str:
     return media.partition(";")[0].strip().casefold()

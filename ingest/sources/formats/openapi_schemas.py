@@ -359,9 +359,7 @@ def _fields(schemas: Schemas, schema: object, pointer: str, look: _Look) -> dict
     look.pointers.add(pointer)
     if not isinstance(target, Mapping) or target.get("type", "object") not in _OBJECT or len(look.pointers) > MAX_PARTS:
         return None
-    look.is_open = look.is_open or any(
-        isinstance(target.get(word), Mapping) or target.get(word) is True for word in _OPEN
-    )
+    look.is_open |= any(isinstance(target.get(word), Mapping) or target.get(word) is True for word in _OPEN)
     properties = fields_of(target.get("properties"))
     fields = {name: Field(each, pointer + json_pointer("properties", name)) for name, each in properties.items()}
     for word in ("allOf", "anyOf", "oneOf"):

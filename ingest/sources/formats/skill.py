@@ -1,4 +1,4 @@
-"""Agent Skills: a folder with a SKILL.md is an agent, each of its scripts a tool. Packed by `skill_folder`.
+"""Agent Skills: a folder with a SKILL.md is an agent, each of its scripts a tool. Packed by `sources.parse`.
 
 What a skill is found by: its description, which is written to say when the skill is of use, and after it the first
 paragraphs of its text, which add words for word search; a model reads the description first.
@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from waygraph.ingest.manifest.fields import REPEATED, fields_of, items_of, pointer, scalar_of, text_of
+from waygraph.ingest.manifest.fields import REPEATED, fields_of, lines_of, pointer, scalar_of, text_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.parse import parse_yaml
-from waygraph.ingest.sources.skill_folder import SCRIPTS
+from waygraph.ingest.sources.parse import SCRIPTS, parse_yaml
 from waygraph.registry.model.errors import SourceError
 
 Remark = Callable[[str, str], None]
@@ -167,11 +166,8 @@ _ALLOWED_TOOL = re.compile(r"[^\s,()]+(?:\([^)\n]*\))?")
 
 
 def fits(document: Any) -> bool:
-    return (
-        isinstance(document, Mapping)
-        and {"skill", "body", "folder", "scripts"} <= document.keys()
-        and isinstance(document["scripts"], list)
-    )
+    fields = fields_of(document)
+    return {"skill", "body", "folder"} <= fields.keys() and isinstance(fields.get("scripts"), list)
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
@@ -252,9 +248,7 @@ def _transport(front: Mapping[str, Any], document: Mapping[str, Any], folder: st
         "sha256": text_of(document.get("sha256")),
         "license": text_of(front.get("license")),
         "compatibility": text_of(front.get("compatibility")),
-        "allowed-tools": _ALLOWED_TOOL.findall(tools)
-        if isinstance(tools, str)
-        else [text_of(item) for item in items_of(tools) if text_of(item)],
+        "allowed-tools": _ALLOWED_TOOL.findall(tools) if isinstance(tools, str) else lines_of(tools),
         "metadata": {name: scalar_of(value) for name, value in fields_of(front.get("metadata")).items()},
     }
     return {name: value for name, value in fields.items() if value}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ToolRecord
-from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.ingest.sources.formats.listings import tool_records
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import InvalidDataset, nearest

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from waygraph.ingest.manifest.questions import bare_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest
-from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.ingest.sources.formats.listings import tool_records
 from waygraph.registry.index.analyser import fold
 from waygraph.registry.language_model.answers import ModelAnswers, Usage
 from waygraph.registry.model.changes import AgentEntry
