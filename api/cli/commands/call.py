@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Groups, invocation, json_or_text, principal
-from waygraph.api.cli.render.output import Lines, one_line, show
+from waygraph.api.cli.options import Groups, Invocation, json_or_text, principal
+from waygraph.api.cli.render.output import Lines, one_line
 
 if TYPE_CHECKING:
     from waygraph.api.library import Registry
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def call(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[
         str, Argument(metavar="TOOL", help="A tool's id or call name, or a name that one tool has.", show_default=False)
     ],
@@ -33,7 +33,6 @@ def call(
     yes: Annotated[bool, Option("--yes", help="Agree, where the policy wants a person's consent.")] = False,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Wait no longer for the result.")] = None,
     group: Groups = None,
-    as_json: AsJson = False,
 ) -> None:
     """Run a tool and print its result; exit 1 where it failed or may not run.
 
@@ -44,10 +43,8 @@ def call(
     from waygraph.api.library import Registry
     from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
 
-    options = invocation(context)
-    settings = options.settings()
     who = principal(group)
-    with Registry.open(options.place(settings), embedder=options.embedder or None, settings=settings) as registry:
+    with Registry.open(options.place, embedder=options.embedder or None, settings=options.settings) as registry:
         tool = find_meant(registry, name, who)
         by_name = read_arguments(tool, values or (), arguments)
 
@@ -67,7 +64,7 @@ def call(
             result = run(tool.content_hash)
         except InvalidArguments as error:
             raise _with_json_forms(error, tool, values or ()) from error
-    show(result, _shape, lambda each: [Lines(each.text)], as_json)
+    options.show(result, lambda each: [Lines(each.text)], _shape)
     if result.is_error:
         raise typer.Exit(1)
 

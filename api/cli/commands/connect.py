@@ -12,8 +12,8 @@ from typing import Annotated, get_args
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, opening, with_option_groups
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
+from waygraph.api.cli.options import Invocation, ServedNamespace, opening
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.api.mcp import Surface
 from waygraph.ingest.hosts import hosts
@@ -54,9 +54,8 @@ class EntryOptions:
 _HOSTS_HELP = "claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed."
 
 
-@with_option_groups
 def connect(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="HOST", help=_HOSTS_HELP)] = "",
     *,
     write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
@@ -75,7 +74,6 @@ def connect(
         float, Option(metavar="SECONDS", min=0, help="Of --check: so long it waits before it ends with 1.")
     ] = 300.0,
     entry: EntryOptions,
-    as_json: AsJson = False,
 ) -> None:
     """Print the entry by which a host starts this gateway, or write it into the host's config.
 
@@ -89,18 +87,17 @@ def connect(
     flags = [option for option, is_set in actions.items() if is_set]
     if len(flags) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(flags)}", param_hint=f"'{flags[1]}'")
-    options = invocation(context)
     if not (name or check):
         raise typer.BadParameter("name a host", param_hint="'HOST'")
     target = target_of(options, name, entry) if name else None
     if check:
         from waygraph.api.cli.commands.host_check import check_host
 
-        check_host(options, target.config if target else None, timeout, as_json=as_json)
+        check_host(options, target.config if target else None, timeout)
     elif target:
         outcome = change_host(options, target, flags[0] if flags else "", dry_run=dry_run)
-        if flags or as_json:
-            show(outcome, asdict, view_outcome, as_json)
+        if flags or options.as_json:
+            options.show(outcome, view_outcome, asdict)
         else:
             print_raw(outcome.entry.rstrip("\n") + "\n")
         remark(outcome)
@@ -165,7 +162,7 @@ def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
         config=config,
         gateway=_gateway(options, entry, option_of(config.servers.get(entry.entry_name), "--surface")),
         name=entry.entry_name,
-        shelf=shelf_of(options.settings().data_path, host.id, path, usual),
+        shelf=shelf_of(options.settings.data_path, host.id, path, usual),
         project=project,
         folder=str(places.cwd) if host.folders and project is None else "",
     )
@@ -173,7 +170,7 @@ def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
 
 def _gateway(options: Invocation, entry: EntryOptions, former_surface: str) -> hosts.Gateway:
     """Raises InvalidSetting for --url without a service, and --surface with one."""
-    place = options.place(options.settings())
+    place = options.place
     if entry.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
     if entry.surface and is_service(place):
@@ -232,7 +229,7 @@ def _preview(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_
 
 
 def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
-    options.own_place(options.settings())  # a service would not find how to start them
+    options.own_place()  # a service would not find how to start them
     if not (offer := offer_of(target)).servers:  # only the gateway itself is left to put there
         return replace(_write(options, target, dry_run), stays=offer.stays)
     if dry_run:
@@ -241,8 +238,8 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
         lines = tuple(difference(target.config, after, target.name))
         return replace(outcome, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
     with options.open_own() as registry:
-        takeover = take_over(target, offer, partial(_ask, registry, options.settings()))
-        _ask_again(registry, options.settings(), target.config.path)
+        takeover = take_over(target, offer, partial(_ask, registry, options.settings))
+        _ask_again(registry, options.settings, target.config.path)
     return replace(
         _apply(target, takeover.after, dry_run=False),
         taken=takeover.names,
@@ -253,7 +250,7 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
 
 
 def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
-    options.own_place(options.settings())
+    options.own_place()
     back = put_back(target.config, target.name, target.shelf)
     outcome = _apply(target, back.after, dry_run=dry_run)
     outcome = replace(outcome, restored=back.names, kept=back.conflicts, whole=back.whole)
@@ -263,7 +260,7 @@ def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutco
         silent = dict[str, str]()
 
         def move(source: str) -> None:  # in this order the agents stay what they are
-            silent.update(_ask_again(registry, options.settings(), target.config.path, source))
+            silent.update(_ask_again(registry, options.settings, target.config.path, source))
             _forget(registry, source)
 
         backup = write_back(target.config, back, target.shelf, move)

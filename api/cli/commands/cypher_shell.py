@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Texts, invocation, json_or_text
-from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note, show
-from waygraph.registry.model import shapes
+from waygraph.api.cli.options import Invocation, Texts, json_or_text
+from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherFailed, WaygraphError
 
@@ -22,19 +21,17 @@ _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)
 
 
 def cypher(
-    context: typer.Context,
+    options: Invocation,
     statement: Annotated[
         str | None, Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
     ] = None,
     param: Annotated[Texts, Option(metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Ask the graph in Cypher. Statements only read, with a limit of time and memory.
 
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
     params = parameters(param or ())
-    options = invocation(context)
     with options.open() as registry:
 
         def ask(text: str, values: Mapping[str, object]) -> None:
@@ -45,7 +42,7 @@ def cypher(
                     how = ":param " if statement is None else "--param "
                     raise CypherFailed(f"{error}; give it by {how}{missing[1]}=…") from error
                 raise
-            show(result, shapes.shape, _view_rows, as_json)
+            options.show(result, _view_rows)
             note(result.notice)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
@@ -55,7 +52,7 @@ def cypher(
             return
 
         shell = Shell(ask, params)
-        has_failed = shell.converse(options.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
+        has_failed = shell.converse(options.settings.data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
     if has_failed:
         raise typer.Exit(1)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from waygraph.api.cli.options import Invocation
-from waygraph.api.cli.render.output import Block, Lines, complain, note, show
+from waygraph.api.cli.render.output import Block, Lines, complain, note
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.hosts import Host, host_of_client, known_configs, reaches_gateway
 from waygraph.ingest.manifest.own_gateway import is_gateway, registry_of
@@ -131,10 +131,9 @@ class HostCheck:
         return _NEXT[last.event if last else ""]
 
 
-def check_host(options: Invocation, config: HostConfig | None, timeout_s: float, *, as_json: bool) -> None:
+def check_host(options: Invocation, config: HostConfig | None, timeout_s: float) -> None:
     """Prints the call, or exits with 1. `config`: of the host that is meant; None: any. Raises InvalidSetting."""
-    settings = options.settings()
-    location = options.own_place(settings)
+    settings, location = options.settings, options.own_place()
     if read_number(timeout_s, 0, FAR_S) is None:
         raise InvalidSetting(f"--timeout must be a {Bounds(least=0, most=FAR_S)}, not {timeout_s:g}")
     if not settings.usage:
@@ -144,7 +143,7 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
         )
     place = absolute_place(location)
     if config is None:
-        _refuse_nothing(options, settings, place)
+        _refuse_nothing(options, place)
     others = config is not None and _is_of_others(config, place)
     check = HostCheck(settings, place, config.host if config else None, takes_earlier=not others)
     name = config.host.name if config else "a host"
@@ -160,15 +159,15 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
         complain(f"no call came in {timeout_s:g} s: {check.advice}")
         raise typer.Exit(1)
     is_earlier = datetime.fromisoformat(call.at) < check.began
-    show(call, asdict, partial(_view_call, is_earlier=is_earlier), as_json)
+    options.show(call, partial(_view_call, is_earlier=is_earlier), asdict)
 
 
-def _refuse_nothing(options: Invocation, settings: Settings, place: str) -> None:
+def _refuse_nothing(options: Invocation, place: str) -> None:
     """Nobody can call: there is no registry, and no host has a gateway: it says so, and exits with 1."""
-    with options.open(settings) as registry:
+    with options.open() as registry:
         if registry.store.exists:
             return
-    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
+    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=options.settings)
     if not any(config.gateways for config in configs):
         complain(f"there is no registry at {place} yet, and no host has a gateway: `waygraph start` sets both up")
         raise typer.Exit(1)

@@ -15,17 +15,14 @@ from waygraph.api.cli.options import (
     TEXT_FORM,
     TEXT_FORMS,
     AllowMassRemoval,
-    AsJson,
+    Invocation,
     NameOptions,
     Policy,
     ServerOptions,
     Texts,
-    after_dashes,
-    invocation,
     opening,
-    with_option_groups,
 )
-from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line, show
+from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.api.cli.render.watch_events import flag_remarks
 from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
@@ -42,9 +39,8 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
 
-@with_option_groups
 def ingest(
-    context: typer.Context,
+    options: Invocation,
     given: Annotated[
         Texts, Argument(metavar="SOURCE…", help="Files, folders, globs or addresses; `-` is standard input.")
     ] = None,
@@ -82,7 +78,6 @@ def ingest(
     yes: Annotated[
         bool, Option("--yes", help="Use what --discover finds, without asking, but no file of a project.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Bring the registry to what files, addresses and running servers say of agents and tools.
 
@@ -90,8 +85,7 @@ def ingest(
 
     waygraph ingest -- uvx mcp-server-time
     """
-    options, command = invocation(context), after_dashes(context)
-    settings = options.settings()
+    settings, command = options.settings, options.server_command
     sources = [*(given or ()), *(_find_sources(settings, all_of_them=yes) if discover else ())]
     if discover and not sources and not command:
         return
@@ -100,7 +94,7 @@ def ingest(
     if source and len(sources) + bool(command) > 1:
         raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
     if questions:
-        options.own_place(settings)
+        options.own_place()
     with (
         asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as author,
         options.open() as registry,
@@ -121,7 +115,7 @@ def ingest(
             allow_mass_removal=allow_mass_removal,
         )
         results = list(outcomes(ingestion, registry, sources, command, progress))
-    show(results, _outcomes_json, _view_outcomes, as_json)
+    options.show(results, _view_outcomes, _outcomes_json)
     remark(results)
     if any(outcome.is_failure for outcome in results):
         raise typer.Exit(1)

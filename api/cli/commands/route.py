@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import RECIPES, AsJson, Full, Groups, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.options import RECIPES, Full, Groups, Invocation, Texts, principal
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import note, show
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Route, Tool, ToolRoute, Turn
 from waygraph.registry.model.process import without_collection
@@ -154,9 +153,8 @@ def _read_history(file: Path) -> tuple[Turn, ...]:
 
 
 @without_collection()
-@with_option_groups
 def route(
-    context: typer.Context,
+    options: Invocation,
     text: Text = "",
     *,
     limit: Limit = 5,
@@ -171,14 +169,13 @@ def route(
         str, Option(metavar="NAME", help="Why not this one? Say where an agent or a tool stands, and what it lacks.")
     ] = "",
     full: Full = False,
-    as_json: AsJson = False,
 ) -> None:
     """Find the agents that can do this, best first.
 
     waygraph route "book a table for four" --explain
     """
-    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, invocation(context).settings()))
-    with invocation(context).open() as registry:
+    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, options.settings))
+    with options.open() as registry:
         ask: Callable[..., Any] = partial(registry.operator.why, why) if why else registry.route
         answer = ask(
             query,
@@ -188,16 +185,15 @@ def route(
             principal=principal(search.group),
         )
     if why:
-        show(answer, shapes.shape, views.placement, as_json)
+        options.show(answer, views.placement)
         return
-    show(answer, shapes.route, views.explained_route if explain else views.route, as_json, brief=not full)
-    _remark(answer, as_json)
+    options.show(answer, views.explained_route if explain else views.route, shapes.route, brief=not full)
+    _remark(options, answer)
 
 
 @without_collection()
-@with_option_groups
 def find(
-    context: typer.Context,
+    options: Invocation,
     text: Text = "",
     *,
     limit: Limit = 5,
@@ -208,7 +204,6 @@ def find(
         bool, Option("--explain", help="Draw the walk, and the votes that put each tool there.")
     ] = False,
     full: Full = False,
-    as_json: AsJson = False,
 ) -> None:
     """Find the tools that can do this, best first, whoever owns them.
 
@@ -216,59 +211,52 @@ def find(
     """
     if schema and explain:
         raise typer.BadParameter("give --schema or --explain", param_hint="'--explain'")
-    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, invocation(context).settings()))
-    with invocation(context).open() as registry:
+    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, options.settings))
+    with options.open() as registry:
         answer = registry.find_tools(query, recipe=rank.named_recipe(), principal=principal(search.group))
     view = views.tool_route_with_schemas if schema else views.explained_tool_route if explain else views.tool_route
-    show(answer, shapes.tool_route, view, as_json, brief=not full)
-    _remark(answer, as_json)
+    options.show(answer, view, shapes.tool_route, brief=not full)
+    _remark(options, answer)
 
 
-def _remark(answer: Route | ToolRoute, as_json: bool) -> None:
-    """The notices of the answer; JSON holds them already."""
-    if not as_json:
-        for each in answer.notices:
-            note(each.text)
+def _remark(options: Invocation, answer: Route | ToolRoute) -> None:
+    for each in answer.notices:
+        options.remark(each.text)
 
 
-@with_option_groups
-def agents(context: typer.Context, *, selection: AgentSelection, full: Full = False, as_json: AsJson = False) -> None:
+def agents(options: Invocation, *, selection: AgentSelection, full: Full = False) -> None:
     """List the agents."""
-    with invocation(context).open() as registry:
-        items = registry.agents_page(filters=selection.filters()).items
-    show(items, shapes.agents, views.agents, as_json, brief=not full)
+    filters = selection.filters()
+    options.answer(lambda each: each.agents_page(filters=filters).items, views.agents, shapes.agents, brief=not full)
 
 
 def tools(
-    context: typer.Context,
+    options: Invocation,
     agent: Annotated[str | None, Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
     full: Full = False,
-    as_json: AsJson = False,
 ) -> None:
     """List the tools of all agents, or of one."""
-    with invocation(context).open() as registry:
-        show(registry.tools(agent), shapes.tools, views.tools, as_json, brief=not full)
+    options.answer(lambda registry: registry.tools(agent), views.tools, shapes.tools, brief=not full)
 
 
 def show_one(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
-    as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         match registry.lookup(name):
             case Tool() as tool:
-                show(tool, shapes.tool, views.tool, as_json)
+                options.show(tool, views.tool, shapes.tool)
             case Agent(id=agent_id):
-                show(registry.about(agent_id), shapes.about, views.about, as_json)
+                options.show(registry.about(agent_id), views.about, shapes.about)
 
 
-def status(context: typer.Context, as_json: AsJson = False) -> None:
+def status(options: Invocation) -> None:
     """Say where the registry is and what it holds."""
     from waygraph.ingest.hosts.titles import titles_of
 
-    with invocation(context).open() as registry:
-        summary, sources = registry.status(), [] if as_json else registry.sources()
+    with options.open() as registry:
+        summary, sources = registry.status(), [] if options.as_json else registry.sources()
     titles = titles_of(each.name for each in sources)
-    show(summary, shapes.status, lambda each: views.status(each, sources, titles), as_json)
+    options.show(summary, lambda each: views.status(each, sources, titles), shapes.status)

@@ -48,10 +48,10 @@ EXAMPLES = {
 
 def show_overview(options: Invocation) -> None:
     """What is here, and the one next step. Makes no registry. Raises WaygraphError for what cannot be read."""
-    settings = options.settings()
-    place, configs = options.place(settings), _configs(settings)
+    settings, place = options.settings, options.place
+    configs = _configs(settings)
     is_away = is_service(place)
-    with options.open(settings) as registry:
+    with options.open() as registry:
         state = registry.status().state if is_away or registry.store.exists else None
     last_call = "" if is_away else _last_call(settings, place)
     location = absolute_place(place)
@@ -61,7 +61,7 @@ def show_overview(options: Invocation) -> None:
     pairs = [
         ("registry", here(place)),
         ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
-        ("searched", _model(options, settings, state)),
+        ("searched", _model(options, state)),
         ("connected", hosts or "no host"),
         ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
         ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
@@ -104,19 +104,20 @@ def _configs(settings: "Settings") -> list[KnownConfig]:
     return known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
 
 
-def _model(options: Invocation, settings: "Settings", state: "IndexState | None") -> str:
+def _model(options: Invocation, state: "IndexState | None") -> str:
     """By which model requests are compared. `state` None: there is no registry yet."""
     from waygraph.registry.embedding.embedder import parse_spec
     from waygraph.registry.embedding.factory import default_spec
     from waygraph.registry.embedding.weights import locate, vectors_advice
 
-    spec = options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
+    settings = options.settings
+    spec = options.wanted_embedder or (state and state.embedder_spec) or default_spec(settings)
     parts = parse_spec(spec)
     if parts.scheme == "none":
         return "by words alone"
     if state and state.agents and not state.embedder:
         return f"by words alone. {vectors_advice(settings)}"
-    if parts.scheme == "onnx" and not is_service(options.place(settings)):
+    if parts.scheme == "onnx" and not is_service(options.place):
         try:
             locate(f"onnx:{parts.model}", settings)
         except ModelNotFound as error:
@@ -152,8 +153,8 @@ def start(
     Before a server is started, and before a host's file is changed, it asks.
     """
     options = invocation(context)
-    settings = options.settings()
-    location = absolute_place(options.own_place(settings))  # a service would not find how to start them
+    settings = options.settings
+    location = absolute_place(options.own_place())  # a service would not find how to start them
     if not (yes or sys.stdin.isatty()):
         raise typer.BadParameter("nobody can be asked here; --yes starts and connects all", param_hint="'--yes'")
     if configs := _configs(settings):
@@ -229,7 +230,7 @@ def _take_in(
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
     from waygraph.ingest.pipeline import Ingestion
 
-    with options.open_own(settings) as registry:
+    with options.open_own() as registry:
         with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
             how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
             paths = [str(config.path) for config in configs]
@@ -347,7 +348,7 @@ def _try_out(options: Invocation, settings: "Settings", hosts: Sequence[KnownCon
     """Asks the registry as people do, and calls one tool that only reads as the first host will: by its entry."""
     from waygraph.api.cli.commands.connect import EntryOptions, target_of
 
-    with options.open_own(settings) as registry:
+    with options.open_own() as registry:
         requests = [_try(registry, *each) for each in _samples(registry)] if registry.store.exists else []
         callable_tools = [tool for tool in registry.tools() if _runs_at_once(tool)] if requests else []
     if requests:

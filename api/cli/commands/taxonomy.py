@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, CommandGroup, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.options import CommandGroup, Invocation, Texts, principal
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw, show
-from waygraph.registry.model import shapes
+from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 
 if TYPE_CHECKING:
@@ -55,9 +54,8 @@ class BuildOptions:
 
 
 @taxonomy.command()
-@with_option_groups
 def build(
-    context: typer.Context,
+    options: Invocation,
     *,
     name: Annotated[str, Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
     of: Annotated[
@@ -80,7 +78,6 @@ def build(
         bool, Option("--keep-current", help="A tree of a new name does not become the current one.")
     ] = False,
     limits: BuildOptions,
-    as_json: AsJson = False,
 ) -> None:
     """Build a tree of categories, in place of the one of the same name.
 
@@ -97,20 +94,18 @@ def build(
     if by and model:
         raise InvalidSetting(f"--by {by} needs no model; leave out --model, or --by")
     settings = TaxonomySettings(**vars(limits))
-    options = invocation(context)
-    own = options.settings()
-    with options.open_own(own) as registry, ExitStack() as stack:
+    with options.open_own() as registry, ExitStack() as stack:
         kind, reason = (Of(of), "") if of else _choose_kind(registry, settings.leaf_size, private)
         note(reason)
         if dry_run:
             from waygraph.registry.taxonomy.model_build import estimate_build
 
-            show(estimate_build(_services(registry, kind, private), settings), shapes.shape, _view_numbers, as_json)
+            options.show(estimate_build(_services(registry, kind, private), settings), _view_numbers)
             return
         builders = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
         builder: Builder = partial(builders.get(by or "", vectors_build.build_without_model), settings=settings)
         if model:
-            builder = _model_builder(model, settings, own, stack)
+            builder = _model_builder(model, settings, options.settings, stack)
         tree = registry.build_taxonomy(
             builder, name=name, of=kind, private=private, shown_to_all=show_to_all, keep_current=keep_current
         )
@@ -118,31 +113,27 @@ def build(
             note("built by words, since nothing here has a vector; `waygraph reindex --embedder minilm` makes them")
         note(_explain_undivided(registry, tree, private))
         _note_current(registry)
-    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
+    options.show(Structure.of(tree), _view_numbers)
 
 
 @taxonomy.command()
 def use(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="NAME", help="Which taxonomy.")],
-    as_json: AsJson = False,
 ) -> None:
     """Make a taxonomy the current one: what is browsed, walked and searched by `--within`.
 
     waygraph taxonomy use tools
     """
-    with invocation(context).open() as registry:
-        result = registry.operator.use_taxonomy(name)
-    show(result, shapes.shape, views.write, as_json)
+    options.answer(lambda registry: registry.operator.use_taxonomy(name), views.write)
 
 
 @taxonomy.command()
 def place(
-    context: typer.Context,
+    options: Invocation,
     *,
     name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
     model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL.")],
-    as_json: AsJson = False,
 ) -> None:
     """Have a model place what was put into the nearest category since the build, by a call for each level.
 
@@ -154,96 +145,88 @@ def place(
     from waygraph.registry.taxonomy.structure import Structure
     from waygraph.registry.taxonomy.tree import By
 
-    options = invocation(context)
-    own = options.settings()
-    with options.open_own(own) as registry, ExitStack() as stack:
+    with options.open_own() as registry, ExitStack() as stack:
         former = registry.operator.taxonomy(name or None)
         if not any(By.NEAREST in category.holds.values() for category in former.categories.values()):
             note("nothing to place: since the build nothing was put into the nearest category")
-            show(Structure.of(former), shapes.shape, _view_numbers, as_json)
+            options.show(Structure.of(former), _view_numbers)
             return
-        builder = partial(place_by_model, answers=_model_answers(model, own, stack))
+        builder = partial(place_by_model, answers=_model_answers(model, options.settings, stack))
         tree = registry.build_taxonomy(
             builder, name=name, of=former.of, private=bool(former.private), shown_to_all=former.shown_to_all
         )
-    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
+    options.show(Structure.of(tree), _view_numbers)
 
 
 @taxonomy.command("show")
 def show_category(
-    context: typer.Context,
+    options: Invocation,
     path: Annotated[str, Argument(metavar="PATH", help="Such as travel/flights; none: the top.")] = "",
     *,
     name: Name = "",
     group: Annotated[Texts, Option(help="See it as a member of this group. Repeat.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
     from waygraph.registry.taxonomy.browse import browse
 
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         tree = registry.operator.taxonomy(name or None, principal=principal(group))
-    show(browse(tree, path), shapes.shape, _view_category, as_json)
+    options.show(browse(tree, path), _view_category)
 
 
 @taxonomy.command()
-def status(context: typer.Context, as_json: AsJson = False) -> None:
+def status(options: Invocation) -> None:
     """List the taxonomies: how far each has drifted from its build, and whether to build it anew."""
-    with invocation(context).open() as registry:
-        drifts = registry.operator.taxonomies()
-    show(drifts, lambda each: [shapes.shape(one) for one in each], _view_drift, as_json)
+    options.answer(lambda registry: registry.operator.taxonomies(), _view_drift)
 
 
 @taxonomy.command()
-def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
+def check(options: Invocation, *, name: Name = "") -> None:
     """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
     from waygraph.registry.taxonomy.structure import Structure
 
-    with invocation(context).open() as registry:
-        tree = registry.operator.taxonomy(name or None)
-    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
+    options.answer(lambda registry: Structure.of(registry.operator.taxonomy(name or None)), _view_numbers)
 
 
 Side = Annotated[str, Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
 
 
 @taxonomy.command()
-def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = False) -> None:
+def diff(options: Invocation, first: Side, second: Side) -> None:
     """Tell in what two taxonomies differ, by the ids of their categories.
 
     waygraph taxonomy diff before.json main
     """
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         was, now = (find_or_read(registry, each) for each in (first, second))
-    show(compare_taxonomies(was, now), shapes.shape, _view_difference, as_json)
+    options.show(compare_taxonomies(was, now), _view_difference)
 
 
 @taxonomy.command()
-def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
+def export(options: Invocation, *, name: Name = "") -> None:
     """Write a taxonomy as JSON: its categories, with what each holds."""
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         content = registry.operator.taxonomy(name or None).as_json()
-    if as_json:
-        show(content, dict, lambda _: (), as_json)
+    if options.as_json:
+        options.show(content, lambda _: (), dict)
     else:
         print_raw(json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
 
 @taxonomy.command()
 def remove(
-    context: typer.Context,
+    options: Invocation,
     *,
     name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
-    as_json: AsJson = False,
 ) -> None:
     """Remove a taxonomy. Agents and tools stay. If it was the current one, the first that is left is."""
 
-    with invocation(context).open_own() as registry:
+    with options.open_own() as registry:
         result = registry.forget_taxonomy(name)
         _note_current(registry)
-    show(result, shapes.shape, views.write, as_json)
+    options.show(result, views.write)
 
 
 def _note_current(registry: "LocalRegistry") -> None:

@@ -21,10 +21,8 @@ from waygraph.api.cli.options import (
     Policy,
     ServerOptions,
     Texts,
-    after_dashes,
     invocation,
     opening,
-    with_option_groups,
 )
 from waygraph.api.cli.render.output import note
 from waygraph.api.cli.render.watch_events import EventLines, JsonLines, WatchOutput, live_table
@@ -41,7 +39,6 @@ _SOURCES_HELP = "Configurations, other files, folders, addresses. Default: those
 _INTERVAL_HELP = "From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S."
 
 
-@with_option_groups
 def watch(
     context: typer.Context,
     given: Annotated[Texts, Argument(metavar="SOURCE…", help=_SOURCES_HELP)] = None,
@@ -67,8 +64,7 @@ def watch(
     waygraph watch -- uvx mcp-server-time
     """
     options = invocation(context)
-    settings = options.settings()
-    place = options.own_place(settings)
+    settings, place = options.settings, options.own_place()
     is_named = bool(given)  # what the registry knows, others may have put there
     how = opening(
         settings, os.environ, registry=place_of(place, settings), is_named=is_named, names=names, servers=servers
@@ -77,7 +73,7 @@ def watch(
         settings = replace(settings, watch_poll_s=interval)
         how = replace(how, settings=settings)
     with options.open_own() as registry, _output(str(place), as_json=as_json) as output:
-        command = after_dashes(context)
+        command = options.server_command
         sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)
         relay = _Relay(output.tell)

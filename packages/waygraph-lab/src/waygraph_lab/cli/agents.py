@@ -92,7 +92,7 @@ def agents(
         mode=stages.mode,
     )
     command = invocation(context)
-    settings = command.settings()
+    settings = command.settings
     servers, dataset = server_config(folder), read_dataset(folder, settings)
     asked = choose_tasks(dataset, split=split, count=tasks)
     refuse_files(output)

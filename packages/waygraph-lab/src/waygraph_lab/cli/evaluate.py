@@ -101,7 +101,7 @@ def run(
 
     command = invocation(context)
     refuse_files(output, options.lines)
-    dataset = read_dataset(folder, command.settings())
+    dataset = read_dataset(folder, command.settings)
     dataset = dataset.draw(tasks, split=split) if tasks else dataset
     grid = Grid(
         recipes=named_recipes(
@@ -138,7 +138,7 @@ def _bench(command: Invocation, stages: StageOptions, options: RunOptions) -> "I
     from waygraph_lab.datasets.trials import Bench
     from waygraph_lab.evaluation.answer_lines import AnswerLines
 
-    settings = command.settings()
+    settings = command.settings
     lines = AnswerLines(options.lines) if options.lines else None
     bench = Bench(
         settings=settings,
