@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -107,13 +107,14 @@ def change_host(options: Invocation, target: Target, flag: str, *, dry_run: bool
     """What `connect` does by one of its options, such as --import; without any the entry alone."""
     if not flag:
         return _entry(target)
+    if flag in _CHANGES:
+        return _rewrite(target, partial(_CHANGES[flag], target), dry_run=dry_run)
     if flag == "--import":
         check_is_ours(target.config, target.name)
-    if flag in ("--import", "--restore") and not dry_run:
-        with turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):  # one after the other, each of the file as it is
-            target = replace(target, config=read_config(target.config.host, target.config.path))
-            return _DOERS[flag](options, target, dry_run)
-    return _DOERS[flag](options, target, dry_run)
+    with nullcontext() if dry_run else turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):
+        # one after the other, each of the file as it is
+        target = replace(target, config=read_config(target.config.host, target.config.path))
+        return (_take_over if flag == "--import" else _restore)(options, target, dry_run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,46 +198,40 @@ def _entry(target: Target) -> ConnectOutcome:
     return replace(_apply(target, config, dry_run=False), entry=(entry_config.text or "").rstrip("\n"))
 
 
-def _write(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-
-    entry = hosts.entry_of(target.config.host, gateway_for(target.gateway, target.shelf.servers()))
-
-    def change(config: HostConfig) -> HostConfig:
-        check_is_ours(config, target.name)
-        return config.with_servers({target.name: entry})
-
-    return _preview(target, change, dry_run=dry_run)
+def _with_gateway(target: Target, config: HostConfig) -> HostConfig:
+    check_is_ours(config, target.name)
+    entry = hosts.entry_of(config.host, gateway_for(target.gateway, target.shelf.servers()))
+    return config.with_servers({target.name: entry})
 
 
-def _remove(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-
-    def change(config: HostConfig) -> HostConfig:
-        check_is_ours(config, target.name)
-        if target.name in config.servers and target.shelf.takes():
-            raise SourceError(str(config.path), "its servers are behind the gateway: --restore puts them back")
-        return config.without_servers([target.name])
-
-    return _preview(target, change, dry_run=dry_run)
+def _without_gateway(target: Target, config: HostConfig) -> HostConfig:
+    check_is_ours(config, target.name)
+    if target.name in config.servers and target.shelf.takes():
+        raise SourceError(str(config.path), "its servers are behind the gateway: --restore puts them back")
+    return config.without_servers([target.name])
 
 
-def _preview(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_run: bool) -> ConnectOutcome:
-    after = change(target.config)
-    outcome = _apply(target, after, dry_run=dry_run)
+_CHANGES: Mapping[str, Callable[[Target, HostConfig], HostConfig]] = {
+    "--write": _with_gateway,
+    "--remove": _without_gateway,
+}
+
+
+def _rewrite(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_run: bool) -> ConnectOutcome:
+    outcome = _apply(target, change(target.config), dry_run=dry_run)
     if dry_run or not outcome.changed:
-        return replace(outcome, difference=tuple(difference(target.config, after, target.name)) if dry_run else ())
-    after, backup = rewrite_file(target.config, change)
+        return outcome
+    _, backup = rewrite_file(target.config, change)
     return replace(outcome, backup=str(backup or ""))
 
 
 def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place()  # a service would not find how to start them
     if not (offer := offer_of(target)).servers:  # only the gateway itself is left to put there
-        return replace(_write(options, target, dry_run), stays=offer.stays)
+        return replace(change_host(options, target, "--write", dry_run=dry_run), stays=offer.stays)
     if dry_run:
-        after = plan_takeover(target, offer)
-        outcome = _apply(target, after, dry_run=True)
-        lines = tuple(difference(target.config, after, target.name))
-        return replace(outcome, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
+        outcome = _apply(target, plan_takeover(target, offer), dry_run=True)
+        return replace(outcome, taken=tuple(offer.servers), stays=offer.stays)
     with options.open_own() as registry:
         takeover = take_over(target, offer, partial(_ask, registry, options.settings))
         _ask_again(registry, options.settings, target.config.path)
@@ -252,10 +247,10 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
 def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place()
     back = put_back(target.config, target.name, target.shelf)
-    outcome = _apply(target, back.after, dry_run=dry_run)
+    outcome = _apply(target, back.after, dry_run=dry_run, shows_entry=False)
     outcome = replace(outcome, restored=back.names, kept=back.conflicts, whole=back.whole)
     if dry_run:
-        return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
+        return outcome
     with options.open_own() as registry:
         silent = dict[str, str]()
 
@@ -267,7 +262,8 @@ def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutco
     return replace(outcome, backup=str(backup or ""), silent=silent)
 
 
-def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcome:
+def _apply(target: Target, after: HostConfig, *, dry_run: bool, shows_entry: bool = True) -> ConnectOutcome:
+    """`shows_entry`: whether the difference shows the entry as it will be, since it is the gateway's."""
     host = target.config.host
     before, now = (_place_in(config, target.name) for config in (target.config, after))
     return ConnectOutcome(
@@ -276,6 +272,7 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcom
         changed=after.text != target.config.text,
         dry_run=dry_run,
         restart=host.restart,
+        difference=tuple(difference(target.config, after, target.name * shows_entry)) if dry_run else (),
         lacking=() if hosts.hands_on(host) or target.gateway.url else target.gateway.secret_names,
         former_place=before if now and before != now else "",
     )
@@ -328,14 +325,6 @@ def _forget(registry: "LocalRegistry", source: str) -> None:
     if registry.store.exists:
         with suppress(UnknownName):  # it was never taken in
             registry.operator.forget(source)
-
-
-_DOERS: Mapping[str, Callable[[Invocation, Target, bool], ConnectOutcome]] = {
-    "--write": _write,
-    "--remove": _remove,
-    "--import": _take_over,
-    "--restore": _restore,
-}
 
 
 def view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:
