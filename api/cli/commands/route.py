@@ -16,10 +16,10 @@ from waygraph.api.cli.render import views
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Route, Tool, ToolRoute, Turn
 from waygraph.registry.model.process import without_collection
+from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, recipe_named
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.routing.recipes import Recipe
 
 
 Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
@@ -49,16 +49,13 @@ class RankOptions:
     step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, searched by itself. Repeat.")] = None
     by_steps: Annotated[str, Option(metavar="SPEC", help=_BY_STEPS_HELP)] = ""
 
-    def named_recipe(self) -> "Recipe":
-        from waygraph.registry.routing.recipes import BY_OPERATOR, recipe_named
-
+    def named_recipe(self) -> Recipe:
         steps_by = self.by_steps if self.by_steps == BY_OPERATOR else ""
         return recipe_named(self.recipe, rerank=self.rerank, walk=self.walk, mode=self.mode, steps_by=steps_by)
 
     def steps_of(self, text: str, settings: "Settings") -> tuple[str, ...]:
         """As they are given, or as a model splits the text here. Raises BadParameter, and as `split_request`."""
         from waygraph.registry.routing.answering import split_request
-        from waygraph.registry.routing.recipes import BY_OPERATOR
 
         steps = tuple(self.step or ())
         if not (text or steps) or (self.by_steps and (steps or not text)):
@@ -214,7 +211,7 @@ def find(
     query = replace(search.query(limit), text=text, steps=rank.steps_of(text, options.settings))
     with options.open() as registry:
         answer = registry.find_tools(query, recipe=rank.named_recipe(), principal=principal(search.group))
-    view = views.tool_route_with_schemas if schema else views.explained_tool_route if explain else views.tool_route
+    view = views.tool_route_with_schemas if schema else views.explained_route if explain else views.route
     options.show(answer, view, shapes.tool_route, brief=not full)
     _remark(options, answer)
 
