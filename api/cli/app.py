@@ -12,6 +12,7 @@ from typer import Option
 
 from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError, nearest
 from waygraph.registry.model.process import forbid_inspection, uncollected_at_exit
 
 _OTHERS = re.compile(
@@ -38,8 +39,6 @@ def misspelt(environ: Mapping[str, str]) -> str:
     variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
     if not names - variables:
         return ""
-    from waygraph.registry.model.errors import nearest
-
     # What all begin with would make all alike.
     rest = {name.removeprefix(_PREFIX) for name in variables}
     notices: list[str] = []
@@ -212,11 +211,9 @@ def _status(arguments: Sequence[str] | None) -> int:
             raise
         complain("the folder in which this was started is gone: change into one that is there")
         return 1
-    except Exception as error:
-        if not (status := _status_of(error)):
-            raise
+    except WaygraphError as error:
         complain(str(error))
-        return status
+        return 2 if isinstance(error, InvalidQuery | InvalidSetting | UnknownRecipe) else 1
     return 0
 
 
@@ -226,15 +223,6 @@ def _is_nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def _status_of(error: Exception) -> int:
-    """2 where what was asked cannot be, 1 for other errors of ours, 0 for those of nobody."""
-    from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError
-
-    if isinstance(error, (InvalidQuery, InvalidSetting, UnknownRecipe)):
-        return 2
-    return 1 if isinstance(error, WaygraphError) else 0
 
 
 def _prepare_process() -> None:

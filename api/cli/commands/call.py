@@ -11,10 +11,11 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import Groups, Invocation, json_or_text, principal
 from waygraph.api.cli.render.output import Lines, one_line
+from waygraph.registry.model.arguments import json_kind, types_of
+from waygraph.registry.model.errors import AmbiguousTool, InvalidArguments, NeedsConsent, NotCallable, UnknownName
 
 if TYPE_CHECKING:
     from waygraph.api.library import Registry
-    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent
     from waygraph.registry.model.nouns import Agent, Principal, Tool
     from waygraph.registry.model.tool_calls import ToolResult
 
@@ -41,7 +42,6 @@ def call(
     By the policy, the checks of arguments and the audit that hold for hosts.
     """
     from waygraph.api.library import Registry
-    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
 
     who = principal(group)
     with Registry.open(options.place, embedder=options.embedder or None, settings=options.settings) as registry:
@@ -72,7 +72,6 @@ def call(
 def find_meant(registry: "Registry", name: str, who: "Principal | None") -> "Tool":
     """The tool of that name, by the rule of the gateway. Raises UnknownName and AmbiguousTool, with ids."""
     from waygraph.registry.catalog.find_tools.resolve import tool_meant
-    from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 
     def ids(call_names: Iterable[str]) -> list[str]:
         return [registry.tool(each, principal=who).id for each in call_names]
@@ -92,8 +91,6 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
 
     A value is text where the parameter takes one, else JSON where it is JSON; JSON first where it takes anything.
     """
-    from waygraph.registry.model.arguments import types_of
-
     try:
         by_name = json.loads(document or "{}")
     except (ValueError, RecursionError) as error:
@@ -112,10 +109,8 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
     return by_name | texts
 
 
-def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[str]) -> "InvalidArguments":
+def _with_json_forms(error: InvalidArguments, tool: "Tool", values: Sequence[str]) -> InvalidArguments:
     """The same, with the JSON that was probably meant where a value that is no JSON does not fit."""
-    from waygraph.registry.model.arguments import json_kind, types_of
-    from waygraph.registry.model.errors import InvalidArguments
     from waygraph.registry.model.parameters import parameters_of
 
     properties = parameters_of(tool.parameters).properties
@@ -143,20 +138,17 @@ def _json_forms(text: str) -> Iterator[Any]:
     yield [part.strip() for part in text.strip("[]").split(",")]
 
 
-def _require_consent(agent: "Agent", tool: "Tool", arguments: Mapping[str, Any], error: "NeedsConsent") -> None:
+def _require_consent(agent: "Agent", tool: "Tool", arguments: Mapping[str, Any], error: NeedsConsent) -> None:
     """Asks a person at a terminal. Raises NeedsConsent without a terminal, NotCallable for a no."""
     from waygraph.registry.access.policy import danger_of
-    from waygraph.registry.model.errors import NeedsConsent, NotCallable
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         nobody = "without a terminal nobody can be asked, --yes agrees beforehand"
         raise NeedsConsent(tool.id, f"{error.policy_reason}; {nobody}")
     text = json.dumps(arguments)  # as ASCII: no character of it hides or turns around what a person reads
     danger = " It may change or delete things." if danger_of(agent, tool) == "destructive" else ""
-    question = (
-        f"{one_line(tool.id)} {text} runs only if a person agrees: {one_line(error.policy_reason)}.{danger} Run it?"
-    )
-    if not typer.confirm(question, default=False, err=True):
+    condition = f"runs only if a person agrees: {one_line(error.policy_reason)}.{danger}"
+    if not typer.confirm(f"{one_line(tool.id)} {text} {condition} Run it?", default=False, err=True):
         raise NotCallable(tool.id, "you did not agree")
 
 

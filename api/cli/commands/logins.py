@@ -1,5 +1,6 @@
 """`logins`: whose logins are kept at servers that are called as each caller, and the one of this machine's own user."""
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,8 +45,6 @@ def add(context: typer.Context, agent: Annotated[str, Argument(metavar="AGENT", 
 
     waygraph logins add github
     """
-    import os
-
     import anyio
 
     options = invocation(context)

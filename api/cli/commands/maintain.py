@@ -1,5 +1,6 @@
 """`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import Invocation
 from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields
+from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
 
@@ -91,21 +93,16 @@ def _repair(options: Invocation) -> None:
 
 
 def _show_sizes(options: Invocation) -> None:
-    import os
-
-    from waygraph.registry.embedding.factory import default_spec
-    from waygraph.registry.storage.integrity.size import Sizes, measure_sizes
-
-    def tables(sizes: Sizes) -> list[Table]:
-        return [size_table(sizes.measurements, "measured"), size_table(sizes.estimates, "estimated")]
-
-    def shape(sizes: Sizes) -> object:
-        return shapes.shape({"embedder": sizes.embedder, "measured": sizes.measurements, "estimated": sizes.estimates})
+    from waygraph.registry.storage.integrity.size import measure_sizes
 
     settings = options.settings
-    embedder = options.embedder or settings.embedder or default_spec(settings)
-    sizes = measure_sizes(settings, embedder, os.environ, progress=note)
-    options.show(sizes, tables, shape)
+    sizes = measure_sizes(settings, options.wanted_embedder or default_spec(settings), os.environ, progress=note)
+    parts = {"measured": sizes.measurements, "estimated": sizes.estimates}
+    options.show(
+        sizes,
+        lambda _: [size_table(rows, title) for title, rows in parts.items()],
+        lambda _: shapes.shape({"embedder": sizes.embedder, **parts}),
+    )
 
 
 def size_table(rows: "Sequence[Size]", title: str) -> Table:
@@ -123,8 +120,6 @@ def _figure(value: float | None) -> str:
 
 def _findings(options: Invocation, deep: bool) -> "list[Finding]":
     """What the examination found; the one reason why there was none, if the registry cannot be opened."""
-    import os
-
     from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
     from waygraph.registry.storage.integrity.examine import examine_at
     from waygraph.registry.storage.integrity.findings import Finding
@@ -241,7 +236,6 @@ def path(options: Invocation, spec: Spec = "") -> None:
 
 def _show_place(options: Invocation, spec: str, place_of: "Callable[[str, Settings], Path]") -> None:
     """As text the folder alone, for `cd "$(waygraph model path)"`."""
-    from waygraph.registry.embedding.factory import default_spec
 
     spec = spec or options.wanted_embedder or default_spec(options.settings)
     folder = place_of(spec, options.settings)

@@ -16,17 +16,17 @@ from waygraph.api.cli.options import CommandGroup, Invocation, Texts, principal
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.nouns import Of
+from waygraph.registry.taxonomy.tree import By, CategoryView, Drift, Taxonomy, TaxonomySettings, check_taxonomy
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
-    from waygraph.registry.model.nouns import Of
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
     from waygraph.registry.taxonomy.structure import Difference, Structure
-    from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
@@ -86,10 +86,8 @@ def build(
     It is made of what everyone may see; the rest goes to the nearest leaf. A build by a model that was stopped goes on
     when it is started again. A tree of a new name becomes the current one. Of several, `taxonomy use` chooses.
     """
-    from waygraph.registry.model.nouns import Of
     from waygraph.registry.taxonomy import vectors_build
     from waygraph.registry.taxonomy.structure import Structure
-    from waygraph.registry.taxonomy.tree import TaxonomySettings
 
     if by and model:
         raise InvalidSetting(f"--by {by} needs no model; leave out --model, or --by")
@@ -143,7 +141,6 @@ def place(
     """
     from waygraph.registry.taxonomy.model_build import place_by_model
     from waygraph.registry.taxonomy.structure import Structure
-    from waygraph.registry.taxonomy.tree import By
 
     with options.open_own() as registry, ExitStack() as stack:
         former = registry.operator.taxonomy(name or None)
@@ -235,10 +232,8 @@ def _note_current(registry: "LocalRegistry") -> None:
         note(f"the current taxonomy: {registry.operator.taxonomy().name}")
 
 
-def find_or_read(registry: "Registry", side: str) -> "Taxonomy":
+def find_or_read(registry: "Registry", side: str) -> Taxonomy:
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
-    from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
-
     if not side.endswith(".json"):
         return registry.operator.taxonomy(side)
     try:
@@ -249,17 +244,15 @@ def find_or_read(registry: "Registry", side: str) -> "Taxonomy":
     return tree
 
 
-def _services(registry: "LocalRegistry", of: "Of", private: bool) -> "list[Service]":
+def _services(registry: "LocalRegistry", of: Of, private: bool) -> "list[Service]":
     from waygraph.registry.taxonomy.upkeep import read_placeable
 
     placeable = registry.read(partial(read_placeable, of=of))
     return [each.service for each in placeable.values() if private or each.is_public]
 
 
-def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> "tuple[Of, str]":
+def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> tuple[Of, str]:
     """What a tree is of where nobody chose it, and why."""
-    from waygraph.registry.model.nouns import Of
-
     agents, tools = (len(_services(registry, of, private)) for of in (Of.AGENTS, Of.TOOLS))
     if agents <= leaf_size < tools:
         reason = f"of tools: all agents ({agents}) fit into one leaf of {leaf_size}, the tools ({tools}) do not"
@@ -267,10 +260,8 @@ def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> "t
     return Of.AGENTS, f"of agents ({agents}); --of tools sorts tools ({tools})"
 
 
-def _explain_undivided(registry: "LocalRegistry", tree: "Taxonomy", private: bool) -> str:
+def _explain_undivided(registry: "LocalRegistry", tree: Taxonomy, private: bool) -> str:
     """Why a tree is its root alone, and what to do about it; empty if it is not."""
-    from waygraph.registry.model.nouns import Of
-
     if tree.root.children:
         return ""
     number, size = len(tree.root.holds), tree.settings.leaf_size
@@ -283,7 +274,7 @@ def _explain_undivided(registry: "LocalRegistry", tree: "Taxonomy", private: boo
     return f"nothing was divided: all {tree.of} ({number}) fit into one leaf of {size}; {then}"
 
 
-def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", stack: ExitStack) -> "Builder":
+def _model_builder(spec: str, settings: TaxonomySettings, own: "Settings", stack: ExitStack) -> "Builder":
     """Raises InvalidSetting, LanguageModelRefused."""
     from waygraph.registry.taxonomy.model_build import Work, build_by_model
 
@@ -316,7 +307,7 @@ def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswer
     return answers
 
 
-def _view_category(view: "CategoryView") -> Iterator[Block]:
+def _view_category(view: CategoryView) -> Iterator[Block]:
     columns = "taxonomy, of, built by, path, description, boundary, holds=count"
     yield Fields.of(view, columns, path=lambda each: each.path or "/")
     if view.children:
@@ -325,7 +316,7 @@ def _view_category(view: "CategoryView") -> Iterator[Block]:
         yield Table((str(view.of),), [(each,) for each in view.members])
 
 
-def _view_drift(drifts: "Sequence[Drift]") -> Iterator[Block]:
+def _view_drift(drifts: Sequence[Drift]) -> Iterator[Block]:
     columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
     yield Table.of(
         drifts, columns, spare=("built by", "of"), taxonomy=lambda each: f"{each.name}{' (current)' * each.current}"
