@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import typer
 from typer import Option
@@ -130,15 +130,13 @@ TEXT_FORMS = "contextual, plain, concat, tdwa-1, tdwa-2 or weights, as in tdwa:n
 Texts = list[str] | None
 """The values of an option that may be repeated; None without it."""
 AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.schema.json describes.")]
-Full = Annotated[bool, Option("--full", help="In a pipe, print descriptions whole.")]
+Full = Annotated[bool, Option(help="In a pipe, print descriptions whole.")]
 Groups = Annotated[
     Texts, Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything.")
 ]
 _SERVED_HELP = "Only what is in this toolset, or else agents of sources with this namespace."
 ServedNamespace = Annotated[str, Option("--namespace", "--toolset", metavar="NAME", help=_SERVED_HELP)]
-AllowMassRemoval = Annotated[
-    bool, Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
-]
+AllowMassRemoval = Annotated[bool, Option(help="Let a source remove more than half of its agents.")]
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -174,10 +172,21 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
                 options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
         command(*args, **options)
 
-    # What typer reads: annotations first.
-    run.__annotations__ = {name: each for name, each in run.__annotations__.items() if name not in groups}
-    run.__signature__ = signature.replace(parameters=[*parameters, *json_option])  # type: ignore[attr-defined]
+    # Typer takes the annotations of the signature where there are no others.
+    run.__annotations__ = {}
+    named_parameters = list(map(_name_flag, [*parameters, *json_option]))
+    run.__signature__ = signature.replace(parameters=named_parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _name_flag(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A flag that has no name of its own is called as its parameter; typer would add `--no-…`."""
+    match get_args(parameter.annotation):
+        case [kind, option] if kind is bool and option.default is ...:
+            flag = copy(option)
+            flag.default = f"--{parameter.name.replace('_', '-')}"  # typer has the first name there
+            return parameter.replace(annotation=Annotated[bool, flag])
+    return parameter
 
 
 def json_or_text(text: str) -> Any:
@@ -355,11 +364,11 @@ class ServerOptions:
     env: Annotated[Texts, Option(metavar="NAME[=VALUE]", help="A variable for the command after --; alone: yours.")] = (
         None
     )
-    oauth: Annotated[bool, Option("--oauth", help="Log in to an address by OAuth, in your browser.")] = False
+    oauth: Annotated[bool, Option(help="Log in to an address by OAuth, in your browser.")] = False
     since: Annotated[str, Option(metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")] = ""
     connect: Annotated[bool | None, Option("--connect/--no-connect", help=_CONNECT_HELP)] = None
     start: Annotated[
-        bool, Option("--start", help="Start and ask servers of configurations below a folder, or that fit a glob.")
+        bool, Option(help="Start and ask servers of configurations below a folder, or that fit a glob.")
     ] = False
 
 
@@ -378,22 +387,18 @@ def opening(
     from waygraph.ingest.manifest.environment import Surroundings
     from waygraph.ingest.sources.opening import Opening
 
-    names, servers = names or NameOptions(), servers or ServerOptions()
+    given = vars(names or NameOptions()) | vars(servers or ServerOptions())
+    headers, env = given.pop("header") or (), given.pop("env") or ()
     return Opening(
         settings=settings,
         registry=registry,
         surroundings=Surroundings.here(environ),
-        headers=dict(_header(text) for text in servers.header or ()),
-        env=dict(_variable(text, environ) for text in servers.env or ()),
+        headers=dict(map(_header, headers)),
+        env=dict(_variable(text, environ) for text in env),
         source=source,
-        namespace=names.namespace,
-        kind=names.kind,
-        oauth=servers.oauth,
-        since=servers.since,
-        connect=servers.connect,
-        start=servers.start,
         is_named=is_named,
         ask=ask,
+        **given,
     )
 
 

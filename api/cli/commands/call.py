@@ -31,7 +31,7 @@ def call(
     ] = None,
     *,
     arguments: Annotated[str, Option(metavar="JSON", help="All arguments as one object.")] = "",
-    yes: Annotated[bool, Option("--yes", help="Agree, where the policy wants a person's consent.")] = False,
+    yes: Annotated[bool, Option(help="Agree, where the policy wants a person's consent.")] = False,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Wait no longer for the result.")] = None,
     group: Groups = None,
 ) -> None:

@@ -37,12 +37,8 @@ from waygraph.registry.storage.location import is_service
 class EntryOptions:
     """Which file, and which entry."""
 
-    url: Annotated[bool, Option("--url", help="Of a registry at a service: let the host reach its /mcp by itself.")] = (
-        False
-    )
-    project: Annotated[
-        bool, Option("--project", help="The file of the project in this folder, not the user's own.")
-    ] = False
+    url: Annotated[bool, Option(help="Of a registry at a service: let the host reach its /mcp by itself.")] = False
+    project: Annotated[bool, Option(help="The file of the project in this folder, not the user's own.")] = False
     file: Annotated[str, Option(metavar="PATH", help="This file, in the host's form.")] = ""
     entry_name: Annotated[str, Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph"
     namespace: ServedNamespace = ""
@@ -58,17 +54,17 @@ def connect(
     options: Invocation,
     name: Annotated[str, Argument(metavar="HOST", help=_HOSTS_HELP)] = "",
     *,
-    write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
-    remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
+    write: Annotated[bool, Option(help="Put the entry into the host's file; a backup is kept.")] = False,
+    remove: Annotated[bool, Option(help="Take the entry out again.")] = False,
     take: Annotated[
         bool, Option("--import", help="Put the servers that the host has now behind the gateway, and the entry there.")
     ] = False,
-    restore: Annotated[bool, Option("--restore", help="Put those servers back.")] = False,
+    restore: Annotated[bool, Option(help="Put those servers back.")] = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would change in the host's file, without secrets; change nothing.")
+        bool, Option(help="Show what would change in the host's file, without secrets; change nothing.")
     ] = False,
     check: Annotated[
-        bool, Option("--check", help="Wait till the host, or without HOST any, has called a tool through the gateway.")
+        bool, Option(help="Wait till the host, or without HOST any, has called a tool through the gateway.")
     ] = False,
     timeout: Annotated[
         float, Option(metavar="SECONDS", min=0, help="Of --check: so long it waits before it ends with 1.")

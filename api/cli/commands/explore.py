@@ -26,7 +26,7 @@ def explore(
     context: typer.Context,
     *,
     port: Annotated[int, Option(min=0, max=65535, help="The port on this machine; 0: any that is free.")] = 0,
-    no_browser: Annotated[bool, Option("--no-browser", help="Print the address, and open nothing.")] = False,
+    no_browser: Annotated[bool, Option(help="Print the address, and open nothing.")] = False,
     evals: Annotated[
         str, Option(metavar="DIR", help="Show records of `waygraph eval` in this folder. Default: WAYGRAPH_EVALS_DIR.")
     ] = "",

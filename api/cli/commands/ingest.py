@@ -50,7 +50,7 @@ def ingest(
     ] = "",
     names: NameOptions,
     discover: Annotated[
-        bool, Option("--discover", help="Look for the configurations of MCP hosts here, and ask which to use.")
+        bool, Option(help="Look for the configurations of MCP hosts here, and ask which to use.")
     ] = False,
     servers: ServerOptions,
     policy: Annotated[
@@ -72,12 +72,10 @@ def ingest(
     ] = "templates",
     dry_run: Annotated[
         bool,
-        Option("--dry-run", help="Say what would change, and change nothing. Asks no server and no language model."),
+        Option(help="Say what would change, and change nothing. Asks no server and no language model."),
     ] = False,
     allow_mass_removal: AllowMassRemoval = False,
-    yes: Annotated[
-        bool, Option("--yes", help="Use what --discover finds, without asking, but no file of a project.")
-    ] = False,
+    yes: Annotated[bool, Option(help="Use what --discover finds, without asking, but no file of a project.")] = False,
 ) -> None:
     """Bring the registry to what files, addresses and running servers say of agents and tools.
 

@@ -56,12 +56,12 @@ def export(
 
 def doctor(
     options: Invocation,
-    deep: Annotated[bool, Option("--deep", help="Compare every record of the index with the graph.")] = False,
+    deep: Annotated[bool, Option(help="Compare every record of the index with the graph.")] = False,
     size: Annotated[
-        bool, Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000.")
+        bool, Option(help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000.")
     ] = False,
     repair: Annotated[
-        bool, Option("--repair", help="First make a graph that lost what its index shows anew, from the index.")
+        bool, Option(help="First make a graph that lost what its index shows anew, from the index.")
     ] = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""

@@ -66,10 +66,10 @@ def set_agent(
     tag: Annotated[
         Texts, Option(metavar="TAG", help="Tags beside its source's own, instead of those set so far. Repeat.")
     ] = None,
-    no_tags: Annotated[bool, Option("--no-tags", help="Take all tags back that were set here.")] = False,
+    no_tags: Annotated[bool, Option(help="Take all tags back that were set here.")] = False,
     visible_to: Annotated[Texts, Option(metavar="GROUP", help="Only these groups may see it. Repeat.")] = None,
-    everyone: Annotated[bool, Option("--everyone", help="Take --visible-to back: its source decides.")] = False,
-    restore: Annotated[bool, Option("--restore", help="Let its source bring a removed agent back.")] = False,
+    everyone: Annotated[bool, Option(help="Take --visible-to back: its source decides.")] = False,
+    restore: Annotated[bool, Option(help="Let its source bring a removed agent back.")] = False,
 ) -> None:
     """Pin, hide, tag or restrict an agent. It survives every ingest.
 
@@ -110,7 +110,7 @@ def set_tool(
     ] = None,
     hide_parameter: Annotated[Texts, Option(metavar="NAME", help="Do not show this parameter. Repeat.")] = None,
     hide: Annotated[bool | None, Option("--hide/--unhide", help="Keep it out of every answer, or no more.")] = None,
-    reset: Annotated[bool, Option("--reset", help="Take back all that was set before.")] = False,
+    reset: Annotated[bool, Option(help="Take back all that was set before.")] = False,
 ) -> None:
     """Rename, describe or hide a tool, and pin or hide its parameters. It survives every ingest.
 

@@ -80,9 +80,7 @@ class AgentSelection:
     without_tag: Annotated[Texts, Option(metavar="TAG", help="No agents with this tag. Repeat.")] = None
     without_kind: Annotated[Texts, Option(metavar="KIND", help="No agents of this kind. Repeat.")] = None
     without_agent: Annotated[Texts, Option(metavar="ID", help="Not this agent. Repeat.")] = None
-    reachable: Annotated[
-        bool, Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
-    ] = False
+    reachable: Annotated[bool, Option(help="Leave out agents that `watch` could not reach, or that fail.")] = False
     within: Annotated[str, Option(metavar="PATH", help="Only what is in this category, such as travel/flights.")] = ""
     toolset: Annotated[str, Option(metavar="NAME", help="Only what is in this toolset.")] = ""
 
@@ -113,9 +111,7 @@ def _kinds(names: Sequence[str] | None, option: str) -> tuple[AgentKind, ...]:
 class SearchOptions(AgentSelection):
     """What may be found, what came before, and who asks."""
 
-    strict: Annotated[
-        bool, Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
-    ] = False
+    strict: Annotated[bool, Option(help="Withhold an answer that may not fit, and name what came nearest.")] = False
     history_file: Annotated[Path | None, Option("--history", metavar="FILE", help=_HISTORY_HELP)] = None
     used_tools: Annotated[
         Texts, Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first.")
@@ -159,9 +155,7 @@ def route(
     agent_weight: Annotated[float | None, Option(help="Weight of agents, instead of the recipe's.")] = None,
     tool_weight: Annotated[float | None, Option(help="Weight of tools, instead of the recipe's.")] = None,
     search: SearchOptions,
-    explain: Annotated[
-        bool, Option("--explain", help="Draw the walk, and the votes that put each agent there.")
-    ] = False,
+    explain: Annotated[bool, Option(help="Draw the walk, and the votes that put each agent there.")] = False,
     why: Annotated[
         str, Option(metavar="NAME", help="Why not this one? Say where an agent or a tool stands, and what it lacks.")
     ] = "",
@@ -196,10 +190,8 @@ def find(
     limit: Limit = 5,
     rank: RankOptions,
     search: SearchOptions,
-    schema: Annotated[bool, Option("--schema", help="Print the input schema of each tool too.")] = False,
-    explain: Annotated[
-        bool, Option("--explain", help="Draw the walk, and the votes that put each tool there.")
-    ] = False,
+    schema: Annotated[bool, Option(help="Print the input schema of each tool too.")] = False,
+    explain: Annotated[bool, Option(help="Draw the walk, and the votes that put each tool there.")] = False,
     full: Full = False,
 ) -> None:
     """Find the tools that can do this, best first, whoever owns them.

@@ -104,10 +104,8 @@ def serve(
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
     workers: Annotated[int, Option(min=1, max=64, help="How many processes answer.")] = 1,
-    no_auth: Annotated[bool, Option("--no-auth", help="Ask nobody who they are, on any address.")] = False,
-    no_mcp: Annotated[
-        bool, Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")
-    ] = False,
+    no_auth: Annotated[bool, Option(help="Ask nobody who they are, on any address.")] = False,
+    no_mcp: Annotated[bool, Option(help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")] = False,
     surface: Annotated[Surface, Option(help=_SURFACE_HELP)] = "default",
     warm: Annotated[Warm | None, Option(help=_WARM_HELP)] = None,
     watch: Annotated[
@@ -152,7 +150,7 @@ def create(
     group: Annotated[
         Texts, Option(metavar="GROUP", help="See what a member of this group sees. Repeat. Default: public.")
     ] = None,
-    everything: Annotated[bool, Option("--everything", help="See every agent, hidden ones too.")] = False,
+    everything: Annotated[bool, Option(help="See every agent, hidden ones too.")] = False,
     toolset: Annotated[str, Option(metavar="NAME", help="Reach the endpoint /NAME/mcp of this toolset alone.")] = "",
     expires_in: Annotated[
         float | None, Option(metavar="DAYS", help="End it after so many days. Default: never.")

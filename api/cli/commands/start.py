@@ -141,9 +141,7 @@ def start(
     *,
     yes: Annotated[
         bool,
-        Option(
-            "--yes", help="Ask nothing: start the servers of your own files, not of projects, and connect their hosts."
-        ),
+        Option(help="Ask nothing: start the servers of your own files, not of projects, and connect their hosts."),
     ] = False,
 ) -> None:
     """Find the MCP servers of the hosts on this machine, take them in, try them, and connect the hosts.

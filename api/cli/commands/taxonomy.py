@@ -67,16 +67,14 @@ def build(
         Option(help="Without a language model. Default: vectors, or words if nothing has a vector."),
     ] = None,
     model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")] = "",
-    dry_run: Annotated[bool, Option("--dry-run", help="Only tell what a model would cost.")] = False,
+    dry_run: Annotated[bool, Option(help="Only tell what a model would cost.")] = False,
     private: Annotated[
-        bool, Option("--private", help="Read restricted agents too; who does not see them all sees no tree.")
+        bool, Option(help="Read restricted agents too; who does not see them all sees no tree.")
     ] = False,
     show_to_all: Annotated[
-        bool, Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
+        bool, Option(help="With --private: show it all the same, names and descriptions too.")
     ] = False,
-    keep_current: Annotated[
-        bool, Option("--keep-current", help="A tree of a new name does not become the current one.")
-    ] = False,
+    keep_current: Annotated[bool, Option(help="A tree of a new name does not become the current one.")] = False,
     limits: BuildOptions,
 ) -> None:
     """Build a tree of categories, in place of the one of the same name.

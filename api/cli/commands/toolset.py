@@ -81,7 +81,7 @@ def apply_file(
     options: Invocation,
     file: Annotated[Path, Argument(metavar="FILE", help="TOML, YAML or JSON: `toolsets`, by name.")],
     *,
-    prune: Annotated[bool, Option("--prune", help="Remove toolsets that the file does not name.")] = False,
+    prune: Annotated[bool, Option(help="Remove toolsets that the file does not name.")] = False,
 ) -> None:
     """Set the toolsets of a file, each whole, and show all that there are.
 

@@ -47,9 +47,7 @@ def watch(
         Policy | None, Option(help="What becomes of changed tools. Default: as each source has it, else accept.")
     ] = None,
     interval: Annotated[float | None, Option(metavar="SECONDS", min=0.01, help=_INTERVAL_HELP)] = None,
-    once: Annotated[
-        bool, Option("--once", help="End when every server has answered or failed, and all is written.")
-    ] = False,
+    once: Annotated[bool, Option(help="End when every server has answered or failed, and all is written.")] = False,
     names: NameOptions,
     servers: ServerOptions,
     allow_mass_removal: AllowMassRemoval = False,
