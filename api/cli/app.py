@@ -11,7 +11,15 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCommand, LazyGroup
-from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
+from waygraph.api.cli.render.output import (
+    INTERRUPT,
+    complain,
+    flush,
+    is_of_a_stream,
+    leave_unwritten,
+    note,
+    open_closed_streams,
+)
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError, nearest
 from waygraph.registry.model.process import forbid_inspection, uncollected_at_exit
 
@@ -20,8 +28,6 @@ _OTHERS = re.compile(
     "|(.*_)?(SERVICE_HOST|PORT)(_.*)?)"  # as Kubernetes and Docker tell of a service whose name begins like ours
 )
 _PREFIX = "WAYGRAPH_"
-INTERRUPT_STATUS = 130
-"""128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
 LEAST_LIKENESS = 0.88
 """What is less like any setting may be somebody's own, such as one that a configuration refers to."""
 
@@ -119,7 +125,7 @@ class _Program(LazyGroup):
             if not isinstance(ending.__context__, KeyboardInterrupt):
                 raise
             typer.echo(err=True)
-            raise typer.Exit(INTERRUPT_STATUS) from None
+            raise typer.Exit(INTERRUPT) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         from difflib import get_close_matches

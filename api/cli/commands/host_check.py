@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from waygraph.api.cli.options import Invocation
-from waygraph.api.cli.render.output import Block, Lines, complain, note
+from waygraph.api.cli.render.output import INTERRUPT, Block, Lines, complain, note
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.hosts import Host, host_of_client, known_configs, reaches_gateway
 from waygraph.ingest.manifest.own_gateway import is_gateway, registry_of
@@ -28,7 +28,6 @@ RECENT = timedelta(minutes=10)
 """A call counts that came before the check by so much: a person may ask the host first."""
 SESSION_AGE = timedelta(days=1)
 """A gateway that a host started so long ago may run still."""
-INTERRUPT_STATUS = 130
 
 _EVENTS = {
     "start": "a host started a gateway",
@@ -154,7 +153,7 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float)
         call = check.wait(timeout_s)
     except KeyboardInterrupt:
         complain(f"ended before a call came: {check.advice}")
-        raise typer.Exit(INTERRUPT_STATUS) from None
+        raise typer.Exit(INTERRUPT) from None
     if call is None:
         complain(f"no call came in {timeout_s:g} s: {check.advice}")
         raise typer.Exit(1)
@@ -212,8 +211,5 @@ def _view_call(call: HostContact, *, is_earlier: bool) -> Iterator[Block]:
     name = f"{host.name} ({call.client})" if host else call.client
     took = "" if call.duration_ms is None else f", in about {call.duration_ms / 1000:.2g} s"
     at = _clock(call.at)
-    if is_earlier:
-        text = f"connected: by an earlier call, at {at}: {name} called {call.tool_id}{took}"
-    else:
-        text = f"connected: {name} called {call.tool_id} at {at}{took}"
-    yield Lines(text, style="green")
+    earlier = f"connected: by an earlier call, at {at}: {name} called {call.tool_id}{took}"
+    yield Lines(earlier if is_earlier else f"connected: {name} called {call.tool_id} at {at}{took}", style="green")

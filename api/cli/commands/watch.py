@@ -24,8 +24,8 @@ from waygraph.api.cli.options import (
     invocation,
     opening,
 )
-from waygraph.api.cli.render.output import note
-from waygraph.api.cli.render.watch_events import EventLines, JsonLines, WatchOutput, live_table
+from waygraph.api.cli.render.output import INTERRUPT, note
+from waygraph.api.cli.render.watch_events import describe_lines, json_line, line_output, live_table
 from waygraph.ingest.sources.opening import refuse_unused
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
@@ -33,8 +33,6 @@ from waygraph.registry.model.errors import SourceError, WaygraphError
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import place_of
 
-INTERRUPTED, FAILED = 130, 1
-"""128 + SIGINT, as a shell reports a program that a person interrupted."""
 _SOURCES_HELP = "Configurations, other files, folders, addresses. Default: those that the registry knows."
 _INTERVAL_HELP = "From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S."
 
@@ -70,11 +68,11 @@ def watch(
     if interval is not None:
         settings = replace(settings, watch_poll_s=interval)
         how = replace(how, settings=settings)
-    with options.open_own() as registry, _output(str(place), as_json=as_json) as output:
+    with options.open_own() as registry, _output(str(place), as_json=as_json) as tell:
         command = options.server_command
         sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)
-        relay = _Relay(output.tell)
+        relay = _Relay(tell)
         watch_settings = watching(settings, relay.tell, policy=policy, allow_mass_removal=allow_mass_removal, once=once)
         watched_sources = followed_sources(sources, command, how)
         status = _run_until_stopped(Watch(registry, watched_sources, watch_settings), relay, once=once)
@@ -82,13 +80,13 @@ def watch(
 
 
 @contextmanager
-def _output(place: str, *, as_json: bool) -> Iterator[WatchOutput]:
-    """`place`: of the registry."""
+def _output(place: str, *, as_json: bool) -> Iterator[Callable[[events.WatchEvent], None]]:
+    """`place`: of the registry. What is yielded is called from the event loop and from the thread that writes."""
     if as_json or not sys.stdout.isatty():
-        yield JsonLines() if as_json else EventLines()
+        yield line_output(json_line if as_json else describe_lines)
     else:
         with live_table(place) as table:
-            yield table
+            yield table.tell
 
 
 def known_sources(registry: LocalRegistry) -> list[str]:
@@ -137,8 +135,8 @@ def _run_until_stopped(watch: Watch, relay: "_Relay", *, once: bool) -> int:
         if ending:
             raise ending
     if signal.SIGINT in stop_signals:
-        return INTERRUPTED
-    return FAILED if once and not stop_signals and relay.only_failures else 0
+        return INTERRUPT
+    return int(once and not stop_signals and relay.only_failures)
 
 
 class _Relay:
