@@ -71,8 +71,7 @@ def ingest(
         str, Option(metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
     ] = "templates",
     dry_run: Annotated[
-        bool,
-        Option(help="Say what would change, and change nothing. Asks no server and no language model."),
+        bool, Option(help="Say what would change, and change nothing. Asks no server and no language model.")
     ] = False,
     allow_mass_removal: AllowMassRemoval = False,
     yes: Annotated[bool, Option(help="Use what --discover finds, without asking, but no file of a project.")] = False,

@@ -113,10 +113,7 @@ def build(
 
 
 @taxonomy.command()
-def use(
-    options: Invocation,
-    name: Annotated[str, Argument(metavar="NAME", help="Which taxonomy.")],
-) -> None:
+def use(options: Invocation, name: Annotated[str, Argument(metavar="NAME", help="Which taxonomy.")]) -> None:
     """Make a taxonomy the current one: what is browsed, walked and searched by `--within`.
 
     waygraph taxonomy use tools
@@ -212,9 +209,7 @@ def export(options: Invocation, *, name: Name = "") -> None:
 
 @taxonomy.command()
 def remove(
-    options: Invocation,
-    *,
-    name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
+    options: Invocation, *, name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main"
 ) -> None:
     """Remove a taxonomy. Agents and tools stay. If it was the current one, the first that is left is."""
 

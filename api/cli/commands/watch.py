@@ -15,15 +15,7 @@ import anyio
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import (
-    AllowMassRemoval,
-    NameOptions,
-    Policy,
-    ServerOptions,
-    Texts,
-    invocation,
-    opening,
-)
+from waygraph.api.cli.options import AllowMassRemoval, NameOptions, Policy, ServerOptions, Texts, invocation, opening
 from waygraph.api.cli.render.output import INTERRUPT, note
 from waygraph.api.cli.render.watch_events import describe_lines, json_line, line_output, live_table
 from waygraph.ingest.sources.opening import refuse_unused
