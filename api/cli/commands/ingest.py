@@ -128,23 +128,21 @@ def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
 def is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
     """What a project's author wrote is never started unasked."""
     label = one_line(f"{config.client}: {config.path}")
+    servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
     if config.fault:
         note(f"{label} {config.fault}")
-        return False
-    if config.gateways and not config.servers:
+    elif config.gateways and not config.servers:
         note(f"{label}: not used, since it names nothing but Waygraph's own gateway")
-        return False
-    servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
-    if all_of_them and config.is_of_project:
+    elif all_of_them and config.is_of_project:
         note(f"{label}, {servers}: not used, since it is of a project: without --yes you are asked")
-        return False
-    if all_of_them:
+    elif all_of_them:
         note(f"{label}, {servers}")
         return True
-    if not sys.stdin.isatty():
+    elif not sys.stdin.isatty():
         note(f"{label}, {servers}: not used, since nobody can be asked here; --yes uses all")
-        return False
-    return typer.confirm(f"{label}, {servers}. Start them and ingest what they offer?", default=False, err=True)
+    else:
+        return typer.confirm(f"{label}, {servers}. Start them and ingest what they offer?", default=False, err=True)
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +227,10 @@ def _outcomes_json(outcomes: Sequence[Outcome]) -> shapes.Shape:
 
 def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     """The numbers of each source, then every change that has a name; created ones in a dry run only."""
-    columns: tuple[str, ...] = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision")
+    columns = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision", "place")
     names = [each.report.changes.source for each in outcomes if each.report]
-    if any(title_of(name) != name for name in names):
-        columns = (*columns, "place")
-    rows = [_numbers(each)[: len(columns)] for each in outcomes]
-    yield Table(columns, rows, spare=("place",))
+    count = len(columns) if any(title_of(name) != name for name in names) else len(columns) - 1
+    yield Table(columns[:count], [_numbers(each)[:count] for each in outcomes], spare=("place",))
     if changes := [row for each in outcomes for row in _named_changes(each)]:
         yield Table(columns=("change", "what", "detail"), rows=changes)
     if telling := [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]:

@@ -71,11 +71,13 @@ def doctor(
     if repair:
         _repair(options)
     findings = _findings(options, deep)
-    columns = "check, ok, detail, advice"
-    documents = [dict(read_fields(each, columns)) for each in findings]
-    shape = {"ok": all(each.ok for each in findings), "findings": documents}
-    options.show(findings, lambda each: [Table.of(each, columns)], lambda _: shape)
-    if unwell := [finding for finding in findings if not finding.ok]:
+    unwell = [finding for finding in findings if not finding.ok]
+    options.show(
+        findings,
+        lambda some: [Table.of(some, "check, ok, detail, advice")],
+        lambda some: {"ok": not unwell, "findings": shapes.shape(some)},
+    )
+    if unwell:
         note(f"{len(unwell)} of {len(findings)} checks failed")
         raise typer.Exit(1)
 

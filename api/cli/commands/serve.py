@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import Invocation, ServedNamespace, Texts, invocation
-from waygraph.api.cli.render.output import Block, Cell, Fields, Table, note
+from waygraph.api.cli.render.output import Cell, Fields, Table, note
 from waygraph.api.mcp import Surface, Warm
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
@@ -166,7 +166,7 @@ def create(
         raise typer.BadParameter(f"{expires_in:g} is no number of days", param_hint="'--expires-in'") from None
     file = _file(options)
     new_key = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=lasts)
-    columns = f"key, {_KEY_COLUMNS}"
+    columns = f"key, id, name, {_KEY_COLUMNS}"
     options.show(file.new_key(*new_key), lambda key: [Fields.of(key, columns, sees=_sees)])
     note(NOT_AGAIN)
     note(file.caution())
@@ -177,7 +177,8 @@ def list_keys(options: Invocation) -> None:
     """List the keys, without their secrets."""
     file = _file(options)
     keys = list(map(file.summary, file.list()))
-    options.show(keys, _view_keys, lambda keys: {"keys": list(map(shapes.shape, keys))})
+    columns = f"id, name, state, {_KEY_COLUMNS}"
+    options.show(keys, lambda keys: [Table.of(keys, columns, sees=_sees)], lambda keys: {"keys": shapes.shape(keys)})
     note(file.caution())
 
 
@@ -192,7 +193,7 @@ def revoke(
     file = _file(options)
     key = file.revoke(key_id)
     login_file(options.settings).forget(f"key:{key.id}")  # nobody else gets them
-    columns = f"{_KEY_COLUMNS}, state, revoked=revoked_at"
+    columns = f"id, name, {_KEY_COLUMNS}, state, revoked=revoked_at"
     options.show(file.summary(key), lambda key: [Fields.of(key, columns, sees=_sees)])
 
 
@@ -203,13 +204,9 @@ def _file(options: Invocation) -> "KeyFile":
     return key_file(options.settings)
 
 
-_KEY_COLUMNS = "id, name, scopes, sees, created=created_at, expires=expires_at"
+_KEY_COLUMNS = "scopes, sees, created=created_at, expires=expires_at"
 
 
 def _sees(key: "KeySummary") -> Cell:
     sees: Cell = "everything" if key.everything else key.groups or "what is public"
     return f"toolset {key.toolset}" if key.toolset else sees
-
-
-def _view_keys(keys: "list[KeySummary]") -> Iterator[Block]:
-    yield Table.of(keys, "id, name, state, scopes, sees, created=created_at, expires=expires_at", sees=_sees)
