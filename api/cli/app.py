@@ -43,8 +43,6 @@ def misspelt(environ: Mapping[str, str]) -> str:
     from waygraph.registry.model.settings import FORMER, VARIABLES
 
     variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
-    if not names - variables:
-        return ""
     # What all begin with would make all alike.
     rest = {name.removeprefix(_PREFIX) for name in variables}
     notices: list[str] = []
@@ -156,6 +154,10 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
+_EMBEDDER_HELP = (
+    "minilm, onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, then the "
+    "registry's own."
+)
 _REGISTRY_HELP = "A file, a server (neo4j://HOST) or a service (https://HOST). Default: a file in your data folder."
 
 
@@ -163,14 +165,7 @@ _REGISTRY_HELP = "A file, a server (neo4j://HOST) or a service (https://HOST). D
 def before_command(
     context: typer.Context,
     registry: Annotated[str, Option(metavar="PLACE", envvar="WAYGRAPH_REGISTRY", help=_REGISTRY_HELP)] = "",
-    embedder: Annotated[
-        str,
-        Option(
-            metavar="SPEC",
-            help="minilm, onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, "
-            "then the registry's own.",
-        ),
-    ] = "",
+    embedder: Annotated[str, Option(metavar="SPEC", help=_EMBEDDER_HELP)] = "",
     version: Annotated[  # noqa: ARG001 - its callback does the work
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,

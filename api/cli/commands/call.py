@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 def call(
     options: Invocation,
-    name: Annotated[
-        str, Argument(metavar="TOOL", help="A tool's id or call name, or a name that one tool has.", show_default=False)
-    ],
+    name: Annotated[str, Argument(metavar="TOOL", help="A tool's id or call name, or a name that one tool has.")],
     values: Annotated[
-        list[str] | None,
-        Argument(metavar="[NAME=VALUE]...", help="Its arguments; values are text or JSON.", show_default=False),
+        list[str] | None, Argument(metavar="[NAME=VALUE]...", help="Its arguments; values are text or JSON.")
     ] = None,
     *,
     arguments: Annotated[str, Option(metavar="JSON", help="All arguments as one object.")] = "",

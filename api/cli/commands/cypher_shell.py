@@ -98,8 +98,15 @@ class Shell:
 
     def run(self, lines: Iterable[str]) -> bool:
         """Asks every statement in the lines; says whether any failed."""
-        for line in lines:
-            self._take(line.rstrip("\n"))
+        for line in (each.rstrip("\n") for each in lines):
+            if not self._lines and line.lstrip().startswith(":"):
+                self._obey(line.strip())
+            elif not self._lines and line.strip().rstrip(";").lower() in {"exit", "quit"}:
+                self._left = True
+            else:
+                self._lines.append(line)
+                if not line.strip() or line.rstrip().endswith(";"):
+                    self._finish()
             if self._left:
                 break
         self._finish()
@@ -122,18 +129,6 @@ class Shell:
             except KeyboardInterrupt:
                 print()  # noqa: T201
                 self._lines.clear()
-
-    def _take(self, line: str) -> None:
-        if not self._lines and line.lstrip().startswith(":"):
-            self._obey(line.strip())
-            return
-        if not self._lines and line.strip().rstrip(";").lower() in {"exit", "quit"}:
-            self._left = True
-            return
-        if line.strip():
-            self._lines.append(line)
-        if not line.strip() or line.rstrip().endswith(";"):
-            self._finish()
 
     def _finish(self) -> None:
         statement = "\n".join(self._lines).strip().rstrip(";").strip()

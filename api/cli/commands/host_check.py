@@ -120,7 +120,9 @@ class HostCheck:
         before = self.contacts.get(key)
         self.contacts[key] = contact
         if before is None or (contact.event in _FAILURES and before.at != contact.at):
-            note(f"{_clock(contact.at)} {_sentence(contact)}")
+            error = f": {_REASONS[contact.error]}" if contact.error in _REASONS else ""
+            facts = {"client": contact.client, "tool": contact.tool_id or "a tool", "error": error}
+            note(f"{_clock(contact.at)} {_EVENTS[contact.event].format_map(facts)}")
 
     @property
     def advice(self) -> str:
@@ -198,12 +200,6 @@ def _is_of_others(config: HostConfig, place: str) -> bool:
 def _clock(at: str) -> str:
     """A time of today or yesterday, as the clock here has it."""
     return datetime.fromisoformat(at).astimezone().strftime("%H:%M:%S")
-
-
-def _sentence(contact: HostContact) -> str:
-    error = f": {_REASONS[contact.error]}" if contact.error in _REASONS else ""
-    tool = contact.tool_id or "a tool"
-    return _EVENTS[contact.event].format(client=contact.client, tool=tool, error=error)
 
 
 def _view_call(call: HostContact, *, is_earlier: bool) -> Iterator[Block]:

@@ -38,6 +38,12 @@ from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphErr
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
+_POLICY_HELP = (
+    "What becomes of changes: accept; hold what is changed or added after the first time till it is approved; strict: "
+    "hold all. Default: as it was."
+)
+_TEXTS_HELP = f"The texts to embed, for a new registry: {TEXT_FORMS}. Default: contextual."
+
 
 def ingest(
     options: Invocation,
@@ -53,17 +59,8 @@ def ingest(
         bool, Option(help="Look for the configurations of MCP hosts here, and ask which to use.")
     ] = False,
     servers: ServerOptions,
-    policy: Annotated[
-        Policy | None,
-        Option(
-            help="What becomes of changes: accept; hold what is changed or added after the first time till it is "
-            "approved; strict: hold all. Default: as it was."
-        ),
-    ] = None,
-    texts: Annotated[
-        str | None,
-        Option(help=f"The texts to embed, for a new registry: {TEXT_FORMS}. Default: contextual.", **TEXT_FORM),
-    ] = None,
+    policy: Annotated[Policy | None, Option(help=_POLICY_HELP)] = None,
+    texts: Annotated[str | None, Option(help=_TEXTS_HELP, **TEXT_FORM)] = None,
     questions: Annotated[
         int, Option(metavar="N", min=0, help="Make up questions for each tool, till it has N: it is found by them.")
     ] = 0,

@@ -208,16 +208,16 @@ def changes(
         options.remark("no change was recorded" + (" since then" if since else ""))
 
 
+_IN_GRAPH_HELP = "Write each tool's counts into the graph for Cypher, or remove them."
+
+
 def usage(
     options: Invocation,
     *,
     agent: Annotated[str, Option(metavar="ID", help="Only the tools of this agent.")] = "",
     sort: Annotated[UsageSort, Option(help="Of what the first tools have the most.")] = "calls",
     limit: Annotated[int, Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
-    in_graph: Annotated[
-        bool | None,
-        Option("--in-graph/--not-in-graph", help="Write each tool's counts into the graph for Cypher, or remove them."),
-    ] = None,
+    in_graph: Annotated[bool | None, Option("--in-graph/--not-in-graph", help=_IN_GRAPH_HELP)] = None,
 ) -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
 

@@ -70,9 +70,7 @@ class RankOptions:
 class AgentSelection:
     """Which agents."""
 
-    tag: Annotated[
-        Texts, Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")
-    ] = None
+    tag: Annotated[Texts, Option(metavar="TAG", help="Only agents with this tag. Repeat for any of several.")] = None
     kind: Annotated[
         Texts, Option(metavar="KIND", help=f"Only agents of this kind: {', '.join(AGENT_KINDS)}. Repeat.")
     ] = None

@@ -53,19 +53,17 @@ class BuildOptions:
     ] = True
 
 
+_OF_HELP = "What is sorted. Default: agents, or tools if all agents fit into one leaf and the tools do not."
+_BY_HELP = "Without a language model. Default: vectors, or words if nothing has a vector."
+
+
 @taxonomy.command()
 def build(
     options: Invocation,
     *,
     name: Annotated[str, Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
-    of: Annotated[
-        Literal["agents", "tools"] | None,
-        Option(help="What is sorted. Default: agents, or tools if all agents fit into one leaf and the tools do not."),
-    ] = None,
-    by: Annotated[
-        Literal["vectors", "words"] | None,
-        Option(help="Without a language model. Default: vectors, or words if nothing has a vector."),
-    ] = None,
+    of: Annotated[Literal["agents", "tools"] | None, Option(help=_OF_HELP)] = None,
+    by: Annotated[Literal["vectors", "words"] | None, Option(help=_BY_HELP)] = None,
     model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")] = "",
     dry_run: Annotated[bool, Option(help="Only tell what a model would cost.")] = False,
     private: Annotated[
