@@ -36,13 +36,15 @@ if TYPE_CHECKING:
 class Invocation:
     """How a command was called. `location` empty: the default registry. `embedder` empty: the registry's own.
 
-    `server_command`: what stands after `--`, the command line of another program.
+    `server_command`: what stands after `--`, the command line of another program. `subcommand`: of a group, the one
+    that comes next; empty: none.
     """
 
     location: str = ""
     embedder: str = ""
     as_json: bool = False
     server_command: tuple[str, ...] = ()
+    subcommand: str = ""
 
     @cached_property
     def settings(self) -> "Settings":
@@ -167,7 +169,9 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: object, **options: Any) -> None:
         for name, group in groups.items():
             if group is Invocation:
-                options[name] = replace(invocation(options[name]), as_json=options.pop("as_json"))
+                context, as_json = options[name], options.pop("as_json")
+                subcommand = context.invoked_subcommand or ""
+                options[name] = replace(invocation(context), as_json=as_json, subcommand=subcommand)
             else:
                 options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
         command(*args, **options)
@@ -281,8 +285,9 @@ def _import_command(name: str, command: LazyCommand) -> Any:
         any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True}
         around.command(name, add_help_option=False, context_settings=any_arguments)(refuse)
     elif isinstance(thing, typer.Typer):
-        for each in thing.registered_commands:
-            each.callback = each.callback and with_option_groups(each.callback)
+        infos: list[Any] = [*thing.registered_commands, thing.registered_callback]
+        for each in filter(None, infos):
+            each.callback = with_option_groups(each.callback)
         around.add_typer(thing, name=name)
     else:
         around.command(name, cls=command.cls)(with_option_groups(thing))

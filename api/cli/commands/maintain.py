@@ -11,14 +11,15 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import Invocation
 from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields
+from waygraph.registry.embedding import weights
 from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
+from waygraph.registry.storage.integrity.size import QUANTITIES, Size, measure_sizes
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.integrity.findings import Finding
-    from waygraph.registry.storage.integrity.size import Size
 
 
 STANDARD_OUTPUT = Path("-")
@@ -95,8 +96,6 @@ def _repair(options: Invocation) -> None:
 
 
 def _show_sizes(options: Invocation) -> None:
-    from waygraph.registry.storage.integrity.size import measure_sizes
-
     settings = options.settings
     sizes = measure_sizes(settings, options.wanted_embedder or default_spec(settings), os.environ, progress=note)
     parts = {"measured": sizes.measurements, "estimated": sizes.estimates}
@@ -107,10 +106,8 @@ def _show_sizes(options: Invocation) -> None:
     )
 
 
-def size_table(rows: "Sequence[Size]", title: str) -> Table:
+def size_table(rows: Sequence[Size], title: str) -> Table:
     """A row for each size, a column for each quantity."""
-    from waygraph.registry.storage.integrity.size import QUANTITIES
-
     values: list[list[Cell]] = [[each.tools, *(_figure(getattr(each, name)) for name in QUANTITIES)] for each in rows]
     return Table(["tools", *QUANTITIES], values, title)
 
@@ -210,19 +207,15 @@ model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding mod
 @model.command()
 def pull(options: Invocation, spec: Spec = "") -> None:
     """Fetch a model from the Hugging Face hub into the cache."""
-    from waygraph.registry.embedding.weights import pull as fetch
-
-    _show_place(options, spec, fetch)
+    _show_place(options, spec, weights.pull)
 
 
 @model.command("list")
 def list_models(options: Invocation) -> None:
     """List the models on this machine."""
-    from waygraph.registry.embedding.weights import list_models
-
     columns = "model=spec, languages, where, folder, sha256"
     options.show(
-        list_models(options.settings),
+        weights.list_models(options.settings),
         lambda models: [Table.of(models, columns, spare=("sha256", "folder"), folder=lambda each: str(each.path))],
         lambda models: {"models": [{**asdict(each), "path": str(each.path)} for each in models]},
     )
@@ -231,9 +224,7 @@ def list_models(options: Invocation) -> None:
 @model.command()
 def path(options: Invocation, spec: Spec = "") -> None:
     """Print the folder of a model."""
-    from waygraph.registry.embedding.weights import locate
-
-    _show_place(options, spec, locate)
+    _show_place(options, spec, weights.locate)
 
 
 def _show_place(options: Invocation, spec: str, place_of: "Callable[[str, Settings], Path]") -> None:

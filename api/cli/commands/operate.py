@@ -13,18 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import (
-    TEXT_FORM,
-    TEXT_FORMS,
-    AsJson,
-    CommandGroup,
-    Invocation,
-    Texts,
-    invocation,
-    json_or_text,
-)
+from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, CommandGroup, Invocation, Texts, json_or_text
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
+from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
@@ -142,20 +133,17 @@ def remove(options: Invocation, name: AgentId) -> None:
 
 
 @sources.callback()
-def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
+def list_sources(options: Invocation) -> None:
     """List the sources, or remove one."""
-    if context.invoked_subcommand:
+    if options.subcommand:
         return
     from waygraph.ingest.hosts.titles import titles_of
 
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         summaries = registry.sources()
     titles = titles_of(each.name for each in summaries)
-    show(
-        summaries,
-        lambda some: {**shapes.sources(some), "titles": titles},
-        lambda some: views.sources(some, titles),
-        as_json,
+    options.show(
+        summaries, lambda some: views.sources(some, titles), lambda some: {**shapes.sources(some), "titles": titles}
     )
 
 

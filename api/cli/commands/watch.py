@@ -53,13 +53,12 @@ def watch(
     """
     options = invocation(context)
     settings, place = options.settings, options.own_place()
+    if interval is not None:
+        settings = replace(settings, watch_poll_s=interval)
     is_named = bool(given)  # what the registry knows, others may have put there
     how = opening(
         settings, os.environ, registry=place_of(place, settings), is_named=is_named, names=names, servers=servers
     )
-    if interval is not None:
-        settings = replace(settings, watch_poll_s=interval)
-        how = replace(how, settings=settings)
     with options.open_own() as registry, _output(str(place), as_json=as_json) as tell:
         command = options.server_command
         sources = list(given or ()) or ([] if command else known_sources(registry))

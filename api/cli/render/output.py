@@ -64,9 +64,11 @@ class Time(str):
 TIME_FIELDS = ("at", "since")
 """The last word of the name of a field that holds a time."""
 type Cell = str | int | float | bool | Sequence[str] | Bar | None
+type Reader = Callable[[Any], Cell]
+"""What a column has of a noun."""
 
 
-def read_fields(noun: object, columns: str, **functions: Callable[[Any], Cell]) -> Iterator[tuple[str, Cell]]:
+def read_fields(noun: object, columns: str, **functions: Reader) -> Iterator[tuple[str, Cell]]:
     """Titles and values of a noun. `columns`: `title=path`, or a `title` that is the field's name, between commas.
 
     A path may name a function of `functions` instead, which takes the noun.
@@ -100,13 +102,7 @@ class Table(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        nouns: Iterable[object],
-        columns: str,
-        title: str = "",
-        *,
-        spare: Sequence[str] = (),
-        **functions: Callable[[Any], Cell],
+        cls, nouns: Iterable[object], columns: str, title: str = "", *, spare: Sequence[str] = (), **functions: Reader
     ) -> "Table":
         """A row for each noun, by `read_fields`; a description is brief."""
         titles = [column.partition("=")[0] for column in columns.split(", ")]
@@ -120,7 +116,7 @@ class Fields(NamedTuple):
     pairs: Sequence[tuple[str, Cell]]
 
     @classmethod
-    def of(cls, noun: object, columns: str, **functions: Callable[[Any], Cell]) -> "Fields":
+    def of(cls, noun: object, columns: str, **functions: Reader) -> "Fields":
         """By `read_fields`."""
         return cls(list(read_fields(noun, columns, **functions)))
 
