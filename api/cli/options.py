@@ -126,8 +126,13 @@ def _text_form(text: str) -> str:
         raise typer.BadParameter(str(error)) from error
 
 
-TEXT_FORM: dict[str, Any] = {"metavar": "FORM", "parser": _text_form}
-TEXT_FORMS = "contextual, plain, concat, tdwa-1, tdwa-2 or weights, as in tdwa:name=.2,questions=.8"
+_TEXT_FORMS = "contextual, plain, concat, tdwa-1, tdwa-2 or weights, as in tdwa:name=.2,questions=.8"
+
+
+def offer_texts(help_text: str) -> Any:
+    """The option for the form of texts to embed. `help_text`: with `{}` where the forms stand."""
+    return Option(metavar="FORM", parser=_text_form, help=help_text.format(_TEXT_FORMS))
+
 
 Texts = list[str] | None
 """The values of an option that may be repeated; None without it."""

@@ -12,14 +12,13 @@ import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import (
-    TEXT_FORM,
-    TEXT_FORMS,
     AllowMassRemoval,
     Invocation,
     NameOptions,
     Policy,
     ServerOptions,
     Texts,
+    offer_texts,
     opening,
 )
 from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line
@@ -42,7 +41,7 @@ _POLICY_HELP = (
     "What becomes of changes: accept; hold what is changed or added after the first time till it is approved; strict: "
     "hold all. Default: as it was."
 )
-_TEXTS_HELP = f"The texts to embed, for a new registry: {TEXT_FORMS}. Default: contextual."
+_TEXTS_HELP = "The texts to embed, for a new registry: {}. Default: contextual."
 
 
 def ingest(
@@ -60,7 +59,7 @@ def ingest(
     ] = False,
     servers: ServerOptions,
     policy: Annotated[Policy | None, Option(help=_POLICY_HELP)] = None,
-    texts: Annotated[str | None, Option(help=_TEXTS_HELP, **TEXT_FORM)] = None,
+    texts: Annotated[str | None, offer_texts(_TEXTS_HELP)] = None,
     questions: Annotated[
         int, Option(metavar="N", min=0, help="Make up questions for each tool, till it has N: it is found by them.")
     ] = 0,

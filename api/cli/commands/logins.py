@@ -9,9 +9,9 @@ from typer import Argument
 
 from waygraph.api.cli.options import CommandGroup, Invocation, invocation
 from waygraph.api.cli.render.output import Table, note, read_fields
+from waygraph.ingest.logins.store import Login, LoginFile, login_file
 
 if TYPE_CHECKING:
-    from waygraph.ingest.logins.store import Login, LoginFile
     from waygraph.registry.model.nouns import Agent
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -53,7 +53,7 @@ def add(context: typer.Context, agent: Annotated[str, Argument(metavar="AGENT", 
     note(f"calls on this machine act with your account at {agent}")
 
 
-def _show(options: Invocation, logins: "Iterable[Login]") -> None:
+def _show(options: Invocation, logins: Iterable[Login]) -> None:
     """Whose they are, never their tokens."""
     options.show(
         list(logins),
@@ -62,9 +62,7 @@ def _show(options: Invocation, logins: "Iterable[Login]") -> None:
     )
 
 
-def _file(options: Invocation) -> "LoginFile":
-    from waygraph.ingest.logins.store import login_file
-
+def _file(options: Invocation) -> LoginFile:
     options.own_place()  # they lie where the gateway runs
     return login_file(options.settings)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, CommandGroup, Invocation, Texts, json_or_text
+from waygraph.api.cli.options import CommandGroup, Invocation, Texts, json_or_text, offer_texts
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note
 from waygraph.registry.model import shapes
@@ -114,14 +114,13 @@ def set_tool(
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
             parameters.setdefault(parameter, {})[key] = json_or_text(value) if key == "pin" else value
-    fields = {"name": rename, "description": describe, "hidden": hide}
-    changes: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
-    changes |= {"parameters": parameters} if parameters else {}
+    fields = {"name": rename, "description": describe, "parameters": parameters or None, "hidden": hide}
+    changes = {key: value for key, value in fields.items() if value is not None}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
     with options.open() as registry:
         if reset:
-            setting = registry.operator.set_tool(name, dict.fromkeys(("name", "description", "parameters", "hidden")))
+            setting = registry.operator.set_tool(name, dict.fromkeys(fields))
         if changes:
             setting = registry.operator.set_tool(name, changes)
     options.show(setting, _view_setting)
@@ -158,9 +157,7 @@ def remove_source(
 
 def reindex(
     options: Invocation,
-    texts: Annotated[
-        str | None, Option(help=f"The texts to embed from now on: {TEXT_FORMS}. Default: as they are.", **TEXT_FORM)
-    ] = None,
+    texts: Annotated[str | None, offer_texts("The texts to embed from now on: {}. Default: as they are.")] = None,
 ) -> None:
     """Embed everything anew, with another embedder or other texts.
 

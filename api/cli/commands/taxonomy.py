@@ -136,15 +136,14 @@ def place(
     from waygraph.registry.taxonomy.structure import Structure
 
     with options.open_own() as registry, ExitStack() as stack:
-        former = registry.operator.taxonomy(name or None)
-        if not any(By.NEAREST in category.holds.values() for category in former.categories.values()):
+        tree = registry.operator.taxonomy(name or None)
+        if any(By.NEAREST in category.holds.values() for category in tree.categories.values()):
+            builder = partial(place_by_model, answers=_model_answers(model, options.settings, stack))
+            tree = registry.build_taxonomy(
+                builder, name=name, of=tree.of, private=bool(tree.private), shown_to_all=tree.shown_to_all
+            )
+        else:
             note("nothing to place: since the build nothing was put into the nearest category")
-            options.show(Structure.of(former), _view_numbers)
-            return
-        builder = partial(place_by_model, answers=_model_answers(model, options.settings, stack))
-        tree = registry.build_taxonomy(
-            builder, name=name, of=former.of, private=bool(former.private), shown_to_all=former.shown_to_all
-        )
     options.show(Structure.of(tree), _view_numbers)
 
 
