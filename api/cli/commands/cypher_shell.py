@@ -52,9 +52,11 @@ def cypher(
             return
 
         shell = Shell(ask, params)
-        has_failed = shell.converse(options.settings.data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
-    if has_failed:
-        raise typer.Exit(1)
+        if sys.stdin.isatty():  # errors are printed as they come
+            with _history(options.settings.data_path / HISTORY):
+                shell.run(shell.typed_lines())
+        elif shell.run(sys.stdin):
+            raise typer.Exit(1)
 
 
 def _view_rows(result: CypherResult) -> Iterator[Block]:
@@ -112,14 +114,9 @@ class Shell:
         self._finish()
         return self._failed
 
-    def converse(self, history_folder: Path) -> bool:
-        """Talks with a person until they leave. Errors are printed as they come, so it never fails."""
+    def typed_lines(self) -> Iterator[str]:
+        """What a person types, until they leave."""
         self._talking = True
-        with _history(history_folder / HISTORY):
-            self.run(self._read_lines())
-        return False
-
-    def _read_lines(self) -> Iterator[str]:
         while True:
             try:
                 yield input(MORE if self._lines else PROMPT)

@@ -3,10 +3,10 @@
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -16,11 +16,8 @@ from waygraph.api.cli.render import views
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Route, Tool, ToolRoute, Turn
 from waygraph.registry.model.process import without_collection
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, recipe_named
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.settings import Settings
-
 
 Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
 Text = Annotated[str, Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
@@ -53,7 +50,7 @@ class RankOptions:
         steps_by = self.by_steps if self.by_steps == BY_OPERATOR else ""
         return recipe_named(self.recipe, rerank=self.rerank, walk=self.walk, mode=self.mode, steps_by=steps_by)
 
-    def steps_of(self, text: str, settings: "Settings") -> tuple[str, ...]:
+    def steps_of(self, text: str, settings: Settings) -> tuple[str, ...]:
         """As they are given, or as a model splits the text here. Raises BadParameter, and as `split_request`."""
         from waygraph.registry.routing.answering import split_request
 
@@ -119,19 +116,19 @@ class SearchOptions(AgentSelection):
     ] = None
     group: Groups = None
 
-    def query(self, limit: int) -> Query:
-        """Without its text. Raises InvalidQuery, BadParameter."""
+    def query(self, text: str, limit: int, rank: RankOptions, settings: Settings) -> Query:
+        """Raises InvalidQuery, BadParameter, and as `split_request`."""
         calls = [Turn(role="call", tool=tool) for tool in self.used_tools or ()]
         calls += [Turn(role="call", tool=tool, outcome="failed") for tool in self.failed_tools or ()]
-        turns = (*(_read_history(self.history_file) if self.history_file else ()), *calls)
-        return Query(text="", limit=limit, filters=self.filters(), strict=self.strict, history=turns)
+        turns = (*(_read_history(self.history_file, settings) if self.history_file else ()), *calls)
+        filters, steps = self.filters(), rank.steps_of(text, settings)
+        return Query(text=text, limit=limit, filters=filters, strict=self.strict, history=turns, steps=steps)
 
 
-def _read_history(file: Path) -> tuple[Turn, ...]:
-    from waygraph.registry.model.settings import load_settings
+def _read_history(file: Path, settings: Settings) -> tuple[Turn, ...]:
     from waygraph.registry.model.validation import read_history
 
-    most = load_settings().max_body_bytes
+    most = settings.max_body_bytes
     try:
         with file.open("rb") as stream:
             content = stream.read(most + 1)
@@ -163,7 +160,7 @@ def route(
 
     waygraph route "book a table for four" --explain
     """
-    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, options.settings))
+    query = search.query(text, limit, rank, options.settings)
     with options.open() as registry:
         ask: Callable[..., Any] = partial(registry.operator.why, why) if why else registry.route
         answer = ask(
@@ -198,7 +195,7 @@ def find(
     """
     if schema and explain:
         raise typer.BadParameter("give --schema or --explain", param_hint="'--explain'")
-    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, options.settings))
+    query = search.query(text, limit, rank, options.settings)
     with options.open() as registry:
         answer = registry.find_tools(query, recipe=rank.named_recipe(), principal=principal(search.group))
     view = views.tool_route_with_schemas if schema else views.explained_route if explain else views.route

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from waygraph.api.cli.options import Invocation, invocation
+from waygraph.api.cli.options import Invocation, invocation, opening
 from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, one_line, one_lines, show
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
@@ -219,7 +219,6 @@ def _take_in(
     with its servers that stay with their host, and why.
     """
     from waygraph.api.cli.commands.ingest import outcomes
-    from waygraph.api.cli.options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
     from waygraph.ingest.pipeline import Ingestion
 

@@ -127,7 +127,7 @@ def _run_until_stopped(watch: Watch, relay: "_Relay", *, once: bool) -> int:
             raise ending
     if signal.SIGINT in stop_signals:
         return INTERRUPT
-    return int(once and not stop_signals and relay.only_failures)
+    return int(once and not stop_signals and relay.has_failed and not relay.has_learnt)
 
 
 class _Relay:
@@ -137,24 +137,20 @@ class _Relay:
     """
 
     def __init__(self, tell: Callable[[events.WatchEvent], None]) -> None:
-        self._tell, self._learnt, self._failed = tell, False, False
+        self._tell, self.has_learnt, self.has_failed = tell, False, False
         self.stop: Callable[[], object] = lambda: None
         self.ending: SystemExit | None = None
-
-    @property
-    def only_failures(self) -> bool:
-        return self._failed and not self._learnt
 
     def tell(self, event: events.WatchEvent) -> None:
         match event:
             case events.ServerSeen(event=events.ServerListed()):
-                self._learnt = True
+                self.has_learnt = True
             case events.SourceRead(servers=0, agents=agents) if agents:
-                self._learnt = True
+                self.has_learnt = True
             case events.SourceRead(servers=0, rejected=count) if count:
-                self._failed = True
+                self.has_failed = True
             case events.SourceFailed() | events.ServerSeen(event=events.Unreachable() | events.Failing()):
-                self._failed = True
+                self.has_failed = True
         try:
             self._tell(event)
         except SystemExit as ending:
