@@ -95,14 +95,16 @@ def connect(
         if flags or options.as_json:
             options.show(outcome, view_outcome, asdict)
         else:
-            print_raw(outcome.entry.rstrip("\n") + "\n")
+            print_raw(f"{outcome.entry}\n")
         remark(outcome)
 
 
 def change_host(options: Invocation, target: Target, flag: str, *, dry_run: bool) -> "ConnectOutcome":
     """What `connect` does by one of its options, such as --import; without any the entry alone."""
     if not flag:
-        return _entry(target)
+        config = HostConfig(target.config.host, target.config.path, None)  # of a file with nothing else in it
+        config = config.with_servers({target.name: hosts.entry_of(config.host, target.gateway)})
+        return replace(_apply(target, target.config, dry_run=False), entry=(config.text or "").rstrip("\n"))
     if flag in _CHANGES:
         return _rewrite(target, partial(_CHANGES[flag], target), dry_run=dry_run)
     if flag == "--import":
@@ -184,14 +186,6 @@ def _gateway(options: Invocation, entry: EntryOptions, former_surface: str) -> h
         namespace=entry.namespace,
         surface=surface if surface in get_args(Surface)[1:] else "",
     )
-
-
-def _entry(target: Target) -> ConnectOutcome:
-    """The entry alone, as a file of the host's would have it."""
-    config = target.config
-    alone = HostConfig(config.host, config.path, None)
-    entry_config = alone.with_servers({target.name: hosts.entry_of(config.host, target.gateway)})
-    return replace(_apply(target, config, dry_run=False), entry=(entry_config.text or "").rstrip("\n"))
 
 
 def _with_gateway(target: Target, config: HostConfig) -> HostConfig:

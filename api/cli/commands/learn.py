@@ -25,11 +25,6 @@ class _Learn(LazyGroup):
 learn = typer.Typer(cls=_Learn, no_args_is_help=True, help="Learn from data with known answers.")
 
 
-@learn.callback()
-def _() -> None:
-    """Learn from data with known answers."""
-
-
 def remove(options: Invocation) -> None:
     """Remove the counts of which tool was called after which."""
     with options.open_own() as registry:
