@@ -26,7 +26,6 @@ type ShapeOf[T] = Callable[[T], object] | None
 
 if TYPE_CHECKING:
     from waygraph.ingest.sources.opening import Opening
-    from waygraph.ingest.sources.read import Ask
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -385,31 +384,20 @@ class ServerOptions:
 def opening(
     settings: "Settings",
     environ: Mapping[str, str],
-    *,
-    registry: str,
-    names: NameOptions | None = None,
-    servers: ServerOptions | None = None,
-    source: str = "",
-    is_named: bool = True,
-    ask: "Ask | None" = None,
+    names: NameOptions = NameOptions(),
+    servers: ServerOptions = ServerOptions(),
+    **more: Any,
 ) -> "Opening":
-    """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
+    """`more`: other fields of it. Raises BadParameter for a header or variable that cannot be read; its value is not
+    shown.
+    """
     from waygraph.ingest.manifest.environment import Surroundings
     from waygraph.ingest.sources.opening import Opening
 
-    given = vars(names or NameOptions()) | vars(servers or ServerOptions())
-    headers, env = given.pop("header") or (), given.pop("env") or ()
-    return Opening(
-        settings=settings,
-        registry=registry,
-        surroundings=Surroundings.here(environ),
-        headers=dict(map(_header, headers)),
-        env=dict(_variable(text, environ) for text in env),
-        source=source,
-        is_named=is_named,
-        ask=ask,
-        **given,
-    )
+    more |= vars(names) | vars(servers)
+    more["headers"] = dict(map(_header, more.pop("header") or ()))
+    more["env"] = dict(_variable(text, environ) for text in more["env"] or ())
+    return Opening(settings=settings, surroundings=Surroundings.here(environ), **more)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -178,13 +178,9 @@ def _gateway(options: Invocation, entry: EntryOptions, former_surface: str) -> h
         return hosts.service_entry(str(place), os.environ, namespace=entry.namespace)
     program, location = hosts.program_of(sys.executable), absolute_place(place)
     surface = "" if is_service(place) else entry.surface or former_surface
+    surface = surface if surface in get_args(Surface)[1:] else ""
     return hosts.start_entry(
-        program,
-        location,
-        os.environ,
-        embedder=options.embedder,
-        namespace=entry.namespace,
-        surface=surface if surface in get_args(Surface)[1:] else "",
+        program, location, os.environ, embedder=options.embedder, namespace=entry.namespace, surface=surface
     )
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.integrity.findings import Finding
 
 
-STANDARD_OUTPUT = Path("-")
-
-
 def export(
     options: Invocation,
     form: Annotated[Literal["json", "graphml", "html"], Option("--format", help="What to write.")] = "json",
@@ -39,7 +36,7 @@ def export(
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of
 
-    output = None if output == STANDARD_OUTPUT else output
+    output = None if output == Path("-") else output
     if output and is_part_of(output, options.place):
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with options.open() as registry:

@@ -43,8 +43,6 @@ def source_name(registry: "Registry", name: str) -> str:
 
 AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
 
-UsageSort = Literal["calls", "errors", "p95"]
-
 sources = typer.Typer(cls=CommandGroup, invoke_without_command=True, help="List the sources, or remove one.")
 
 
@@ -200,7 +198,7 @@ def usage(
     options: Invocation,
     *,
     agent: Annotated[str, Option(metavar="ID", help="Only the tools of this agent.")] = "",
-    sort: Annotated[UsageSort, Option(help="Of what the first tools have the most.")] = "calls",
+    sort: Annotated[Literal["calls", "errors", "p95"], Option(help="Of what the first tools have the most.")] = "calls",
     limit: Annotated[int, Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
     in_graph: Annotated[bool | None, Option("--in-graph/--not-in-graph", help=_IN_GRAPH_HELP)] = None,
 ) -> None:
