@@ -11,7 +11,16 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCommand, LazyGroup
-from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
+from waygraph.api.cli.render.output import (
+    INTERRUPT,
+    complain,
+    flush,
+    is_of_a_stream,
+    leave_unwritten,
+    note,
+    open_closed_streams,
+)
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError, nearest
 from waygraph.registry.model.process import forbid_inspection, uncollected_at_exit
 
 _OTHERS = re.compile(
@@ -19,8 +28,6 @@ _OTHERS = re.compile(
     "|(.*_)?(SERVICE_HOST|PORT)(_.*)?)"  # as Kubernetes and Docker tell of a service whose name begins like ours
 )
 _PREFIX = "WAYGRAPH_"
-INTERRUPT_STATUS = 130
-"""128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
 LEAST_LIKENESS = 0.88
 """What is less like any setting may be somebody's own, such as one that a configuration refers to."""
 
@@ -36,10 +43,6 @@ def misspelt(environ: Mapping[str, str]) -> str:
     from waygraph.registry.model.settings import FORMER, VARIABLES
 
     variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
-    if not names - variables:
-        return ""
-    from waygraph.registry.model.errors import nearest
-
     # What all begin with would make all alike.
     rest = {name.removeprefix(_PREFIX) for name in variables}
     notices: list[str] = []
@@ -120,7 +123,7 @@ class _Program(LazyGroup):
             if not isinstance(ending.__context__, KeyboardInterrupt):
                 raise
             typer.echo(err=True)
-            raise typer.Exit(INTERRUPT_STATUS) from None
+            raise typer.Exit(INTERRUPT) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         from difflib import get_close_matches
@@ -151,6 +154,10 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
+_EMBEDDER_HELP = (
+    "minilm, onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, then the "
+    "registry's own."
+)
 _REGISTRY_HELP = "A file, a server (neo4j://HOST) or a service (https://HOST). Default: a file in your data folder."
 
 
@@ -158,14 +165,7 @@ _REGISTRY_HELP = "A file, a server (neo4j://HOST) or a service (https://HOST). D
 def before_command(
     context: typer.Context,
     registry: Annotated[str, Option(metavar="PLACE", envvar="WAYGRAPH_REGISTRY", help=_REGISTRY_HELP)] = "",
-    embedder: Annotated[
-        str,
-        Option(
-            metavar="SPEC",
-            help="minilm, onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, "
-            "then the registry's own.",
-        ),
-    ] = "",
+    embedder: Annotated[str, Option(metavar="SPEC", help=_EMBEDDER_HELP)] = "",
     version: Annotated[  # noqa: ARG001 - its callback does the work
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -212,11 +212,9 @@ def _status(arguments: Sequence[str] | None) -> int:
             raise
         complain("the folder in which this was started is gone: change into one that is there")
         return 1
-    except Exception as error:
-        if not (status := _status_of(error)):
-            raise
+    except WaygraphError as error:
         complain(str(error))
-        return status
+        return 2 if isinstance(error, InvalidQuery | InvalidSetting | UnknownRecipe) else 1
     return 0
 
 
@@ -226,15 +224,6 @@ def _is_nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def _status_of(error: Exception) -> int:
-    """2 where what was asked cannot be, 1 for other errors of ours, 0 for those of nobody."""
-    from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError
-
-    if isinstance(error, (InvalidQuery, InvalidSetting, UnknownRecipe)):
-        return 2
-    return 1 if isinstance(error, WaygraphError) else 0
 
 
 def _prepare_process() -> None:

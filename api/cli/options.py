@@ -4,83 +4,110 @@ import inspect
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from waygraph.api.cli.render.output import note
+from waygraph.api.cli.render.output import Block, note, show
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.process import without_collection
 
+type View[T] = Callable[[T], Iterable[Block]]
+type ShapeOf[T] = Callable[[T], object] | None
+
 if TYPE_CHECKING:
     from waygraph.ingest.sources.opening import Opening
-    from waygraph.ingest.sources.read import Ask
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Invocation:
-    """`location` empty: the default registry. `embedder` empty: the registry's own."""
+    """How a command was called. `location` empty: the default registry. `embedder` empty: the registry's own.
+
+    `server_command`: what stands after `--`, the command line of another program. `subcommand`: of a group, the one
+    that comes next; empty: none.
+    """
 
     location: str = ""
     embedder: str = ""
+    as_json: bool = False
+    server_command: tuple[str, ...] = ()
+    subcommand: str = ""
 
+    @cached_property
     def settings(self) -> "Settings":
         from waygraph.registry.model.settings import load_settings
 
         return load_settings()
 
-    def place(self, settings: "Settings") -> str | Path:
+    @property
+    def place(self) -> str | Path:
         """Where the registry is, or will be."""
-        return self.location or settings.default_registry
+        return self.location or self.settings.default_registry
 
-    def own_place(self, settings: "Settings") -> str | Path:
+    def own_place(self) -> str | Path:
         """The same, for what needs the registry itself. Raises NeedsRegistry if a service keeps it."""
         from waygraph.registry.storage.location import refuse_service
 
-        place = self.place(settings)
-        refuse_service(place)
-        return place
+        refuse_service(self.place)
+        return self.place
 
-    def open(self, settings: "Settings | None" = None) -> "Registry":
-        """The registry; `settings`: those that were read already. Raises RegistryUnusable, EmbedderMismatch, …"""
+    def open(self) -> "Registry":
+        """Raises RegistryUnusable, EmbedderMismatch, …"""
         from waygraph.registry.registry import Registry
 
-        settings = settings or self.settings()
-        return Registry.open(self.place(settings), embedder=self.embedder or None, settings=settings)
+        return Registry.open(self.place, embedder=self.embedder or None, settings=self.settings)
 
     def open_own(self, settings: "Settings | None" = None) -> "LocalRegistry":
         """The same, for what works on the graph itself. Raises NeedsRegistry if a service keeps it."""
         from waygraph.registry.storage.local_registry import LocalRegistry
 
-        settings = settings or self.settings()
-        return LocalRegistry.open(self.own_place(settings), embedder=self.embedder or None, settings=settings)
+        return LocalRegistry.open(self.own_place(), embedder=self.embedder or None, settings=settings or self.settings)
 
     def open_for_reindex(self) -> "LocalRegistry":
         """The registry with its own embedder: the one asked for is to come in its place."""
-        return replace(self, embedder="").open_own(replace(self.settings(), embedder=""))
+        return replace(self, embedder="").open_own(replace(self.settings, embedder=""))
 
     @property
     def wanted_embedder(self) -> str:
         """The spec asked for by option or environment; empty if none was."""
-        return self.embedder or self.settings().embedder
+        return self.embedder or self.settings.embedder
+
+    def answer[T](
+        self, ask: "Callable[[Registry], T]", view: View[T], shape: ShapeOf[T] = None, *, brief: bool = False
+    ) -> T:
+        """Asks the registry, and shows what it answers."""
+        with self.open() as registry:
+            answer = ask(registry)
+        self.show(answer, view, shape, brief=brief)
+        return answer
+
+    def show[T](self, thing: T, view: View[T], shape: ShapeOf[T] = None, *, brief: bool = False) -> None:
+        """As `output.show`; without a `shape` JSON has the noun's own fields."""
+        from waygraph.registry.model.shapes import shape as fields_of_noun
+
+        show(thing, shape or fields_of_noun, view, self.as_json, brief=brief)
+
+    def remark(self, text: str) -> None:
+        """A note on an answer, from which a reader of JSON sees the same."""
+        if not self.as_json:
+            note(text)
 
 
 def invocation(context: typer.Context) -> Invocation:
     """The program's own options, wherever they stand."""
-    options = context.obj
-    return options if isinstance(options, Invocation) else Invocation()
+    return context.obj if isinstance(context.obj, Invocation) else Invocation()
 
 
 RECIPES = ("agents", "hybrid", "lexical", "paper", "ranks", "taxonomy", "tools")
@@ -98,48 +125,76 @@ def _text_form(text: str) -> str:
         raise typer.BadParameter(str(error)) from error
 
 
-TEXT_FORM: dict[str, Any] = {"metavar": "FORM", "parser": _text_form}
-TEXT_FORMS = "contextual, plain, concat, tdwa-1, tdwa-2 or weights, as in tdwa:name=.2,questions=.8"
+_TEXT_FORMS = "contextual, plain, concat, tdwa-1, tdwa-2 or weights, as in tdwa:name=.2,questions=.8"
+
+
+def offer_texts(help_text: str) -> Any:
+    """The option for the form of texts to embed. `help_text`: with `{}` where the forms stand."""
+    return Option(metavar="FORM", parser=_text_form, help=help_text.format(_TEXT_FORMS))
+
 
 Texts = list[str] | None
 """The values of an option that may be repeated; None without it."""
 AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.schema.json describes.")]
-Full = Annotated[bool, Option("--full", help="In a pipe, print descriptions whole.")]
+Full = Annotated[bool, Option(help="In a pipe, print descriptions whole.")]
 Groups = Annotated[
     Texts, Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything.")
 ]
 _SERVED_HELP = "Only what is in this toolset, or else agents of sources with this namespace."
 ServedNamespace = Annotated[str, Option("--namespace", "--toolset", metavar="NAME", help=_SERVED_HELP)]
-AllowMassRemoval = Annotated[
-    bool, Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
-]
+AllowMassRemoval = Annotated[bool, Option(help="Let a source remove more than half of its agents.")]
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """A parameter that is a dataclass of options stands for them: typer reads each field as an option."""
+    """A parameter that is a dataclass of options stands for them: typer reads each field as an option.
+
+    An `Invocation` stands for the program's own options, and for --json behind all others.
+    """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
     }
     parameters: list[inspect.Parameter] = []
+    json_option: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        if name not in groups:
+        if groups.get(name) is Invocation:
+            parameters.append(parameter.replace(annotation=typer.Context))
+            json_option = [inspect.Parameter("as_json", parameter.KEYWORD_ONLY, default=False, annotation=AsJson)]
+        elif name in groups:
+            hints = get_type_hints(groups[name], include_extras=True)
+            parameters += [
+                inspect.Parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+                for each in fields(groups[name])
+            ]
+        else:
             parameters.append(parameter)
-            continue
-        hints = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            inspect.Parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
-            for each in fields(groups[name])
-        ]
 
     @wraps(command)
     def run(*args: object, **options: Any) -> None:
         for name, group in groups.items():
-            options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
+            if group is Invocation:
+                context, as_json = options[name], options.pop("as_json")
+                subcommand = context.invoked_subcommand or ""
+                options[name] = replace(invocation(context), as_json=as_json, subcommand=subcommand)
+            else:
+                options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
         command(*args, **options)
 
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # as `inspect` reads it
+    # Typer takes the annotations of the signature where there are no others.
+    run.__annotations__ = {}
+    named_parameters = list(map(_name_flag, [*parameters, *json_option]))
+    run.__signature__ = signature.replace(parameters=named_parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _name_flag(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A flag that has no name of its own is called as its parameter; typer would add `--no-…`."""
+    match get_args(parameter.annotation):
+        case [kind, option] if kind is bool and option.default is ...:
+            flag = copy(option)
+            flag.default = f"--{parameter.name.replace('_', '-')}"  # typer has the first name there
+            return parameter.replace(annotation=Annotated[bool, flag])
+    return parameter
 
 
 def json_or_text(text: str) -> Any:
@@ -234,9 +289,12 @@ def _import_command(name: str, command: LazyCommand) -> Any:
         any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True}
         around.command(name, add_help_option=False, context_settings=any_arguments)(refuse)
     elif isinstance(thing, typer.Typer):
+        infos: list[Any] = [*thing.registered_commands, thing.registered_callback]
+        for each in filter(None, infos):
+            each.callback = with_option_groups(each.callback)
         around.add_typer(thing, name=name)
     else:
-        around.command(name, cls=command.cls)(thing)
+        around.command(name, cls=command.cls)(with_option_groups(thing))
     return get_group(around).commands[name]
 
 
@@ -249,7 +307,8 @@ def _take_program_options(command: Any, program: Any) -> None:
 
     def put(context: typer.Context, option: Any, value: str | None) -> None:
         if value is not None:
-            context.obj = replace(invocation(context), **{_PROGRAM_OPTIONS[option.name]: value})
+            field: Any = {_PROGRAM_OPTIONS[option.name]: value}
+            context.obj = replace(invocation(context), **field)
 
     for option in [each for each in program.params if each.name in _PROGRAM_OPTIONS]:
         behind = copy(option)
@@ -257,9 +316,6 @@ def _take_program_options(command: Any, program: Any) -> None:
         command.params.append(behind)
     for below in getattr(command, "commands", {}).values():
         _take_program_options(below, program)
-
-
-_AFTER_DASHES = "waygraph.after_dashes"
 
 
 class CommandAfterDashes(TyperCommand):
@@ -275,7 +331,7 @@ class CommandAfterDashes(TyperCommand):
                 f"{command[0]!r} is a program, not a source. A server's command stands behind `--`: `{right_form}`"
             )
         at = args.index("--") if "--" in args else len(args)
-        ctx.meta[_AFTER_DASHES] = args[at + 1 :]
+        ctx.obj = replace(invocation(ctx), server_command=tuple(args[at + 1 :]))
         return super().parse_args(ctx, args[:at])
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -294,11 +350,6 @@ def _command_of(words: Sequence[str]) -> list[str]:
         return [*([] if shutil.which(word) else [interpreter]), *words]
     is_program = len(words) > 1 and not word.exists() and (str(word) in COMES_WITH or shutil.which(word))
     return list(words) if is_program else []
-
-
-def after_dashes(context: typer.Context) -> list[str]:
-    """The other program's command line; empty if there is none."""
-    return list(context.meta.get(_AFTER_DASHES, ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,46 +373,31 @@ class ServerOptions:
     env: Annotated[Texts, Option(metavar="NAME[=VALUE]", help="A variable for the command after --; alone: yours.")] = (
         None
     )
-    oauth: Annotated[bool, Option("--oauth", help="Log in to an address by OAuth, in your browser.")] = False
+    oauth: Annotated[bool, Option(help="Log in to an address by OAuth, in your browser.")] = False
     since: Annotated[str, Option(metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")] = ""
     connect: Annotated[bool | None, Option("--connect/--no-connect", help=_CONNECT_HELP)] = None
     start: Annotated[
-        bool, Option("--start", help="Start and ask servers of configurations below a folder, or that fit a glob.")
+        bool, Option(help="Start and ask servers of configurations below a folder, or that fit a glob.")
     ] = False
 
 
 def opening(
     settings: "Settings",
     environ: Mapping[str, str],
-    *,
-    registry: str,
-    names: NameOptions | None = None,
-    servers: ServerOptions | None = None,
-    source: str = "",
-    is_named: bool = True,
-    ask: "Ask | None" = None,
+    names: NameOptions = NameOptions(),
+    servers: ServerOptions = ServerOptions(),
+    **more: Any,
 ) -> "Opening":
-    """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
+    """`more`: other fields of it. Raises BadParameter for a header or variable that cannot be read; its value is not
+    shown.
+    """
     from waygraph.ingest.manifest.environment import Surroundings
     from waygraph.ingest.sources.opening import Opening
 
-    names, servers = names or NameOptions(), servers or ServerOptions()
-    return Opening(
-        settings=settings,
-        registry=registry,
-        surroundings=Surroundings.here(environ),
-        headers=dict(_header(text) for text in servers.header or ()),
-        env=dict(_variable(text, environ) for text in servers.env or ()),
-        source=source,
-        namespace=names.namespace,
-        kind=names.kind,
-        oauth=servers.oauth,
-        since=servers.since,
-        connect=servers.connect,
-        start=servers.start,
-        is_named=is_named,
-        ask=ask,
-    )
+    more |= vars(names) | vars(servers)
+    more["headers"] = dict(map(_header, more.pop("header") or ()))
+    more["env"] = dict(_variable(text, environ) for text in more["env"] or ())
+    return Opening(settings=settings, surroundings=Surroundings.here(environ), **more)
 
 
 def _header(text: str) -> tuple[str, str]:

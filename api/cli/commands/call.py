@@ -9,31 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Groups, invocation, json_or_text, principal
-from waygraph.api.cli.render.output import Lines, one_line, show
+from waygraph.api.cli.options import Groups, Invocation, json_or_text, principal
+from waygraph.api.cli.render.output import Lines, one_line
+from waygraph.registry.model.arguments import json_kind, types_of
+from waygraph.registry.model.errors import AmbiguousTool, InvalidArguments, NeedsConsent, NotCallable, UnknownName
 
 if TYPE_CHECKING:
     from waygraph.api.library import Registry
-    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent
     from waygraph.registry.model.nouns import Agent, Principal, Tool
     from waygraph.registry.model.tool_calls import ToolResult
 
 
 def call(
-    context: typer.Context,
-    name: Annotated[
-        str, Argument(metavar="TOOL", help="A tool's id or call name, or a name that one tool has.", show_default=False)
-    ],
+    options: Invocation,
+    name: Annotated[str, Argument(metavar="TOOL", help="A tool's id or call name, or a name that one tool has.")],
     values: Annotated[
-        list[str] | None,
-        Argument(metavar="[NAME=VALUE]...", help="Its arguments; values are text or JSON.", show_default=False),
+        list[str] | None, Argument(metavar="[NAME=VALUE]...", help="Its arguments; values are text or JSON.")
     ] = None,
     *,
     arguments: Annotated[str, Option(metavar="JSON", help="All arguments as one object.")] = "",
-    yes: Annotated[bool, Option("--yes", help="Agree, where the policy wants a person's consent.")] = False,
+    yes: Annotated[bool, Option(help="Agree, where the policy wants a person's consent.")] = False,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Wait no longer for the result.")] = None,
     group: Groups = None,
-    as_json: AsJson = False,
 ) -> None:
     """Run a tool and print its result; exit 1 where it failed or may not run.
 
@@ -42,12 +39,9 @@ def call(
     By the policy, the checks of arguments and the audit that hold for hosts.
     """
     from waygraph.api.library import Registry
-    from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
 
-    options = invocation(context)
-    settings = options.settings()
     who = principal(group)
-    with Registry.open(options.place(settings), embedder=options.embedder or None, settings=settings) as registry:
+    with Registry.open(options.place, embedder=options.embedder or None, settings=options.settings) as registry:
         tool = find_meant(registry, name, who)
         by_name = read_arguments(tool, values or (), arguments)
 
@@ -67,7 +61,7 @@ def call(
             result = run(tool.content_hash)
         except InvalidArguments as error:
             raise _with_json_forms(error, tool, values or ()) from error
-    show(result, _shape, lambda each: [Lines(each.text)], as_json)
+    options.show(result, lambda each: [Lines(each.text)], _shape)
     if result.is_error:
         raise typer.Exit(1)
 
@@ -75,7 +69,6 @@ def call(
 def find_meant(registry: "Registry", name: str, who: "Principal | None") -> "Tool":
     """The tool of that name, by the rule of the gateway. Raises UnknownName and AmbiguousTool, with ids."""
     from waygraph.registry.catalog.find_tools.resolve import tool_meant
-    from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 
     def ids(call_names: Iterable[str]) -> list[str]:
         return [registry.tool(each, principal=who).id for each in call_names]
@@ -95,8 +88,6 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
 
     A value is text where the parameter takes one, else JSON where it is JSON; JSON first where it takes anything.
     """
-    from waygraph.registry.model.arguments import types_of
-
     try:
         by_name = json.loads(document or "{}")
     except (ValueError, RecursionError) as error:
@@ -115,10 +106,8 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
     return by_name | texts
 
 
-def _with_json_forms(error: "InvalidArguments", tool: "Tool", values: Sequence[str]) -> "InvalidArguments":
+def _with_json_forms(error: InvalidArguments, tool: "Tool", values: Sequence[str]) -> InvalidArguments:
     """The same, with the JSON that was probably meant where a value that is no JSON does not fit."""
-    from waygraph.registry.model.arguments import json_kind, types_of
-    from waygraph.registry.model.errors import InvalidArguments
     from waygraph.registry.model.parameters import parameters_of
 
     properties = parameters_of(tool.parameters).properties
@@ -146,20 +135,17 @@ def _json_forms(text: str) -> Iterator[Any]:
     yield [part.strip() for part in text.strip("[]").split(",")]
 
 
-def _require_consent(agent: "Agent", tool: "Tool", arguments: Mapping[str, Any], error: "NeedsConsent") -> None:
+def _require_consent(agent: "Agent", tool: "Tool", arguments: Mapping[str, Any], error: NeedsConsent) -> None:
     """Asks a person at a terminal. Raises NeedsConsent without a terminal, NotCallable for a no."""
     from waygraph.registry.access.policy import danger_of
-    from waygraph.registry.model.errors import NeedsConsent, NotCallable
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         nobody = "without a terminal nobody can be asked, --yes agrees beforehand"
         raise NeedsConsent(tool.id, f"{error.policy_reason}; {nobody}")
     text = json.dumps(arguments)  # as ASCII: no character of it hides or turns around what a person reads
     danger = " It may change or delete things." if danger_of(agent, tool) == "destructive" else ""
-    question = (
-        f"{one_line(tool.id)} {text} runs only if a person agrees: {one_line(error.policy_reason)}.{danger} Run it?"
-    )
-    if not typer.confirm(question, default=False, err=True):
+    condition = f"runs only if a person agrees: {one_line(error.policy_reason)}.{danger}"
+    if not typer.confirm(f"{one_line(tool.id)} {text} {condition} Run it?", default=False, err=True):
         raise NotCallable(tool.id, "you did not agree")
 
 

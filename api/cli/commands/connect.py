@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Annotated, get_args
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, opening, with_option_groups
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
+from waygraph.api.cli.options import Invocation, ServedNamespace, opening
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.api.mcp import Surface
 from waygraph.ingest.hosts import hosts
@@ -37,12 +37,8 @@ from waygraph.registry.storage.location import is_service
 class EntryOptions:
     """Which file, and which entry."""
 
-    url: Annotated[bool, Option("--url", help="Of a registry at a service: let the host reach its /mcp by itself.")] = (
-        False
-    )
-    project: Annotated[
-        bool, Option("--project", help="The file of the project in this folder, not the user's own.")
-    ] = False
+    url: Annotated[bool, Option(help="Of a registry at a service: let the host reach its /mcp by itself.")] = False
+    project: Annotated[bool, Option(help="The file of the project in this folder, not the user's own.")] = False
     file: Annotated[str, Option(metavar="PATH", help="This file, in the host's form.")] = ""
     entry_name: Annotated[str, Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph"
     namespace: ServedNamespace = ""
@@ -54,28 +50,26 @@ class EntryOptions:
 _HOSTS_HELP = "claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed."
 
 
-@with_option_groups
 def connect(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="HOST", help=_HOSTS_HELP)] = "",
     *,
-    write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
-    remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
+    write: Annotated[bool, Option(help="Put the entry into the host's file; a backup is kept.")] = False,
+    remove: Annotated[bool, Option(help="Take the entry out again.")] = False,
     take: Annotated[
         bool, Option("--import", help="Put the servers that the host has now behind the gateway, and the entry there.")
     ] = False,
-    restore: Annotated[bool, Option("--restore", help="Put those servers back.")] = False,
+    restore: Annotated[bool, Option(help="Put those servers back.")] = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would change in the host's file, without secrets; change nothing.")
+        bool, Option(help="Show what would change in the host's file, without secrets; change nothing.")
     ] = False,
     check: Annotated[
-        bool, Option("--check", help="Wait till the host, or without HOST any, has called a tool through the gateway.")
+        bool, Option(help="Wait till the host, or without HOST any, has called a tool through the gateway.")
     ] = False,
     timeout: Annotated[
         float, Option(metavar="SECONDS", min=0, help="Of --check: so long it waits before it ends with 1.")
     ] = 300.0,
     entry: EntryOptions,
-    as_json: AsJson = False,
 ) -> None:
     """Print the entry by which a host starts this gateway, or write it into the host's config.
 
@@ -89,34 +83,36 @@ def connect(
     flags = [option for option, is_set in actions.items() if is_set]
     if len(flags) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(flags)}", param_hint=f"'{flags[1]}'")
-    options = invocation(context)
     if not (name or check):
         raise typer.BadParameter("name a host", param_hint="'HOST'")
     target = target_of(options, name, entry) if name else None
     if check:
         from waygraph.api.cli.commands.host_check import check_host
 
-        check_host(options, target.config if target else None, timeout, as_json=as_json)
+        check_host(options, target.config if target else None, timeout)
     elif target:
         outcome = change_host(options, target, flags[0] if flags else "", dry_run=dry_run)
-        if flags or as_json:
-            show(outcome, asdict, view_outcome, as_json)
+        if flags or options.as_json:
+            options.show(outcome, view_outcome, asdict)
         else:
-            print_raw(outcome.entry.rstrip("\n") + "\n")
+            print_raw(f"{outcome.entry}\n")
         remark(outcome)
 
 
 def change_host(options: Invocation, target: Target, flag: str, *, dry_run: bool) -> "ConnectOutcome":
     """What `connect` does by one of its options, such as --import; without any the entry alone."""
     if not flag:
-        return _entry(target)
+        config = HostConfig(target.config.host, target.config.path, None)  # of a file with nothing else in it
+        config = config.with_servers({target.name: hosts.entry_of(config.host, target.gateway)})
+        return replace(_apply(target, target.config, dry_run=False), entry=(config.text or "").rstrip("\n"))
+    if flag in _CHANGES:
+        return _rewrite(target, partial(_CHANGES[flag], target), dry_run=dry_run)
     if flag == "--import":
         check_is_ours(target.config, target.name)
-    if flag in ("--import", "--restore") and not dry_run:
-        with turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):  # one after the other, each of the file as it is
-            target = replace(target, config=read_config(target.config.host, target.config.path))
-            return _DOERS[flag](options, target, dry_run)
-    return _DOERS[flag](options, target, dry_run)
+    with nullcontext() if dry_run else turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):
+        # one after the other, each of the file as it is
+        target = replace(target, config=read_config(target.config.host, target.config.path))
+        return (_take_over if flag == "--import" else _restore)(options, target, dry_run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +161,7 @@ def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
         config=config,
         gateway=_gateway(options, entry, option_of(config.servers.get(entry.entry_name), "--surface")),
         name=entry.entry_name,
-        shelf=shelf_of(options.settings().data_path, host.id, path, usual),
+        shelf=shelf_of(options.settings.data_path, host.id, path, usual),
         project=project,
         folder=str(places.cwd) if host.folders and project is None else "",
     )
@@ -173,7 +169,7 @@ def target_of(options: Invocation, name: str, entry: EntryOptions) -> Target:
 
 def _gateway(options: Invocation, entry: EntryOptions, former_surface: str) -> hosts.Gateway:
     """Raises InvalidSetting for --url without a service, and --surface with one."""
-    place = options.place(options.settings())
+    place = options.place
     if entry.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
     if entry.surface and is_service(place):
@@ -182,67 +178,49 @@ def _gateway(options: Invocation, entry: EntryOptions, former_surface: str) -> h
         return hosts.service_entry(str(place), os.environ, namespace=entry.namespace)
     program, location = hosts.program_of(sys.executable), absolute_place(place)
     surface = "" if is_service(place) else entry.surface or former_surface
+    surface = surface if surface in get_args(Surface)[1:] else ""
     return hosts.start_entry(
-        program,
-        location,
-        os.environ,
-        embedder=options.embedder,
-        namespace=entry.namespace,
-        surface=surface if surface in get_args(Surface)[1:] else "",
+        program, location, os.environ, embedder=options.embedder, namespace=entry.namespace, surface=surface
     )
 
 
-def _entry(target: Target) -> ConnectOutcome:
-    """The entry alone, as a file of the host's would have it."""
-    config = target.config
-    alone = HostConfig(config.host, config.path, None)
-    entry_config = alone.with_servers({target.name: hosts.entry_of(config.host, target.gateway)})
-    return replace(_apply(target, config, dry_run=False), entry=(entry_config.text or "").rstrip("\n"))
+def _with_gateway(target: Target, config: HostConfig) -> HostConfig:
+    check_is_ours(config, target.name)
+    entry = hosts.entry_of(config.host, gateway_for(target.gateway, target.shelf.servers()))
+    return config.with_servers({target.name: entry})
 
 
-def _write(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-
-    entry = hosts.entry_of(target.config.host, gateway_for(target.gateway, target.shelf.servers()))
-
-    def change(config: HostConfig) -> HostConfig:
-        check_is_ours(config, target.name)
-        return config.with_servers({target.name: entry})
-
-    return _preview(target, change, dry_run=dry_run)
+def _without_gateway(target: Target, config: HostConfig) -> HostConfig:
+    check_is_ours(config, target.name)
+    if target.name in config.servers and target.shelf.takes():
+        raise SourceError(str(config.path), "its servers are behind the gateway: --restore puts them back")
+    return config.without_servers([target.name])
 
 
-def _remove(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-
-    def change(config: HostConfig) -> HostConfig:
-        check_is_ours(config, target.name)
-        if target.name in config.servers and target.shelf.takes():
-            raise SourceError(str(config.path), "its servers are behind the gateway: --restore puts them back")
-        return config.without_servers([target.name])
-
-    return _preview(target, change, dry_run=dry_run)
+_CHANGES: Mapping[str, Callable[[Target, HostConfig], HostConfig]] = {
+    "--write": _with_gateway,
+    "--remove": _without_gateway,
+}
 
 
-def _preview(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_run: bool) -> ConnectOutcome:
-    after = change(target.config)
-    outcome = _apply(target, after, dry_run=dry_run)
+def _rewrite(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_run: bool) -> ConnectOutcome:
+    outcome = _apply(target, change(target.config), dry_run=dry_run)
     if dry_run or not outcome.changed:
-        return replace(outcome, difference=tuple(difference(target.config, after, target.name)) if dry_run else ())
-    after, backup = rewrite_file(target.config, change)
+        return outcome
+    _, backup = rewrite_file(target.config, change)
     return replace(outcome, backup=str(backup or ""))
 
 
 def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
-    options.own_place(options.settings())  # a service would not find how to start them
+    options.own_place()  # a service would not find how to start them
     if not (offer := offer_of(target)).servers:  # only the gateway itself is left to put there
-        return replace(_write(options, target, dry_run), stays=offer.stays)
+        return replace(change_host(options, target, "--write", dry_run=dry_run), stays=offer.stays)
     if dry_run:
-        after = plan_takeover(target, offer)
-        outcome = _apply(target, after, dry_run=True)
-        lines = tuple(difference(target.config, after, target.name))
-        return replace(outcome, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
+        outcome = _apply(target, plan_takeover(target, offer), dry_run=True)
+        return replace(outcome, taken=tuple(offer.servers), stays=offer.stays)
     with options.open_own() as registry:
-        takeover = take_over(target, offer, partial(_ask, registry, options.settings()))
-        _ask_again(registry, options.settings(), target.config.path)
+        takeover = take_over(target, offer, partial(_ask, registry, options.settings))
+        _ask_again(registry, options.settings, target.config.path)
     return replace(
         _apply(target, takeover.after, dry_run=False),
         taken=takeover.names,
@@ -253,24 +231,25 @@ def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOut
 
 
 def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
-    options.own_place(options.settings())
+    options.own_place()
     back = put_back(target.config, target.name, target.shelf)
-    outcome = _apply(target, back.after, dry_run=dry_run)
+    outcome = _apply(target, back.after, dry_run=dry_run, shows_entry=False)
     outcome = replace(outcome, restored=back.names, kept=back.conflicts, whole=back.whole)
     if dry_run:
-        return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
+        return outcome
     with options.open_own() as registry:
         silent = dict[str, str]()
 
         def move(source: str) -> None:  # in this order the agents stay what they are
-            silent.update(_ask_again(registry, options.settings(), target.config.path, source))
+            silent.update(_ask_again(registry, options.settings, target.config.path, source))
             _forget(registry, source)
 
         backup = write_back(target.config, back, target.shelf, move)
     return replace(outcome, backup=str(backup or ""), silent=silent)
 
 
-def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcome:
+def _apply(target: Target, after: HostConfig, *, dry_run: bool, shows_entry: bool = True) -> ConnectOutcome:
+    """`shows_entry`: whether the difference shows the entry as it will be, since it is the gateway's."""
     host = target.config.host
     before, now = (_place_in(config, target.name) for config in (target.config, after))
     return ConnectOutcome(
@@ -279,6 +258,7 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcom
         changed=after.text != target.config.text,
         dry_run=dry_run,
         restart=host.restart,
+        difference=tuple(difference(target.config, after, target.name * shows_entry)) if dry_run else (),
         lacking=() if hosts.hands_on(host) or target.gateway.url else target.gateway.secret_names,
         former_place=before if now and before != now else "",
     )
@@ -331,14 +311,6 @@ def _forget(registry: "LocalRegistry", source: str) -> None:
     if registry.store.exists:
         with suppress(UnknownName):  # it was never taken in
             registry.operator.forget(source)
-
-
-_DOERS: Mapping[str, Callable[[Invocation, Target, bool], ConnectOutcome]] = {
-    "--write": _write,
-    "--remove": _remove,
-    "--import": _take_over,
-    "--restore": _restore,
-}
 
 
 def view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Texts, invocation, json_or_text
-from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note, show
-from waygraph.registry.model import shapes
+from waygraph.api.cli.options import Invocation, Texts, json_or_text
+from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherFailed, WaygraphError
 
@@ -22,19 +21,17 @@ _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)
 
 
 def cypher(
-    context: typer.Context,
+    options: Invocation,
     statement: Annotated[
         str | None, Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
     ] = None,
     param: Annotated[Texts, Option(metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Ask the graph in Cypher. Statements only read, with a limit of time and memory.
 
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
     params = parameters(param or ())
-    options = invocation(context)
     with options.open() as registry:
 
         def ask(text: str, values: Mapping[str, object]) -> None:
@@ -45,7 +42,7 @@ def cypher(
                     how = ":param " if statement is None else "--param "
                     raise CypherFailed(f"{error}; give it by {how}{missing[1]}=…") from error
                 raise
-            show(result, shapes.shape, _view_rows, as_json)
+            options.show(result, _view_rows)
             note(result.notice)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
@@ -55,9 +52,11 @@ def cypher(
             return
 
         shell = Shell(ask, params)
-        has_failed = shell.converse(options.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
-    if has_failed:
-        raise typer.Exit(1)
+        if sys.stdin.isatty():  # errors are printed as they come
+            with _history(options.settings.data_path / HISTORY):
+                shell.run(shell.typed_lines())
+        elif shell.run(sys.stdin):
+            raise typer.Exit(1)
 
 
 def _view_rows(result: CypherResult) -> Iterator[Block]:
@@ -101,21 +100,23 @@ class Shell:
 
     def run(self, lines: Iterable[str]) -> bool:
         """Asks every statement in the lines; says whether any failed."""
-        for line in lines:
-            self._take(line.rstrip("\n"))
+        for line in (each.rstrip("\n") for each in lines):
+            if not self._lines and line.lstrip().startswith(":"):
+                self._obey(line.strip())
+            elif not self._lines and line.strip().rstrip(";").lower() in {"exit", "quit"}:
+                self._left = True
+            else:
+                self._lines.append(line)
+                if not line.strip() or line.rstrip().endswith(";"):
+                    self._finish()
             if self._left:
                 break
         self._finish()
         return self._failed
 
-    def converse(self, history_folder: Path) -> bool:
-        """Talks with a person until they leave. Errors are printed as they come, so it never fails."""
+    def typed_lines(self) -> Iterator[str]:
+        """What a person types, until they leave."""
         self._talking = True
-        with _history(history_folder / HISTORY):
-            self.run(self._read_lines())
-        return False
-
-    def _read_lines(self) -> Iterator[str]:
         while True:
             try:
                 yield input(MORE if self._lines else PROMPT)
@@ -125,18 +126,6 @@ class Shell:
             except KeyboardInterrupt:
                 print()  # noqa: T201
                 self._lines.clear()
-
-    def _take(self, line: str) -> None:
-        if not self._lines and line.lstrip().startswith(":"):
-            self._obey(line.strip())
-            return
-        if not self._lines and line.strip().rstrip(";").lower() in {"exit", "quit"}:
-            self._left = True
-            return
-        if line.strip():
-            self._lines.append(line)
-        if not line.strip() or line.rstrip().endswith(";"):
-            self._finish()
 
     def _finish(self) -> None:
         statement = "\n".join(self._lines).strip().rstrip(";").strip()

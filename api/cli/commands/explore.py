@@ -26,7 +26,7 @@ def explore(
     context: typer.Context,
     *,
     port: Annotated[int, Option(min=0, max=65535, help="The port on this machine; 0: any that is free.")] = 0,
-    no_browser: Annotated[bool, Option("--no-browser", help="Print the address, and open nothing.")] = False,
+    no_browser: Annotated[bool, Option(help="Print the address, and open nothing.")] = False,
     evals: Annotated[
         str, Option(metavar="DIR", help="Show records of `waygraph eval` in this folder. Default: WAYGRAPH_EVALS_DIR.")
     ] = "",
@@ -55,8 +55,7 @@ def explore(
             note("a second browser showed the address: somebody else has it, and nobody may go on. Begin anew.")
 
     options = invocation(context)
-    settings = options.settings()
-    if is_service(place := str(options.place(settings))):
+    if is_service(place := str(options.place)):
         note(f"the explorer is at {place.rstrip('/')}/explore")
         if not no_browser:
             webbrowser.open(f"{place.rstrip('/')}/explore")
@@ -66,7 +65,7 @@ def explore(
     service = ServiceOptions(
         location=place, embedder=options.embedder, port=port, local=f"wg_local_{secrets.token_urlsafe(32)}"
     )
-    settings = replace(settings, evals_dir=str(Path(evals).absolute()) if evals else settings.evals_dir)
+    settings = replace(options.settings, evals_dir=str(Path(evals).absolute())) if evals else options.settings
     with TemporaryDirectory(prefix="waygraph-") as folder:  # others on this machine cannot look into it
         page = Path(folder, "explore.html")
         explore(service, settings, show, note_shown)

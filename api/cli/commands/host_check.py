@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from waygraph.api.cli.options import Invocation
-from waygraph.api.cli.render.output import Block, Lines, complain, note, show
+from waygraph.api.cli.render.output import INTERRUPT, Block, Lines, complain, note
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.hosts import Host, host_of_client, known_configs, reaches_gateway
 from waygraph.ingest.manifest.own_gateway import is_gateway, registry_of
@@ -28,7 +28,6 @@ RECENT = timedelta(minutes=10)
 """A call counts that came before the check by so much: a person may ask the host first."""
 SESSION_AGE = timedelta(days=1)
 """A gateway that a host started so long ago may run still."""
-INTERRUPT_STATUS = 130
 
 _EVENTS = {
     "start": "a host started a gateway",
@@ -121,7 +120,9 @@ class HostCheck:
         before = self.contacts.get(key)
         self.contacts[key] = contact
         if before is None or (contact.event in _FAILURES and before.at != contact.at):
-            note(f"{_clock(contact.at)} {_sentence(contact)}")
+            error = f": {_REASONS[contact.error]}" if contact.error in _REASONS else ""
+            facts = {"client": contact.client, "tool": contact.tool_id or "a tool", "error": error}
+            note(f"{_clock(contact.at)} {_EVENTS[contact.event].format_map(facts)}")
 
     @property
     def advice(self) -> str:
@@ -131,10 +132,9 @@ class HostCheck:
         return _NEXT[last.event if last else ""]
 
 
-def check_host(options: Invocation, config: HostConfig | None, timeout_s: float, *, as_json: bool) -> None:
+def check_host(options: Invocation, config: HostConfig | None, timeout_s: float) -> None:
     """Prints the call, or exits with 1. `config`: of the host that is meant; None: any. Raises InvalidSetting."""
-    settings = options.settings()
-    location = options.own_place(settings)
+    settings, location = options.settings, options.own_place()
     if read_number(timeout_s, 0, FAR_S) is None:
         raise InvalidSetting(f"--timeout must be a {Bounds(least=0, most=FAR_S)}, not {timeout_s:g}")
     if not settings.usage:
@@ -144,7 +144,7 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
         )
     place = absolute_place(location)
     if config is None:
-        _refuse_nothing(options, settings, place)
+        _refuse_nothing(options, place)
     others = config is not None and _is_of_others(config, place)
     check = HostCheck(settings, place, config.host if config else None, takes_earlier=not others)
     name = config.host.name if config else "a host"
@@ -155,20 +155,20 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float,
         call = check.wait(timeout_s)
     except KeyboardInterrupt:
         complain(f"ended before a call came: {check.advice}")
-        raise typer.Exit(INTERRUPT_STATUS) from None
+        raise typer.Exit(INTERRUPT) from None
     if call is None:
         complain(f"no call came in {timeout_s:g} s: {check.advice}")
         raise typer.Exit(1)
     is_earlier = datetime.fromisoformat(call.at) < check.began
-    show(call, asdict, partial(_view_call, is_earlier=is_earlier), as_json)
+    options.show(call, partial(_view_call, is_earlier=is_earlier), asdict)
 
 
-def _refuse_nothing(options: Invocation, settings: Settings, place: str) -> None:
+def _refuse_nothing(options: Invocation, place: str) -> None:
     """Nobody can call: there is no registry, and no host has a gateway: it says so, and exits with 1."""
-    with options.open(settings) as registry:
+    with options.open() as registry:
         if registry.store.exists:
             return
-    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
+    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=options.settings)
     if not any(config.gateways for config in configs):
         complain(f"there is no registry at {place} yet, and no host has a gateway: `waygraph start` sets both up")
         raise typer.Exit(1)
@@ -202,19 +202,10 @@ def _clock(at: str) -> str:
     return datetime.fromisoformat(at).astimezone().strftime("%H:%M:%S")
 
 
-def _sentence(contact: HostContact) -> str:
-    error = f": {_REASONS[contact.error]}" if contact.error in _REASONS else ""
-    tool = contact.tool_id or "a tool"
-    return _EVENTS[contact.event].format(client=contact.client, tool=tool, error=error)
-
-
 def _view_call(call: HostContact, *, is_earlier: bool) -> Iterator[Block]:
     host = host_of_client(call.client)
     name = f"{host.name} ({call.client})" if host else call.client
     took = "" if call.duration_ms is None else f", in about {call.duration_ms / 1000:.2g} s"
     at = _clock(call.at)
-    if is_earlier:
-        text = f"connected: by an earlier call, at {at}: {name} called {call.tool_id}{took}"
-    else:
-        text = f"connected: {name} called {call.tool_id} at {at}{took}"
-    yield Lines(text, style="green")
+    earlier = f"connected: by an earlier call, at {at}: {name} called {call.tool_id}{took}"
+    yield Lines(earlier if is_earlier else f"connected: {name} called {call.tool_id} at {at}{took}", style="green")

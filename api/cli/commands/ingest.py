@@ -12,20 +12,16 @@ import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import (
-    TEXT_FORM,
-    TEXT_FORMS,
     AllowMassRemoval,
-    AsJson,
+    Invocation,
     NameOptions,
     Policy,
     ServerOptions,
     Texts,
-    after_dashes,
-    invocation,
+    offer_texts,
     opening,
-    with_option_groups,
 )
-from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line, show
+from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.api.cli.render.watch_events import flag_remarks
 from waygraph.ingest.hosts.hosts import KnownConfig, known_configs, title_of
@@ -39,10 +35,15 @@ from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphErr
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
+_POLICY_HELP = (
+    "What becomes of changes: accept; hold what is changed or added after the first time till it is approved; strict: "
+    "hold all. Default: as it was."
+)
+_TEXTS_HELP = "The texts to embed, for a new registry: {}. Default: contextual."
 
-@with_option_groups
+
 def ingest(
-    context: typer.Context,
+    options: Invocation,
     given: Annotated[
         Texts, Argument(metavar="SOURCE…", help="Files, folders, globs or addresses; `-` is standard input.")
     ] = None,
@@ -52,20 +53,11 @@ def ingest(
     ] = "",
     names: NameOptions,
     discover: Annotated[
-        bool, Option("--discover", help="Look for the configurations of MCP hosts here, and ask which to use.")
+        bool, Option(help="Look for the configurations of MCP hosts here, and ask which to use.")
     ] = False,
     servers: ServerOptions,
-    policy: Annotated[
-        Policy | None,
-        Option(
-            help="What becomes of changes: accept; hold what is changed or added after the first time till it is "
-            "approved; strict: hold all. Default: as it was."
-        ),
-    ] = None,
-    texts: Annotated[
-        str | None,
-        Option(help=f"The texts to embed, for a new registry: {TEXT_FORMS}. Default: contextual.", **TEXT_FORM),
-    ] = None,
+    policy: Annotated[Policy | None, Option(help=_POLICY_HELP)] = None,
+    texts: Annotated[str | None, offer_texts(_TEXTS_HELP)] = None,
     questions: Annotated[
         int, Option(metavar="N", min=0, help="Make up questions for each tool, till it has N: it is found by them.")
     ] = 0,
@@ -73,14 +65,10 @@ def ingest(
         str, Option(metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
     ] = "templates",
     dry_run: Annotated[
-        bool,
-        Option("--dry-run", help="Say what would change, and change nothing. Asks no server and no language model."),
+        bool, Option(help="Say what would change, and change nothing. Asks no server and no language model.")
     ] = False,
     allow_mass_removal: AllowMassRemoval = False,
-    yes: Annotated[
-        bool, Option("--yes", help="Use what --discover finds, without asking, but no file of a project.")
-    ] = False,
-    as_json: AsJson = False,
+    yes: Annotated[bool, Option(help="Use what --discover finds, without asking, but no file of a project.")] = False,
 ) -> None:
     """Bring the registry to what files, addresses and running servers say of agents and tools.
 
@@ -88,8 +76,7 @@ def ingest(
 
     waygraph ingest -- uvx mcp-server-time
     """
-    options, command = invocation(context), after_dashes(context)
-    settings = options.settings()
+    settings, command = options.settings, options.server_command
     sources = [*(given or ()), *(_find_sources(settings, all_of_them=yes) if discover else ())]
     if discover and not sources and not command:
         return
@@ -98,7 +85,7 @@ def ingest(
     if source and len(sources) + bool(command) > 1:
         raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
     if questions:
-        options.own_place(settings)
+        options.own_place()
     with (
         asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as author,
         options.open() as registry,
@@ -119,7 +106,7 @@ def ingest(
             allow_mass_removal=allow_mass_removal,
         )
         results = list(outcomes(ingestion, registry, sources, command, progress))
-    show(results, _outcomes_json, _view_outcomes, as_json)
+    options.show(results, _view_outcomes, _outcomes_json)
     remark(results)
     if any(outcome.is_failure for outcome in results):
         raise typer.Exit(1)
@@ -135,23 +122,21 @@ def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
 def is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
     """What a project's author wrote is never started unasked."""
     label = one_line(f"{config.client}: {config.path}")
+    servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
     if config.fault:
         note(f"{label} {config.fault}")
-        return False
-    if config.gateways and not config.servers:
+    elif config.gateways and not config.servers:
         note(f"{label}: not used, since it names nothing but Waygraph's own gateway")
-        return False
-    servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
-    if all_of_them and config.is_of_project:
+    elif all_of_them and config.is_of_project:
         note(f"{label}, {servers}: not used, since it is of a project: without --yes you are asked")
-        return False
-    if all_of_them:
+    elif all_of_them:
         note(f"{label}, {servers}")
         return True
-    if not sys.stdin.isatty():
+    elif not sys.stdin.isatty():
         note(f"{label}, {servers}: not used, since nobody can be asked here; --yes uses all")
-        return False
-    return typer.confirm(f"{label}, {servers}. Start them and ingest what they offer?", default=False, err=True)
+    else:
+        return typer.confirm(f"{label}, {servers}. Start them and ingest what they offer?", default=False, err=True)
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +221,10 @@ def _outcomes_json(outcomes: Sequence[Outcome]) -> shapes.Shape:
 
 def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     """The numbers of each source, then every change that has a name; created ones in a dry run only."""
-    columns: tuple[str, ...] = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision")
+    columns = ("source", "agents", "tools", "rejected", "embedded", "seconds", "revision", "place")
     names = [each.report.changes.source for each in outcomes if each.report]
-    if any(title_of(name) != name for name in names):
-        columns = (*columns, "place")
-    rows = [_numbers(each)[: len(columns)] for each in outcomes]
-    yield Table(columns, rows, spare=("place",))
+    count = len(columns) if any(title_of(name) != name for name in names) else len(columns) - 1
+    yield Table(columns[:count], [_numbers(each)[:count] for each in outcomes], spare=("place",))
     if changes := [row for each in outcomes for row in _named_changes(each)]:
         yield Table(columns=("change", "what", "detail"), rows=changes)
     if telling := [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]:

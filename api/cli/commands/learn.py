@@ -5,10 +5,9 @@ from dataclasses import asdict
 
 import typer
 
-from waygraph.api.cli.options import LAB, AsJson, LazyCommand, LazyGroup, invocation
+from waygraph.api.cli.options import LAB, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import print_raw, show
-from waygraph.registry.model import shapes
+from waygraph.api.cli.render.output import print_raw
 from waygraph.registry.operators.transition_counts import forget_transitions
 
 
@@ -26,26 +25,21 @@ class _Learn(LazyGroup):
 learn = typer.Typer(cls=_Learn, no_args_is_help=True, help="Learn from data with known answers.")
 
 
-@learn.callback()
-def _() -> None:
-    """Learn from data with known answers."""
-
-
-def remove(context: typer.Context, as_json: AsJson = False) -> None:
+def remove(options: Invocation) -> None:
     """Remove the counts of which tool was called after which."""
-    with invocation(context).open_own() as registry:
+    with options.open_own() as registry:
         registry.status()
         result = registry.change(forget_transitions)
-    show(result, shapes.shape, views.write, as_json)
+    options.show(result, views.write)
 
 
-def export(context: typer.Context, as_json: AsJson = False) -> None:
+def export(options: Invocation) -> None:
     """Write the counts, a JSON object a line, for `learn transitions`."""
     from waygraph.registry.graph.read import read_transitions
 
-    with invocation(context).open_own() as registry:
+    with options.open_own() as registry:
         counts = [asdict(each) for each in registry.read(read_transitions)]
-    if as_json:
-        show(counts, list, lambda _: (), as_json)
+    if options.as_json:
+        options.show(counts, lambda _: (), list)
     else:
         print_raw("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in counts))

@@ -1,16 +1,17 @@
 """`logins`: whose logins are kept at servers that are called as each caller, and the one of this machine's own user."""
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument
 
-from waygraph.api.cli.options import AsJson, CommandGroup, invocation
-from waygraph.api.cli.render.output import Table, note, read_fields, show
+from waygraph.api.cli.options import CommandGroup, Invocation, invocation
+from waygraph.api.cli.render.output import Table, note, read_fields
+from waygraph.ingest.logins.store import Login, LoginFile, login_file
 
 if TYPE_CHECKING:
-    from waygraph.ingest.logins.store import Login, LoginFile
     from waygraph.registry.model.nouns import Agent
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -21,22 +22,21 @@ logins = typer.Typer(
 
 
 @logins.command("list")
-def list_logins(context: typer.Context, as_json: AsJson = False) -> None:
+def list_logins(options: Invocation) -> None:
     """List whose logins are kept, and where; it needs no key."""
-    _show(_file(context).list(), as_json)
+    _show(options, _file(options).list())
 
 
 @logins.command()
 def remove(
-    context: typer.Context,
+    options: Invocation,
     caller: Annotated[str, Argument(metavar="CALLER", help="As the list names it: key:…, oidc:… or local.")],
     agent: Annotated[str, Argument(metavar="AGENT", help="An agent's id. Default: all.")] = "",
-    as_json: AsJson = False,
 ) -> None:
     """Remove a caller's logins, also in a service that runs: the next call has none."""
     if not caller.strip():
         raise typer.BadParameter("name a caller", param_hint="'CALLER'")
-    _show(_file(context).forget(caller, agent), as_json)
+    _show(options, _file(options).forget(caller, agent))
 
 
 @logins.command()
@@ -45,34 +45,26 @@ def add(context: typer.Context, agent: Annotated[str, Argument(metavar="AGENT", 
 
     waygraph logins add github
     """
-    import os
-
     import anyio
 
     options = invocation(context)
-    settings = options.settings()
-    with options.open_own(settings) as registry:
-        anyio.run(_log_in, registry, settings, registry.agent(agent), dict(os.environ))
+    with options.open_own() as registry:
+        anyio.run(_log_in, registry, options.settings, registry.agent(agent), dict(os.environ))
     note(f"calls on this machine act with your account at {agent}")
 
 
-def _show(logins: "Iterable[Login]", as_json: bool) -> None:
+def _show(options: Invocation, logins: Iterable[Login]) -> None:
     """Whose they are, never their tokens."""
-    show(
+    options.show(
         list(logins),
-        lambda each: {"logins": [dict(read_fields(login, "caller, agent_id, by, at")) for login in each]},
         lambda each: [Table.of(each, "caller, agent=agent_id, by, since=at")],
-        as_json,
+        lambda each: {"logins": [dict(read_fields(login, "caller, agent_id, by, at")) for login in each]},
     )
 
 
-def _file(context: typer.Context) -> "LoginFile":
-    from waygraph.ingest.logins.store import login_file
-
-    options = invocation(context)
-    settings = options.settings()
-    options.own_place(settings)  # they lie where the gateway runs
-    return login_file(settings)
+def _file(options: Invocation) -> LoginFile:
+    options.own_place()  # they lie where the gateway runs
+    return login_file(options.settings)
 
 
 async def _log_in(registry: "LocalRegistry", settings: "Settings", agent: "Agent", environ: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,27 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields, show
+from waygraph.api.cli.options import Invocation
+from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields
+from waygraph.registry.embedding import weights
+from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
+from waygraph.registry.storage.integrity.size import QUANTITIES, Size, measure_sizes
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.integrity.findings import Finding
-    from waygraph.registry.storage.integrity.size import Size
-
-
-STANDARD_OUTPUT = Path("-")
 
 
 def export(
-    context: typer.Context,
+    options: Invocation,
     form: Annotated[Literal["json", "graphml", "html"], Option("--format", help="What to write.")] = "json",
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write the whole registry as JSON, GraphML or HTML.
 
@@ -37,46 +36,46 @@ def export(
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of
 
-    options = invocation(context)
-    output = None if output == STANDARD_OUTPUT else output
-    if output and is_part_of(output, options.place(options.settings())):
+    output = None if output == Path("-") else output
+    if output and is_part_of(output, options.place):
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with options.open() as registry:
         content = registry.operator.export(form)
     if output:
         write_named(output, content)
-    elif not as_json:
+    elif not options.as_json:
         print_raw(content)
         return
     path, size_bytes = str(output) if output else None, len(content.encode())
     document = {"format": form, "path": path, "size_bytes": size_bytes, "content": None if output else content}
     fields = Fields((("written", path), ("format", form), ("size in bytes", size_bytes)))
-    show(document, dict, lambda _: [fields], as_json)
+    options.show(document, lambda _: [fields], dict)
 
 
 def doctor(
-    context: typer.Context,
-    deep: Annotated[bool, Option("--deep", help="Compare every record of the index with the graph.")] = False,
+    options: Invocation,
+    deep: Annotated[bool, Option(help="Compare every record of the index with the graph.")] = False,
     size: Annotated[
-        bool, Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000.")
+        bool, Option(help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000.")
     ] = False,
     repair: Annotated[
-        bool, Option("--repair", help="First make a graph that lost what its index shows anew, from the index.")
+        bool, Option(help="First make a graph that lost what its index shows anew, from the index.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
     if size:
-        _show_sizes(invocation(context), as_json)
+        _show_sizes(options)
         return
     if repair:
-        _repair(invocation(context))
-    findings = _findings(invocation(context), deep)
-    columns = "check, ok, detail, advice"
-    documents = [dict(read_fields(each, columns)) for each in findings]
-    shape = {"ok": all(each.ok for each in findings), "findings": documents}
-    show(findings, lambda _: shape, lambda each: [Table.of(each, columns)], as_json)
-    if unwell := [finding for finding in findings if not finding.ok]:
+        _repair(options)
+    findings = _findings(options, deep)
+    unwell = [finding for finding in findings if not finding.ok]
+    options.show(
+        findings,
+        lambda some: [Table.of(some, "check, ok, detail, advice")],
+        lambda some: {"ok": not unwell, "findings": shapes.shape(some)},
+    )
+    if unwell:
         note(f"{len(unwell)} of {len(findings)} checks failed")
         raise typer.Exit(1)
 
@@ -84,8 +83,7 @@ def doctor(
 def _repair(options: Invocation) -> None:
     from waygraph.registry.storage.migrate import repair_at
 
-    settings = options.settings()
-    if (report := repair_at(str(options.own_place(settings)), settings)) is None:
+    if (report := repair_at(str(options.own_place()), options.settings)) is None:
         note("nothing to repair: the index knows the graph")
         return
     note(
@@ -94,28 +92,19 @@ def _repair(options: Invocation) -> None:
     )
 
 
-def _show_sizes(options: Invocation, as_json: bool) -> None:
-    import os
-
-    from waygraph.registry.embedding.factory import default_spec
-    from waygraph.registry.storage.integrity.size import Sizes, measure_sizes
-
-    def tables(sizes: Sizes) -> list[Table]:
-        return [size_table(sizes.measurements, "measured"), size_table(sizes.estimates, "estimated")]
-
-    def shape(sizes: Sizes) -> object:
-        return shapes.shape({"embedder": sizes.embedder, "measured": sizes.measurements, "estimated": sizes.estimates})
-
-    settings = options.settings()
-    embedder = options.embedder or settings.embedder or default_spec(settings)
-    sizes = measure_sizes(settings, embedder, os.environ, progress=note)
-    show(sizes, shape, tables, as_json)
+def _show_sizes(options: Invocation) -> None:
+    settings = options.settings
+    sizes = measure_sizes(settings, options.wanted_embedder or default_spec(settings), os.environ, progress=note)
+    parts = {"measured": sizes.measurements, "estimated": sizes.estimates}
+    options.show(
+        sizes,
+        lambda _: [size_table(rows, title) for title, rows in parts.items()],
+        lambda _: shapes.shape({"embedder": sizes.embedder, **parts}),
+    )
 
 
-def size_table(rows: "Sequence[Size]", title: str) -> Table:
+def size_table(rows: Sequence[Size], title: str) -> Table:
     """A row for each size, a column for each quantity."""
-    from waygraph.registry.storage.integrity.size import QUANTITIES
-
     values: list[list[Cell]] = [[each.tools, *(_figure(getattr(each, name)) for name in QUANTITIES)] for each in rows]
     return Table(["tools", *QUANTITIES], values, title)
 
@@ -127,18 +116,16 @@ def _figure(value: float | None) -> str:
 
 def _findings(options: Invocation, deep: bool) -> "list[Finding]":
     """What the examination found; the one reason why there was none, if the registry cannot be opened."""
-    import os
-
     from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
     from waygraph.registry.storage.integrity.examine import examine_at
     from waygraph.registry.storage.integrity.findings import Finding
 
-    settings = options.settings()
+    settings = options.settings
     servers = Finding(check="servers", ok=True, detail=missing_limits() or limits_in_words(settings))
     others = [*_file_findings(settings), servers]
     if options.embedder:
         settings = replace(settings, embedder=options.embedder)
-    place = options.own_place(settings)
+    place = options.own_place()
     try:
         return [*examine_at(place, deep=deep, settings=settings, environ=os.environ), *others]
     except WaygraphError as error:
@@ -179,10 +166,9 @@ def _file_findings(settings: "Settings") -> "list[Finding]":
 
 
 def migrate(
-    context: typer.Context,
+    options: Invocation,
     source: Annotated[str, Argument(metavar="FROM", help="A registry: a file or a server; it is only read.")],
     target: Annotated[str, Argument(metavar="TO", help="A file or a server's database that holds no registry yet.")],
-    as_json: AsJson = False,
 ) -> None:
     """Copy a registry to another file or server, vectors included.
 
@@ -194,18 +180,15 @@ def migrate(
     from waygraph.api.cli.render.progress import progress_bar
     from waygraph.registry.storage.migrate import migrate_at
 
-    options = invocation(context)
-    settings = options.settings()
-    options.own_place(settings)
+    options.own_place()
     with progress_bar("Copying") as progress:
-        migration = migrate_at(source, target, settings, progress)
+        migration = migrate_at(source, target, options.settings, progress)
     start, end = "from=source, to=target, revision, agents, tools, sources, claims, ", ", sha256, seconds"
     columns = f"{start}operators' words=settings, vectors, rows copied=copied{end}=duration"
-    show(
+    options.show(
         migration,
-        lambda each: dict(read_fields(each, f"{start}settings, vectors, copied{end}")),
         lambda each: [Fields.of(each, columns, duration=lambda each: f"{each.seconds:.2f}")],
-        as_json,
+        lambda each: dict(read_fields(each, f"{start}settings, vectors, copied{end}")),
     )
     if not migration.copied:
         note("the copy was there already; it was compared and left as it is")
@@ -219,40 +202,31 @@ model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding mod
 
 
 @model.command()
-def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
+def pull(options: Invocation, spec: Spec = "") -> None:
     """Fetch a model from the Hugging Face hub into the cache."""
-    from waygraph.registry.embedding.weights import pull as fetch
-
-    _show_place(context, spec, fetch, as_json)
+    _show_place(options, spec, weights.pull)
 
 
 @model.command("list")
-def list_models(context: typer.Context, as_json: AsJson = False) -> None:
+def list_models(options: Invocation) -> None:
     """List the models on this machine."""
-    from waygraph.registry.embedding.weights import list_models
-
     columns = "model=spec, languages, where, folder, sha256"
-    show(
-        list_models(invocation(context).settings()),
-        lambda models: {"models": [{**asdict(each), "path": str(each.path)} for each in models]},
+    options.show(
+        weights.list_models(options.settings),
         lambda models: [Table.of(models, columns, spare=("sha256", "folder"), folder=lambda each: str(each.path))],
-        as_json,
+        lambda models: {"models": [{**asdict(each), "path": str(each.path)} for each in models]},
     )
 
 
 @model.command()
-def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
+def path(options: Invocation, spec: Spec = "") -> None:
     """Print the folder of a model."""
-    from waygraph.registry.embedding.weights import locate
-
-    _show_place(context, spec, locate, as_json)
+    _show_place(options, spec, weights.locate)
 
 
-def _show_place(context: typer.Context, spec: str, place_of: "Callable[[str, Settings], Path]", as_json: bool) -> None:
+def _show_place(options: Invocation, spec: str, place_of: "Callable[[str, Settings], Path]") -> None:
     """As text the folder alone, for `cd "$(waygraph model path)"`."""
-    from waygraph.registry.embedding.factory import default_spec
 
-    options = invocation(context)
-    spec = spec or options.wanted_embedder or default_spec(options.settings())
-    folder = place_of(spec, options.settings())
-    show({"spec": spec, "path": str(folder)}, dict, lambda each: [Lines(each["path"])], as_json)
+    spec = spec or options.wanted_embedder or default_spec(options.settings)
+    folder = place_of(spec, options.settings)
+    options.show({"spec": spec, "path": str(folder)}, lambda each: [Lines(each["path"])], dict)

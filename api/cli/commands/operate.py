@@ -4,7 +4,7 @@ changed.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, CommandGroup, Texts, invocation, json_or_text
+from waygraph.api.cli.options import CommandGroup, Invocation, Texts, json_or_text, offer_texts
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
+from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
@@ -43,13 +43,11 @@ def source_name(registry: "Registry", name: str) -> str:
 
 AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
 
-UsageSort = Literal["calls", "errors", "p95"]
-
 sources = typer.Typer(cls=CommandGroup, invoke_without_command=True, help="List the sources, or remove one.")
 
 
 def set_agent(
-    context: typer.Context,
+    options: Invocation,
     name: AgentId,
     *,
     pin: Annotated[bool | None, Option("--pin/--unpin", help="Name it in every answer, or no more.")] = None,
@@ -57,11 +55,10 @@ def set_agent(
     tag: Annotated[
         Texts, Option(metavar="TAG", help="Tags beside its source's own, instead of those set so far. Repeat.")
     ] = None,
-    no_tags: Annotated[bool, Option("--no-tags", help="Take all tags back that were set here.")] = False,
+    no_tags: Annotated[bool, Option(help="Take all tags back that were set here.")] = False,
     visible_to: Annotated[Texts, Option(metavar="GROUP", help="Only these groups may see it. Repeat.")] = None,
-    everyone: Annotated[bool, Option("--everyone", help="Take --visible-to back: its source decides.")] = False,
-    restore: Annotated[bool, Option("--restore", help="Let its source bring a removed agent back.")] = False,
-    as_json: AsJson = False,
+    everyone: Annotated[bool, Option(help="Take --visible-to back: its source decides.")] = False,
+    restore: Annotated[bool, Option(help="Let its source bring a removed agent back.")] = False,
 ) -> None:
     """Pin, hide, tag or restrict an agent. It survives every ingest.
 
@@ -73,7 +70,7 @@ def set_agent(
             raise typer.BadParameter(f"{one} and {other} exclude each other", param_hint=f"'{other}'")
     if pin is None and hide is None and not any((tag, no_tags, visible_to, everyone, restore)):
         raise typer.BadParameter("say what to set, such as --pin or --tag TAG", param_hint="'ID'")
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         setting = registry.operator.set(
             name,
             tags=[] if no_tags else tag or None,
@@ -84,13 +81,13 @@ def set_agent(
             removed=False if restore else None,
         )
         comes_back = restore and all(agent.id != name for agent in registry.agents())
-    show(setting, shapes.shape, _view_setting, as_json)
-    if comes_back and not as_json:
-        note(f"{name} comes back with the next ingest of its source")
+    options.show(setting, _view_setting)
+    if comes_back:
+        options.remark(f"{name} comes back with the next ingest of its source")
 
 
 def set_tool(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="ID", help="A tool's id, agent/tool.")],
     *,
     rename: Annotated[str | None, Option(metavar="NAME", help="Another name for callers.")] = None,
@@ -102,8 +99,7 @@ def set_tool(
     ] = None,
     hide_parameter: Annotated[Texts, Option(metavar="NAME", help="Do not show this parameter. Repeat.")] = None,
     hide: Annotated[bool | None, Option("--hide/--unhide", help="Keep it out of every answer, or no more.")] = None,
-    reset: Annotated[bool, Option("--reset", help="Take back all that was set before.")] = False,
-    as_json: AsJson = False,
+    reset: Annotated[bool, Option(help="Take back all that was set before.")] = False,
 ) -> None:
     """Rename, describe or hide a tool, and pin or hide its parameters. It survives every ingest.
 
@@ -116,60 +112,50 @@ def set_tool(
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
             parameters.setdefault(parameter, {})[key] = json_or_text(value) if key == "pin" else value
-    fields = {"name": rename, "description": describe, "hidden": hide}
-    changes: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
-    changes |= {"parameters": parameters} if parameters else {}
+    fields = {"name": rename, "description": describe, "parameters": parameters or None, "hidden": hide}
+    changes = {key: value for key, value in fields.items() if value is not None}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         if reset:
-            setting = registry.operator.set_tool(name, dict.fromkeys(("name", "description", "parameters", "hidden")))
+            setting = registry.operator.set_tool(name, dict.fromkeys(fields))
         if changes:
             setting = registry.operator.set_tool(name, changes)
-    show(setting, shapes.shape, _view_setting, as_json)
+    options.show(setting, _view_setting)
 
 
-def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
+def remove(options: Invocation, name: AgentId) -> None:
     """Remove an agent, and keep it away whatever its source says."""
-    with invocation(context).open() as registry:
-        show(registry.operator.remove(name), shapes.shape, _view_setting, as_json)
+    options.answer(lambda registry: registry.operator.remove(name), _view_setting)
 
 
 @sources.callback()
-def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
+def list_sources(options: Invocation) -> None:
     """List the sources, or remove one."""
-    if context.invoked_subcommand:
+    if options.subcommand:
         return
     from waygraph.ingest.hosts.hosts import titles_of
 
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         summaries = registry.sources()
     titles = titles_of(each.name for each in summaries)
-    show(
-        summaries,
-        lambda some: {**shapes.sources(some), "titles": titles},
-        lambda some: views.sources(some, titles),
-        as_json,
+    options.show(
+        summaries, lambda some: views.sources(some, titles), lambda some: {**shapes.sources(some), "titles": titles}
     )
 
 
 @sources.command("remove")
 def remove_source(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="NAME", help="The source, or its place, as `waygraph sources` lists them.")],
-    as_json: AsJson = False,
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
-    with invocation(context).open() as registry:
-        show(registry.operator.forget(source_name(registry, name)), shapes.shape, _view_forget, as_json)
+    options.answer(lambda registry: registry.operator.forget(source_name(registry, name)), _view_forget)
 
 
 def reindex(
-    context: typer.Context,
-    texts: Annotated[
-        str | None, Option(help=f"The texts to embed from now on: {TEXT_FORMS}. Default: as they are.", **TEXT_FORM)
-    ] = None,
-    as_json: AsJson = False,
+    options: Invocation,
+    texts: Annotated[str | None, offer_texts("The texts to embed from now on: {}. Default: as they are.")] = None,
 ) -> None:
     """Embed everything anew, with another embedder or other texts.
 
@@ -177,10 +163,9 @@ def reindex(
     """
     from waygraph.api.cli.render.progress import progress_bar
 
-    options = invocation(context)
     with options.open_for_reindex() as registry, progress_bar("Embedding") as progress:
         result = registry.reindex(texts=texts, embedder=options.wanted_embedder or None, progress=progress)
-    show(result, shapes.shape, views.write, as_json)
+    options.show(result, views.write)
 
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
@@ -188,36 +173,34 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def changes(
-    context: typer.Context,
+    options: Invocation,
     *,
     since: Annotated[str, Option(metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")] = "",
     agent: Annotated[str, Option(metavar="ID", help="Only of this agent and its tools.")] = "",
     limit: Annotated[int, Option("--limit", "-k", min=1, help="How many to give at most.")] = 100,
-    as_json: AsJson = False,
 ) -> None:
     """List what came, and what sources changed of what was known, the newest first.
 
     waygraph changes --since 2d --agent harbor-git
     """
     start = since_when(since, datetime.now(UTC))
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         records = registry.operator.changes(since=start, agent_id=agent, limit=limit)
-    show(records, shapes.changes, _view_changes, as_json)
-    if not records and not as_json:
-        note("no change was recorded" + (" since then" if since else ""))
+    options.show(records, _view_changes, shapes.changes)
+    if not records:
+        options.remark("no change was recorded" + (" since then" if since else ""))
+
+
+_IN_GRAPH_HELP = "Write each tool's counts into the graph for Cypher, or remove them."
 
 
 def usage(
-    context: typer.Context,
+    options: Invocation,
     *,
     agent: Annotated[str, Option(metavar="ID", help="Only the tools of this agent.")] = "",
-    sort: Annotated[UsageSort, Option(help="Of what the first tools have the most.")] = "calls",
+    sort: Annotated[Literal["calls", "errors", "p95"], Option(help="Of what the first tools have the most.")] = "calls",
     limit: Annotated[int, Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
-    in_graph: Annotated[
-        bool | None,
-        Option("--in-graph/--not-in-graph", help="Write each tool's counts into the graph for Cypher, or remove them."),
-    ] = None,
-    as_json: AsJson = False,
+    in_graph: Annotated[bool | None, Option("--in-graph/--not-in-graph", help=_IN_GRAPH_HELP)] = None,
 ) -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
 
@@ -225,7 +208,6 @@ def usage(
 
     Without --in-graph the graph holds no counts. What is there holds until the next --in-graph.
     """
-    options = invocation(context)
     with options.open() as registry:
         usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
     if in_graph is not None:
@@ -234,9 +216,9 @@ def usage(
         with options.open_own() as own_registry:
             revision = put_usage(own_registry, is_shown=in_graph).revision
         note(f"{'written into' if in_graph else 'removed from'} the graph: revision {revision}")
-    show(usages, shapes.usage, views.usage, as_json)
-    if not usages and not as_json:
-        note("no call was counted")
+    options.show(usages, views.usage, shapes.usage)
+    if not usages:
+        options.remark("no call was counted")
 
 
 _Waiting = Annotated[
@@ -245,23 +227,20 @@ _Waiting = Annotated[
 _AllOf = Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")]
 
 
-def approve(context: typer.Context, names: _Waiting = None, *, all_of: _AllOf = None, as_json: AsJson = False) -> None:
+def approve(options: Invocation, names: _Waiting = None, *, all_of: _AllOf = None) -> None:
     """Let what waits into routing, as it is now; also accept flagged texts.
 
     waygraph approve harbor-git
     """
-    with invocation(context).open() as registry:
-        approval = registry.operator.approve(*_collect_names(registry, names, all_of, "approve"))
-    _show_decision(approval, as_json)
+    _decide(options, lambda registry: registry.operator.approve(*_collect_names(registry, names, all_of, "approve")))
 
 
 def reject(
-    context: typer.Context,
+    options: Invocation,
     names: _Waiting = None,
     *,
     reason: Annotated[str, Option(metavar="TEXT", help="Why; lists and the log of changes show it.")],
     all_of: _AllOf = None,
-    as_json: AsJson = False,
 ) -> None:
     """Keep what waits out of routing as it is now; also flagged texts.
 
@@ -269,9 +248,10 @@ def reject(
 
     Another text of it waits again; `waygraph approve` undoes it.
     """
-    with invocation(context).open() as registry:
-        rejections = registry.operator.reject(*_collect_names(registry, names, all_of, "reject"), reason=reason)
-    _show_decision(rejections, as_json)
+    _decide(
+        options,
+        lambda registry: registry.operator.reject(*_collect_names(registry, names, all_of, "reject"), reason=reason),
+    )
 
 
 def _collect_names(registry: "Registry", names: Texts, all_of: Texts, doing: str) -> list[str]:
@@ -283,10 +263,10 @@ def _collect_names(registry: "Registry", names: Texts, all_of: Texts, doing: str
     return [*(names or ()), *(f"{OF_SOURCE}{source_name(registry, source)}" for source in all_of or ())]
 
 
-def _show_decision(result: "Approved", as_json: bool) -> None:
-    show(result, shapes.shape, lambda each: [Fields.of(each, "agents, tools, revision")], as_json)
-    if not (result.agents or result.tools or as_json):
-        note("nothing of it waited")
+def _decide(options: Invocation, ask: "Callable[[Registry], Approved]") -> None:
+    result = options.answer(ask, lambda each: [Fields.of(each, "agents, tools, revision")])
+    if not (result.agents or result.tools):
+        options.remark("nothing of it waited")
 
 
 def since_when(text: str, now: datetime) -> str:

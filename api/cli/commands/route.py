@@ -3,25 +3,21 @@
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import RECIPES, AsJson, Full, Groups, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.options import RECIPES, Full, Groups, Invocation, Texts, principal
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import note, show
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Route, Tool, ToolRoute, Turn
 from waygraph.registry.model.process import without_collection
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.settings import Settings
-    from waygraph.registry.routing.recipes import Recipe
-
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, recipe_named
 
 Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
 Text = Annotated[str, Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
@@ -50,16 +46,13 @@ class RankOptions:
     step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, searched by itself. Repeat.")] = None
     by_steps: Annotated[str, Option(metavar="SPEC", help=_BY_STEPS_HELP)] = ""
 
-    def named_recipe(self) -> "Recipe":
-        from waygraph.registry.routing.recipes import BY_OPERATOR, recipe_named
-
+    def named_recipe(self) -> Recipe:
         steps_by = self.by_steps if self.by_steps == BY_OPERATOR else ""
         return recipe_named(self.recipe, rerank=self.rerank, walk=self.walk, mode=self.mode, steps_by=steps_by)
 
-    def steps_of(self, text: str, settings: "Settings") -> tuple[str, ...]:
+    def steps_of(self, text: str, settings: Settings) -> tuple[str, ...]:
         """As they are given, or as a model splits the text here. Raises BadParameter, and as `split_request`."""
         from waygraph.registry.routing.answering import split_request
-        from waygraph.registry.routing.recipes import BY_OPERATOR
 
         steps = tuple(self.step or ())
         if not (text or steps) or (self.by_steps and (steps or not text)):
@@ -74,9 +67,7 @@ class RankOptions:
 class AgentSelection:
     """Which agents."""
 
-    tag: Annotated[
-        Texts, Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")
-    ] = None
+    tag: Annotated[Texts, Option(metavar="TAG", help="Only agents with this tag. Repeat for any of several.")] = None
     kind: Annotated[
         Texts, Option(metavar="KIND", help=f"Only agents of this kind: {', '.join(AGENT_KINDS)}. Repeat.")
     ] = None
@@ -84,9 +75,7 @@ class AgentSelection:
     without_tag: Annotated[Texts, Option(metavar="TAG", help="No agents with this tag. Repeat.")] = None
     without_kind: Annotated[Texts, Option(metavar="KIND", help="No agents of this kind. Repeat.")] = None
     without_agent: Annotated[Texts, Option(metavar="ID", help="Not this agent. Repeat.")] = None
-    reachable: Annotated[
-        bool, Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
-    ] = False
+    reachable: Annotated[bool, Option(help="Leave out agents that `watch` could not reach, or that fail.")] = False
     within: Annotated[str, Option(metavar="PATH", help="Only what is in this category, such as travel/flights.")] = ""
     toolset: Annotated[str, Option(metavar="NAME", help="Only what is in this toolset.")] = ""
 
@@ -117,9 +106,7 @@ def _kinds(names: Sequence[str] | None, option: str) -> tuple[AgentKind, ...]:
 class SearchOptions(AgentSelection):
     """What may be found, what came before, and who asks."""
 
-    strict: Annotated[
-        bool, Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
-    ] = False
+    strict: Annotated[bool, Option(help="Withhold an answer that may not fit, and name what came nearest.")] = False
     history_file: Annotated[Path | None, Option("--history", metavar="FILE", help=_HISTORY_HELP)] = None
     used_tools: Annotated[
         Texts, Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first.")
@@ -129,19 +116,19 @@ class SearchOptions(AgentSelection):
     ] = None
     group: Groups = None
 
-    def query(self, limit: int) -> Query:
-        """Without its text. Raises InvalidQuery, BadParameter."""
+    def query(self, text: str, limit: int, rank: RankOptions, settings: Settings) -> Query:
+        """Raises InvalidQuery, BadParameter, and as `split_request`."""
         calls = [Turn(role="call", tool=tool) for tool in self.used_tools or ()]
         calls += [Turn(role="call", tool=tool, outcome="failed") for tool in self.failed_tools or ()]
-        turns = (*(_read_history(self.history_file) if self.history_file else ()), *calls)
-        return Query(text="", limit=limit, filters=self.filters(), strict=self.strict, history=turns)
+        turns = (*(_read_history(self.history_file, settings) if self.history_file else ()), *calls)
+        filters, steps = self.filters(), rank.steps_of(text, settings)
+        return Query(text=text, limit=limit, filters=filters, strict=self.strict, history=turns, steps=steps)
 
 
-def _read_history(file: Path) -> tuple[Turn, ...]:
-    from waygraph.registry.model.settings import load_settings
+def _read_history(file: Path, settings: Settings) -> tuple[Turn, ...]:
     from waygraph.registry.model.validation import read_history
 
-    most = load_settings().max_body_bytes
+    most = settings.max_body_bytes
     try:
         with file.open("rb") as stream:
             content = stream.read(most + 1)
@@ -154,9 +141,8 @@ def _read_history(file: Path) -> tuple[Turn, ...]:
 
 
 @without_collection()
-@with_option_groups
 def route(
-    context: typer.Context,
+    options: Invocation,
     text: Text = "",
     *,
     limit: Limit = 5,
@@ -164,21 +150,18 @@ def route(
     agent_weight: Annotated[float | None, Option(help="Weight of agents, instead of the recipe's.")] = None,
     tool_weight: Annotated[float | None, Option(help="Weight of tools, instead of the recipe's.")] = None,
     search: SearchOptions,
-    explain: Annotated[
-        bool, Option("--explain", help="Draw the walk, and the votes that put each agent there.")
-    ] = False,
+    explain: Annotated[bool, Option(help="Draw the walk, and the votes that put each agent there.")] = False,
     why: Annotated[
         str, Option(metavar="NAME", help="Why not this one? Say where an agent or a tool stands, and what it lacks.")
     ] = "",
     full: Full = False,
-    as_json: AsJson = False,
 ) -> None:
     """Find the agents that can do this, best first.
 
     waygraph route "book a table for four" --explain
     """
-    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, invocation(context).settings()))
-    with invocation(context).open() as registry:
+    query = search.query(text, limit, rank, options.settings)
+    with options.open() as registry:
         ask: Callable[..., Any] = partial(registry.operator.why, why) if why else registry.route
         answer = ask(
             query,
@@ -188,27 +171,23 @@ def route(
             principal=principal(search.group),
         )
     if why:
-        show(answer, shapes.shape, views.placement, as_json)
+        options.show(answer, views.placement)
         return
-    show(answer, shapes.route, views.explained_route if explain else views.route, as_json, brief=not full)
-    _remark(answer, as_json)
+    options.show(answer, views.explained_route if explain else views.route, shapes.route, brief=not full)
+    _remark(options, answer)
 
 
 @without_collection()
-@with_option_groups
 def find(
-    context: typer.Context,
+    options: Invocation,
     text: Text = "",
     *,
     limit: Limit = 5,
     rank: RankOptions,
     search: SearchOptions,
-    schema: Annotated[bool, Option("--schema", help="Print the input schema of each tool too.")] = False,
-    explain: Annotated[
-        bool, Option("--explain", help="Draw the walk, and the votes that put each tool there.")
-    ] = False,
+    schema: Annotated[bool, Option(help="Print the input schema of each tool too.")] = False,
+    explain: Annotated[bool, Option(help="Draw the walk, and the votes that put each tool there.")] = False,
     full: Full = False,
-    as_json: AsJson = False,
 ) -> None:
     """Find the tools that can do this, best first, whoever owns them.
 
@@ -216,59 +195,52 @@ def find(
     """
     if schema and explain:
         raise typer.BadParameter("give --schema or --explain", param_hint="'--explain'")
-    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, invocation(context).settings()))
-    with invocation(context).open() as registry:
+    query = search.query(text, limit, rank, options.settings)
+    with options.open() as registry:
         answer = registry.find_tools(query, recipe=rank.named_recipe(), principal=principal(search.group))
-    view = views.tool_route_with_schemas if schema else views.explained_tool_route if explain else views.tool_route
-    show(answer, shapes.tool_route, view, as_json, brief=not full)
-    _remark(answer, as_json)
+    view = views.tool_route_with_schemas if schema else views.explained_route if explain else views.route
+    options.show(answer, view, shapes.tool_route, brief=not full)
+    _remark(options, answer)
 
 
-def _remark(answer: Route | ToolRoute, as_json: bool) -> None:
-    """The notices of the answer; JSON holds them already."""
-    if not as_json:
-        for each in answer.notices:
-            note(each.text)
+def _remark(options: Invocation, answer: Route | ToolRoute) -> None:
+    for each in answer.notices:
+        options.remark(each.text)
 
 
-@with_option_groups
-def agents(context: typer.Context, *, selection: AgentSelection, full: Full = False, as_json: AsJson = False) -> None:
+def agents(options: Invocation, *, selection: AgentSelection, full: Full = False) -> None:
     """List the agents."""
-    with invocation(context).open() as registry:
-        items = registry.agents_page(filters=selection.filters()).items
-    show(items, shapes.agents, views.agents, as_json, brief=not full)
+    filters = selection.filters()
+    options.answer(lambda each: each.agents_page(filters=filters).items, views.agents, shapes.agents, brief=not full)
 
 
 def tools(
-    context: typer.Context,
+    options: Invocation,
     agent: Annotated[str | None, Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
     full: Full = False,
-    as_json: AsJson = False,
 ) -> None:
     """List the tools of all agents, or of one."""
-    with invocation(context).open() as registry:
-        show(registry.tools(agent), shapes.tools, views.tools, as_json, brief=not full)
+    options.answer(lambda registry: registry.tools(agent), views.tools, shapes.tools, brief=not full)
 
 
 def show_one(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
-    as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         match registry.lookup(name):
             case Tool() as tool:
-                show(tool, shapes.tool, views.tool, as_json)
+                options.show(tool, views.tool, shapes.tool)
             case Agent(id=agent_id):
-                show(registry.about(agent_id), shapes.about, views.about, as_json)
+                options.show(registry.about(agent_id), views.about, shapes.about)
 
 
-def status(context: typer.Context, as_json: AsJson = False) -> None:
+def status(options: Invocation) -> None:
     """Say where the registry is and what it holds."""
     from waygraph.ingest.hosts.hosts import titles_of
 
-    with invocation(context).open() as registry:
-        summary, sources = registry.status(), [] if as_json else registry.sources()
+    with options.open() as registry:
+        summary, sources = registry.status(), [] if options.as_json else registry.sources()
     titles = titles_of(each.name for each in sources)
-    show(summary, shapes.status, lambda each: views.status(each, sources, titles), as_json)
+    options.show(summary, lambda each: views.status(each, sources, titles), shapes.status)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, Texts, invocation
-from waygraph.api.cli.render.output import Block, Cell, Fields, Table, note, show
+from waygraph.api.cli.options import Invocation, ServedNamespace, Texts, invocation
+from waygraph.api.cli.render.output import Cell, Fields, Table, note
 from waygraph.api.mcp import Surface, Warm
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
@@ -20,7 +20,6 @@ from waygraph.registry.model.process import without_collection
 if TYPE_CHECKING:
     from waygraph.registry.access.api_keys import KeyFile
     from waygraph.registry.model.changes import KeySummary
-    from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
 
@@ -42,22 +41,21 @@ def mcp(
     from waygraph.registry.storage.location import is_service
 
     options = invocation(context)
-    settings = options.settings()
-    if is_service(place := options.place(settings)):
+    if is_service(options.place):
         from waygraph.api.mcp.bridge import serve_bridge
 
         if surface != "default":
             raise typer.BadParameter("what is listed is the service's to say", param_hint="'--surface'")
-        serve_bridge(str(place), settings, namespace=namespace)
+        serve_bridge(str(options.place), options.settings, namespace=namespace)
     else:
-        _serve(options, settings, surface, namespace)
+        _serve(options, surface, namespace)
 
 
-def _serve(options: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
+def _serve(options: Invocation, surface: "Surface", namespace: str) -> None:
     """Raises UnknownName for a namespace or toolset that the registry does not have; an empty place may get it yet."""
     from waygraph.registry.catalog.find_tools.views import open_view
 
-    with options.open_own(settings) as registry, _loader(registry) as load_soon:
+    with options.open_own() as registry, _loader(registry) as load_soon:
         if namespace and registry.store.exists:
             open_view(registry, namespace)  # a mistyped name fails now, not at each request
         with without_collection():
@@ -65,6 +63,7 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
             from waygraph.ingest.manifest.environment import Surroundings
 
         surroundings = Surroundings.here(os.environ)
+        settings = options.settings
         run_stdio(registry, settings, surroundings, surface=surface, namespace=namespace, on_first_answer=load_soon)
 
 
@@ -105,10 +104,8 @@ def serve(
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
     workers: Annotated[int, Option(min=1, max=64, help="How many processes answer.")] = 1,
-    no_auth: Annotated[bool, Option("--no-auth", help="Ask nobody who they are, on any address.")] = False,
-    no_mcp: Annotated[
-        bool, Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")
-    ] = False,
+    no_auth: Annotated[bool, Option(help="Ask nobody who they are, on any address.")] = False,
+    no_mcp: Annotated[bool, Option(help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")] = False,
     surface: Annotated[Surface, Option(help=_SURFACE_HELP)] = "default",
     warm: Annotated[Warm | None, Option(help=_WARM_HELP)] = None,
     watch: Annotated[
@@ -123,7 +120,7 @@ def serve(
 
     options = invocation(context)
     service = ServiceOptions(
-        location=str(options.own_place(options.settings())),
+        location=str(options.own_place()),
         embedder=options.embedder,
         host=host,
         port=port,
@@ -144,7 +141,7 @@ keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API key
 
 @keys.command()
 def create(
-    context: typer.Context,
+    options: Invocation,
     name: Annotated[str, Argument(metavar="NAME", help="Who will hold it, for lists and logs.")],
     *,
     scope: Annotated[
@@ -153,12 +150,11 @@ def create(
     group: Annotated[
         Texts, Option(metavar="GROUP", help="See what a member of this group sees. Repeat. Default: public.")
     ] = None,
-    everything: Annotated[bool, Option("--everything", help="See every agent, hidden ones too.")] = False,
+    everything: Annotated[bool, Option(help="See every agent, hidden ones too.")] = False,
     toolset: Annotated[str, Option(metavar="NAME", help="Reach the endpoint /NAME/mcp of this toolset alone.")] = "",
     expires_in: Annotated[
         float | None, Option(metavar="DAYS", help="End it after so many days. Default: never.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Make a key, and print it this once.
 
@@ -168,55 +164,49 @@ def create(
         lasts = None if expires_in is None else timedelta(days=expires_in)
     except (OverflowError, ValueError):
         raise typer.BadParameter(f"{expires_in:g} is no number of days", param_hint="'--expires-in'") from None
-    file = _file(context)
+    file = _file(options)
     new_key = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=lasts)
-    columns = f"key, {_KEY_COLUMNS}"
-    show(file.new_key(*new_key), shapes.shape, lambda key: [Fields.of(key, columns, sees=_sees)], as_json)
+    columns = f"key, id, name, {_KEY_COLUMNS}"
+    options.show(file.new_key(*new_key), lambda key: [Fields.of(key, columns, sees=_sees)])
     note(NOT_AGAIN)
     note(file.caution())
 
 
 @keys.command("list")
-def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
+def list_keys(options: Invocation) -> None:
     """List the keys, without their secrets."""
-    file = _file(context)
+    file = _file(options)
     keys = list(map(file.summary, file.list()))
-    show(keys, lambda keys: {"keys": list(map(shapes.shape, keys))}, _view_keys, as_json)
+    columns = f"id, name, state, {_KEY_COLUMNS}"
+    options.show(keys, lambda keys: [Table.of(keys, columns, sees=_sees)], lambda keys: {"keys": shapes.shape(keys)})
     note(file.caution())
 
 
 @keys.command()
 def revoke(
-    context: typer.Context,
+    options: Invocation,
     key_id: Annotated[str, Argument(metavar="ID", help="The key's id, as `waygraph keys list` has it.")],
-    as_json: AsJson = False,
 ) -> None:
     """End a key now, also in a service that runs."""
     from waygraph.ingest.logins.store import login_file
 
-    file = _file(context)
+    file = _file(options)
     key = file.revoke(key_id)
-    login_file(invocation(context).settings()).forget(f"key:{key.id}")  # nobody else gets them
-    columns = f"{_KEY_COLUMNS}, state, revoked=revoked_at"
-    show(file.summary(key), shapes.shape, lambda key: [Fields.of(key, columns, sees=_sees)], as_json)
+    login_file(options.settings).forget(f"key:{key.id}")  # nobody else gets them
+    columns = f"id, name, {_KEY_COLUMNS}, state, revoked=revoked_at"
+    options.show(file.summary(key), lambda key: [Fields.of(key, columns, sees=_sees)])
 
 
-def _file(context: typer.Context) -> "KeyFile":
+def _file(options: Invocation) -> "KeyFile":
     from waygraph.registry.access.authenticator import key_file
 
-    options = invocation(context)
-    settings = options.settings()
-    options.own_place(settings)  # the keys of a service lie where it runs
-    return key_file(settings)
+    options.own_place()  # the keys of a service lie where it runs
+    return key_file(options.settings)
 
 
-_KEY_COLUMNS = "id, name, scopes, sees, created=created_at, expires=expires_at"
+_KEY_COLUMNS = "scopes, sees, created=created_at, expires=expires_at"
 
 
 def _sees(key: "KeySummary") -> Cell:
     sees: Cell = "everything" if key.everything else key.groups or "what is public"
     return f"toolset {key.toolset}" if key.toolset else sees
-
-
-def _view_keys(keys: "list[KeySummary]") -> Iterator[Block]:
-    yield Table.of(keys, "id, name, state, scopes, sees, created=created_at, expires=expires_at", sees=_sees)

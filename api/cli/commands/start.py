@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from waygraph.api.cli.options import Invocation, invocation
+from waygraph.api.cli.options import Invocation, invocation, opening
 from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, one_line, one_lines, show
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
@@ -48,12 +48,14 @@ EXAMPLES = {
 
 def show_overview(options: Invocation) -> None:
     """What is here, and the one next step. Makes no registry. Raises WaygraphError for what cannot be read."""
-    settings = options.settings()
-    place, configs = options.place(settings), _configs(settings)
-    is_away = is_service(place)
-    with options.open(settings) as registry:
+    from waygraph.registry.storage.usage_file import read_contacts
+
+    settings, place = options.settings, options.place
+    configs, is_away = _configs(settings), is_service(place)
+    with options.open() as registry:
         state = registry.status().state if is_away or registry.store.exists else None
-    last_call = "" if is_away else _last_call(settings, place)
+    calls = [] if is_away else [each for each in read_contacts(settings, str(place)) if each.event == "ok"]
+    last_call = f"{calls[-1].tool_id} by {calls[-1].client}, {calls[-1].at[:16].replace('T', ' ')} UTC" if calls else ""
     location = absolute_place(place)
     hosts = [config.client for config in configs if config.reaches(location)]
     free = [config for config in configs if config.names and not config.gateways]
@@ -61,7 +63,7 @@ def show_overview(options: Invocation) -> None:
     pairs = [
         ("registry", here(place)),
         ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
-        ("searched", _model(options, settings, state)),
+        ("searched", _model(options, state)),
         ("connected", hosts or "no host"),
         ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
         ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
@@ -104,32 +106,25 @@ def _configs(settings: "Settings") -> list[KnownConfig]:
     return known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
 
 
-def _model(options: Invocation, settings: "Settings", state: "IndexState | None") -> str:
+def _model(options: Invocation, state: "IndexState | None") -> str:
     """By which model requests are compared. `state` None: there is no registry yet."""
     from waygraph.registry.embedding.embedder import parse_spec
     from waygraph.registry.embedding.factory import default_spec
     from waygraph.registry.embedding.weights import locate, vectors_advice
 
-    spec = options.embedder or settings.embedder or (state and state.embedder_spec) or default_spec(settings)
+    settings = options.settings
+    spec = options.wanted_embedder or (state and state.embedder_spec) or default_spec(settings)
     parts = parse_spec(spec)
     if parts.scheme == "none":
         return "by words alone"
     if state and state.agents and not state.embedder:
         return f"by words alone. {vectors_advice(settings)}"
-    if parts.scheme == "onnx" and not is_service(options.place(settings)):
+    if parts.scheme == "onnx" and not is_service(options.place):
         try:
             locate(f"onnx:{parts.model}", settings)
         except ModelNotFound as error:
             return f"by words alone: {error}"
     return f"by words and {parts.model}"
-
-
-def _last_call(settings: "Settings", place: str | Path) -> str:
-    """Of a host, as a gateway of this machine noted it; empty: none is known."""
-    from waygraph.registry.storage.usage_file import read_contacts
-
-    calls = [each for each in read_contacts(settings, str(place)) if each.event == "ok"]
-    return f"{calls[-1].tool_id} by {calls[-1].client}, {calls[-1].at[:16].replace('T', ' ')} UTC" if calls else ""
 
 
 # -- start -----------------------------------------------------------------------------------------
@@ -139,10 +134,7 @@ def start(
     context: typer.Context,
     *,
     yes: Annotated[
-        bool,
-        Option(
-            "--yes", help="Ask nothing: start the servers of your own files, not of projects, and connect their hosts."
-        ),
+        bool, Option(help="Ask nothing: start the servers of your own files, not of projects, and connect their hosts.")
     ] = False,
 ) -> None:
     """Find the MCP servers of the hosts on this machine, take them in, try them, and connect the hosts.
@@ -152,12 +144,13 @@ def start(
     Before a server is started, and before a host's file is changed, it asks.
     """
     options = invocation(context)
-    settings = options.settings()
-    location = absolute_place(options.own_place(settings))  # a service would not find how to start them
+    settings = options.settings
+    location = absolute_place(options.own_place())  # a service would not find how to start them
     if not (yes or sys.stdin.isatty()):
         raise typer.BadParameter("nobody can be asked here; --yes starts and connects all", param_hint="'--yes'")
     if configs := _configs(settings):
-        _print(_view_configs(configs))
+        columns = "host=client, file, servers"
+        _print(Table.of(configs, columns, file=lambda each: here(each.path), servers=_describe_servers))
     usable = [each for each in configs if each.names]
     clients = [each for each in configs if each.reaches(location)]
     if not (usable or clients):
@@ -177,6 +170,10 @@ def start(
     _try_out(options, settings, [each for each in configs if each in hosts or each in clients])
 
 
+def _describe_servers(config: KnownConfig) -> Cell:
+    return config.fault or config.names or ("Waygraph's gateway alone" if config.gateways else "none")
+
+
 def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
     """It shows what would be started."""
     from waygraph.api.cli.commands.ingest import is_chosen
@@ -192,13 +189,6 @@ def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Col
     ids = {each.client: each.host.id for each in configs if not each.fault and each.client not in names}
     if ids:
         note(f"not connected: {', '.join(ids)}. The gateway alone: waygraph connect {next(iter(ids.values()))} --write")
-
-
-def _view_configs(configs: Sequence[KnownConfig]) -> Table:
-    def servers(config: KnownConfig) -> Cell:
-        return config.fault or config.names or ("Waygraph's gateway alone" if config.gateways else "none")
-
-    return Table(("host", "file", "servers"), [(each.client, here(each.path), servers(each)) for each in configs])
 
 
 def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
@@ -217,6 +207,10 @@ class TriedRequest:
     tool: "Tool"
     first: str
 
+    @property
+    def is_right(self) -> bool:
+        return self.first == self.tool.id
+
 
 def _take_in(
     options: Invocation, settings: "Settings", configs: Sequence[KnownConfig], *, yes: bool
@@ -225,11 +219,10 @@ def _take_in(
     with its servers that stay with their host, and why.
     """
     from waygraph.api.cli.commands.ingest import outcomes
-    from waygraph.api.cli.options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
     from waygraph.ingest.pipeline import Ingestion
 
-    with options.open_own(settings) as registry:
+    with options.open_own() as registry:
         with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
             how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
             paths = [str(config.path) for config in configs]
@@ -329,29 +322,25 @@ def _only_reads(tool: "Tool") -> bool:
     return danger_in(tool.annotations) == "reads"
 
 
-def _try(registry: "LocalRegistry", text: str, tool: "Tool") -> TriedRequest:
-    from waygraph.registry.model.nouns import Query
-
-    best = next(iter(registry.route(Query(text=text, limit=1)).matches), None)
-    return TriedRequest(text=text, tool=tool, first=(best.tools[0] if best.tools else best.agent).id if best else "")
-
-
-def _view_requests(requests: Sequence[TriedRequest]) -> Iterator[Block]:
-    rows = [(each.text, each.first or "nothing", each.first == each.tool.id) for each in requests]
-    yield Table(("request", "came first", "right"), rows)
-    right = sum(each.first == each.tool.id for each in requests)
-    yield Lines(f"{right} of {len(requests)} came first.")
-
-
 def _try_out(options: Invocation, settings: "Settings", hosts: Sequence[KnownConfig]) -> None:
     """Asks the registry as people do, and calls one tool that only reads as the first host will: by its entry."""
     from waygraph.api.cli.commands.connect import EntryOptions, target_of
+    from waygraph.registry.model.nouns import Query
 
-    with options.open_own(settings) as registry:
-        requests = [_try(registry, *each) for each in _samples(registry)] if registry.store.exists else []
+    requests = []
+    with options.open_own() as registry:
+        for text, tool in _samples(registry) if registry.store.exists else ():
+            best = next(iter(registry.route(Query(text=text, limit=1)).matches), None)
+            first = (best.tools[0] if best.tools else best.agent).id if best else ""
+            requests.append(TriedRequest(text=text, tool=tool, first=first))
         callable_tools = [tool for tool in registry.tools() if _runs_at_once(tool)] if requests else []
     if requests:
-        _print(*_view_requests(requests))
+        columns = "request=text, came first, right=is_right"
+        right = sum(each.is_right for each in requests)
+        _print(
+            Table.of(requests, columns, came_first=lambda each: each.first or "nothing"),
+            Lines(f"{right} of {len(requests)} came first."),
+        )
     if not hosts:
         return
     host = hosts[0].host

@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, CommandGroup, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.options import CommandGroup, Invocation, Texts, principal
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw, show
-from waygraph.registry.model import shapes
+from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.nouns import Of
+from waygraph.registry.taxonomy.tree import By, CategoryView, Drift, Taxonomy, TaxonomySettings, check_taxonomy
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
-    from waygraph.registry.model.nouns import Of
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
     from waygraph.registry.taxonomy.structure import Difference, Structure
-    from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
@@ -54,33 +53,27 @@ class BuildOptions:
     ] = True
 
 
+_OF_HELP = "What is sorted. Default: agents, or tools if all agents fit into one leaf and the tools do not."
+_BY_HELP = "Without a language model. Default: vectors, or words if nothing has a vector."
+
+
 @taxonomy.command()
-@with_option_groups
 def build(
-    context: typer.Context,
+    options: Invocation,
     *,
     name: Annotated[str, Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
-    of: Annotated[
-        Literal["agents", "tools"] | None,
-        Option(help="What is sorted. Default: agents, or tools if all agents fit into one leaf and the tools do not."),
-    ] = None,
-    by: Annotated[
-        Literal["vectors", "words"] | None,
-        Option(help="Without a language model. Default: vectors, or words if nothing has a vector."),
-    ] = None,
+    of: Annotated[Literal["agents", "tools"] | None, Option(help=_OF_HELP)] = None,
+    by: Annotated[Literal["vectors", "words"] | None, Option(help=_BY_HELP)] = None,
     model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")] = "",
-    dry_run: Annotated[bool, Option("--dry-run", help="Only tell what a model would cost.")] = False,
+    dry_run: Annotated[bool, Option(help="Only tell what a model would cost.")] = False,
     private: Annotated[
-        bool, Option("--private", help="Read restricted agents too; who does not see them all sees no tree.")
+        bool, Option(help="Read restricted agents too; who does not see them all sees no tree.")
     ] = False,
     show_to_all: Annotated[
-        bool, Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
+        bool, Option(help="With --private: show it all the same, names and descriptions too.")
     ] = False,
-    keep_current: Annotated[
-        bool, Option("--keep-current", help="A tree of a new name does not become the current one.")
-    ] = False,
+    keep_current: Annotated[bool, Option(help="A tree of a new name does not become the current one.")] = False,
     limits: BuildOptions,
-    as_json: AsJson = False,
 ) -> None:
     """Build a tree of categories, in place of the one of the same name.
 
@@ -89,28 +82,24 @@ def build(
     It is made of what everyone may see; the rest goes to the nearest leaf. A build by a model that was stopped goes on
     when it is started again. A tree of a new name becomes the current one. Of several, `taxonomy use` chooses.
     """
-    from waygraph.registry.model.nouns import Of
     from waygraph.registry.taxonomy import vectors_build
     from waygraph.registry.taxonomy.structure import Structure
-    from waygraph.registry.taxonomy.tree import TaxonomySettings
 
     if by and model:
         raise InvalidSetting(f"--by {by} needs no model; leave out --model, or --by")
     settings = TaxonomySettings(**vars(limits))
-    options = invocation(context)
-    own = options.settings()
-    with options.open_own(own) as registry, ExitStack() as stack:
+    with options.open_own() as registry, ExitStack() as stack:
         kind, reason = (Of(of), "") if of else _choose_kind(registry, settings.leaf_size, private)
         note(reason)
         if dry_run:
             from waygraph.registry.taxonomy.model_build import estimate_build
 
-            show(estimate_build(_services(registry, kind, private), settings), shapes.shape, _view_numbers, as_json)
+            options.show(estimate_build(_services(registry, kind, private), settings), _view_numbers)
             return
         builders = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
         builder: Builder = partial(builders.get(by or "", vectors_build.build_without_model), settings=settings)
         if model:
-            builder = _model_builder(model, settings, own, stack)
+            builder = _model_builder(model, settings, options.settings, stack)
         tree = registry.build_taxonomy(
             builder, name=name, of=kind, private=private, shown_to_all=show_to_all, keep_current=keep_current
         )
@@ -118,31 +107,24 @@ def build(
             note("built by words, since nothing here has a vector; `waygraph reindex --embedder minilm` makes them")
         note(_explain_undivided(registry, tree, private))
         _note_current(registry)
-    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
+    options.show(Structure.of(tree), _view_numbers)
 
 
 @taxonomy.command()
-def use(
-    context: typer.Context,
-    name: Annotated[str, Argument(metavar="NAME", help="Which taxonomy.")],
-    as_json: AsJson = False,
-) -> None:
+def use(options: Invocation, name: Annotated[str, Argument(metavar="NAME", help="Which taxonomy.")]) -> None:
     """Make a taxonomy the current one: what is browsed, walked and searched by `--within`.
 
     waygraph taxonomy use tools
     """
-    with invocation(context).open() as registry:
-        result = registry.operator.use_taxonomy(name)
-    show(result, shapes.shape, views.write, as_json)
+    options.answer(lambda registry: registry.operator.use_taxonomy(name), views.write)
 
 
 @taxonomy.command()
 def place(
-    context: typer.Context,
+    options: Invocation,
     *,
     name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
     model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL.")],
-    as_json: AsJson = False,
 ) -> None:
     """Have a model place what was put into the nearest category since the build, by a call for each level.
 
@@ -152,98 +134,86 @@ def place(
     """
     from waygraph.registry.taxonomy.model_build import place_by_model
     from waygraph.registry.taxonomy.structure import Structure
-    from waygraph.registry.taxonomy.tree import By
 
-    options = invocation(context)
-    own = options.settings()
-    with options.open_own(own) as registry, ExitStack() as stack:
-        former = registry.operator.taxonomy(name or None)
-        if not any(By.NEAREST in category.holds.values() for category in former.categories.values()):
+    with options.open_own() as registry, ExitStack() as stack:
+        tree = registry.operator.taxonomy(name or None)
+        if any(By.NEAREST in category.holds.values() for category in tree.categories.values()):
+            builder = partial(place_by_model, answers=_model_answers(model, options.settings, stack))
+            tree = registry.build_taxonomy(
+                builder, name=name, of=tree.of, private=bool(tree.private), shown_to_all=tree.shown_to_all
+            )
+        else:
             note("nothing to place: since the build nothing was put into the nearest category")
-            show(Structure.of(former), shapes.shape, _view_numbers, as_json)
-            return
-        builder = partial(place_by_model, answers=_model_answers(model, own, stack))
-        tree = registry.build_taxonomy(
-            builder, name=name, of=former.of, private=bool(former.private), shown_to_all=former.shown_to_all
-        )
-    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
+    options.show(Structure.of(tree), _view_numbers)
 
 
 @taxonomy.command("show")
 def show_category(
-    context: typer.Context,
+    options: Invocation,
     path: Annotated[str, Argument(metavar="PATH", help="Such as travel/flights; none: the top.")] = "",
     *,
     name: Name = "",
     group: Annotated[Texts, Option(help="See it as a member of this group. Repeat.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
     from waygraph.registry.taxonomy.browse import browse
 
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         tree = registry.operator.taxonomy(name or None, principal=principal(group))
-    show(browse(tree, path), shapes.shape, _view_category, as_json)
+    options.show(browse(tree, path), _view_category)
 
 
 @taxonomy.command()
-def status(context: typer.Context, as_json: AsJson = False) -> None:
+def status(options: Invocation) -> None:
     """List the taxonomies: how far each has drifted from its build, and whether to build it anew."""
-    with invocation(context).open() as registry:
-        drifts = registry.operator.taxonomies()
-    show(drifts, lambda each: [shapes.shape(one) for one in each], _view_drift, as_json)
+    options.answer(lambda registry: registry.operator.taxonomies(), _view_drift)
 
 
 @taxonomy.command()
-def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
+def check(options: Invocation, *, name: Name = "") -> None:
     """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
     from waygraph.registry.taxonomy.structure import Structure
 
-    with invocation(context).open() as registry:
-        tree = registry.operator.taxonomy(name or None)
-    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
+    options.answer(lambda registry: Structure.of(registry.operator.taxonomy(name or None)), _view_numbers)
 
 
 Side = Annotated[str, Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
 
 
 @taxonomy.command()
-def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = False) -> None:
+def diff(options: Invocation, first: Side, second: Side) -> None:
     """Tell in what two taxonomies differ, by the ids of their categories.
 
     waygraph taxonomy diff before.json main
     """
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         was, now = (find_or_read(registry, each) for each in (first, second))
-    show(compare_taxonomies(was, now), shapes.shape, _view_difference, as_json)
+    options.show(compare_taxonomies(was, now), _view_difference)
 
 
 @taxonomy.command()
-def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
+def export(options: Invocation, *, name: Name = "") -> None:
     """Write a taxonomy as JSON: its categories, with what each holds."""
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         content = registry.operator.taxonomy(name or None).as_json()
-    if as_json:
-        show(content, dict, lambda _: (), as_json)
+    if options.as_json:
+        options.show(content, lambda _: (), dict)
     else:
         print_raw(json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
 
 @taxonomy.command()
 def remove(
-    context: typer.Context,
-    *,
-    name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
-    as_json: AsJson = False,
+    options: Invocation, *, name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main"
 ) -> None:
     """Remove a taxonomy. Agents and tools stay. If it was the current one, the first that is left is."""
 
-    with invocation(context).open_own() as registry:
+    with options.open_own() as registry:
         result = registry.forget_taxonomy(name)
         _note_current(registry)
-    show(result, shapes.shape, views.write, as_json)
+    options.show(result, views.write)
 
 
 def _note_current(registry: "LocalRegistry") -> None:
@@ -252,10 +222,8 @@ def _note_current(registry: "LocalRegistry") -> None:
         note(f"the current taxonomy: {registry.operator.taxonomy().name}")
 
 
-def find_or_read(registry: "Registry", side: str) -> "Taxonomy":
+def find_or_read(registry: "Registry", side: str) -> Taxonomy:
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
-    from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
-
     if not side.endswith(".json"):
         return registry.operator.taxonomy(side)
     try:
@@ -266,17 +234,15 @@ def find_or_read(registry: "Registry", side: str) -> "Taxonomy":
     return tree
 
 
-def _services(registry: "LocalRegistry", of: "Of", private: bool) -> "list[Service]":
+def _services(registry: "LocalRegistry", of: Of, private: bool) -> "list[Service]":
     from waygraph.registry.taxonomy.upkeep import read_placeable
 
     placeable = registry.read(partial(read_placeable, of=of))
     return [each.service for each in placeable.values() if private or each.is_public]
 
 
-def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> "tuple[Of, str]":
+def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> tuple[Of, str]:
     """What a tree is of where nobody chose it, and why."""
-    from waygraph.registry.model.nouns import Of
-
     agents, tools = (len(_services(registry, of, private)) for of in (Of.AGENTS, Of.TOOLS))
     if agents <= leaf_size < tools:
         reason = f"of tools: all agents ({agents}) fit into one leaf of {leaf_size}, the tools ({tools}) do not"
@@ -284,10 +250,8 @@ def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> "t
     return Of.AGENTS, f"of agents ({agents}); --of tools sorts tools ({tools})"
 
 
-def _explain_undivided(registry: "LocalRegistry", tree: "Taxonomy", private: bool) -> str:
+def _explain_undivided(registry: "LocalRegistry", tree: Taxonomy, private: bool) -> str:
     """Why a tree is its root alone, and what to do about it; empty if it is not."""
-    from waygraph.registry.model.nouns import Of
-
     if tree.root.children:
         return ""
     number, size = len(tree.root.holds), tree.settings.leaf_size
@@ -300,7 +264,7 @@ def _explain_undivided(registry: "LocalRegistry", tree: "Taxonomy", private: boo
     return f"nothing was divided: all {tree.of} ({number}) fit into one leaf of {size}; {then}"
 
 
-def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", stack: ExitStack) -> "Builder":
+def _model_builder(spec: str, settings: TaxonomySettings, own: "Settings", stack: ExitStack) -> "Builder":
     """Raises InvalidSetting, LanguageModelRefused."""
     from waygraph.registry.taxonomy.model_build import Work, build_by_model
 
@@ -333,7 +297,7 @@ def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswer
     return answers
 
 
-def _view_category(view: "CategoryView") -> Iterator[Block]:
+def _view_category(view: CategoryView) -> Iterator[Block]:
     columns = "taxonomy, of, built by, path, description, boundary, holds=count"
     yield Fields.of(view, columns, path=lambda each: each.path or "/")
     if view.children:
@@ -342,7 +306,7 @@ def _view_category(view: "CategoryView") -> Iterator[Block]:
         yield Table((str(view.of),), [(each,) for each in view.members])
 
 
-def _view_drift(drifts: "Sequence[Drift]") -> Iterator[Block]:
+def _view_drift(drifts: Sequence[Drift]) -> Iterator[Block]:
     columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
     yield Table.of(
         drifts, columns, spare=("built by", "of"), taxonomy=lambda each: f"{each.name}{' (current)' * each.current}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Groups, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.options import Groups, Invocation, Texts, principal
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Block, Fields, Table, show
+from waygraph.api.cli.render.output import Block, Fields, Table
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting, SourceError
 
@@ -46,85 +46,74 @@ Part = StrEnum("Part", "tools agents tags callers description")
 
 
 @toolset.command()
-@with_option_groups
-def create(context: typer.Context, name: Name, *, options: RuleOptions, as_json: AsJson = False) -> None:
+def create(options: Invocation, name: Name, *, rule: RuleOptions) -> None:
     """Make a toolset: an MCP endpoint /NAME/mcp of a service, and a filter. What comes later and fits joins it.
 
     waygraph toolset create money --agent bureau-fx --tag finance
     """
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         if any(each.name == name for each in registry.toolsets()):
             raise InvalidSetting(f"there is a toolset {name!r}; `waygraph toolset update` changes it")
-        new_toolset = registry.operator.set_toolset(name, **options.rule())
-    show(new_toolset, shapes.shape, _view_toolset, as_json)
+        new_toolset = registry.operator.set_toolset(name, **rule.rule())
+    options.show(new_toolset, _view_toolset)
 
 
 @toolset.command()
-@with_option_groups
 def update(
-    context: typer.Context,
+    options: Invocation,
     name: Name,
     *,
-    options: RuleOptions,
+    rule: RuleOptions,
     clear: Annotated[list[Part] | None, Option(help="Take this part of it away. Repeat.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Change a toolset: what is given stands in place of what was; without any option it is only set anew.
 
     waygraph toolset update money --agent bureau-fx --agent ledgerleaf --clear tags
     """
-    rule = options.rule()
-    rule |= {str(each): "" if each is Part.description else () for each in clear or ()}
-    with invocation(context).open() as registry:
-        new_toolset = registry.operator.set_toolset(name, **registry.toolset(name).rule | rule)
-    show(new_toolset, shapes.shape, _view_toolset, as_json)
+    changes = rule.rule() | {str(each): "" if each is Part.description else () for each in clear or ()}
+    with options.open() as registry:
+        new_toolset = registry.operator.set_toolset(name, **registry.toolset(name).rule | changes)
+    options.show(new_toolset, _view_toolset)
 
 
 @toolset.command("apply")
 def apply_file(
-    context: typer.Context,
+    options: Invocation,
     file: Annotated[Path, Argument(metavar="FILE", help="TOML, YAML or JSON: `toolsets`, by name.")],
     *,
-    prune: Annotated[bool, Option("--prune", help="Remove toolsets that the file does not name.")] = False,
-    as_json: AsJson = False,
+    prune: Annotated[bool, Option(help="Remove toolsets that the file does not name.")] = False,
 ) -> None:
     """Set the toolsets of a file, each whole, and show all that there are.
 
     waygraph toolset apply toolsets.toml
     """
     file_toolsets = _read(file)
-    with invocation(context).open() as registry:
+    with options.open() as registry:
         for each in file_toolsets:
             registry.operator.set_toolset(each.name, **each.rule)
         for former in registry.toolsets() if prune else ():
             if all(former.name != each.name for each in file_toolsets):
                 registry.operator.remove_toolset(former.name)
         toolsets = registry.toolsets()
-    show(toolsets, shapes.toolsets, _view_toolsets, as_json)
+    options.show(toolsets, _view_toolsets, shapes.toolsets)
 
 
 @toolset.command("list")
-def list_toolsets(context: typer.Context, *, group: Groups = None, as_json: AsJson = False) -> None:
+def list_toolsets(options: Invocation, *, group: Groups = None) -> None:
     """List the toolsets."""
-    with invocation(context).open() as registry:
-        toolsets = registry.toolsets(principal=principal(group))
-    show(toolsets, shapes.toolsets, _view_toolsets, as_json)
+    options.answer(lambda registry: registry.toolsets(principal=principal(group)), _view_toolsets, shapes.toolsets)
 
 
 @toolset.command("show")
-def show_toolset(context: typer.Context, name: Name, *, group: Groups = None, as_json: AsJson = False) -> None:
+def show_toolset(options: Invocation, name: Name, *, group: Groups = None) -> None:
     """Show a toolset: what it names, the tools it includes now, and what is not there."""
-    with invocation(context).open() as registry:
-        answer = registry.toolset(name, principal=principal(group))
-    show(answer, shapes.shape, _view_toolset, as_json)
+    options.answer(lambda registry: registry.toolset(name, principal=principal(group)), _view_toolset)
 
 
 @toolset.command()
-def remove(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None:
+def remove(options: Invocation, name: Name) -> None:
     """Remove a toolset. Its tools stay."""
-    with invocation(context).open() as registry:
-        result = registry.operator.remove_toolset(name)
-    show(result, shapes.shape, views.write, as_json)
+    options.answer(lambda registry: registry.operator.remove_toolset(name), views.write)
 
 
 def _view_toolset(toolset: "Toolset") -> Iterator[Block]:

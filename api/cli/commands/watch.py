@@ -15,19 +15,9 @@ import anyio
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import (
-    AllowMassRemoval,
-    NameOptions,
-    Policy,
-    ServerOptions,
-    Texts,
-    after_dashes,
-    invocation,
-    opening,
-    with_option_groups,
-)
-from waygraph.api.cli.render.output import note
-from waygraph.api.cli.render.watch_events import EventLines, JsonLines, WatchOutput, live_table
+from waygraph.api.cli.options import AllowMassRemoval, NameOptions, Policy, ServerOptions, Texts, invocation, opening
+from waygraph.api.cli.render.output import INTERRUPT, note
+from waygraph.api.cli.render.watch_events import describe_lines, json_line, line_output, live_table
 from waygraph.ingest.sources.opening import refuse_unused
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
@@ -35,13 +25,10 @@ from waygraph.registry.model.errors import SourceError, WaygraphError
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import place_of
 
-INTERRUPTED, FAILED = 130, 1
-"""128 + SIGINT, as a shell reports a program that a person interrupted."""
 _SOURCES_HELP = "Configurations, other files, folders, addresses. Default: those that the registry knows."
 _INTERVAL_HELP = "From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S."
 
 
-@with_option_groups
 def watch(
     context: typer.Context,
     given: Annotated[Texts, Argument(metavar="SOURCE…", help=_SOURCES_HELP)] = None,
@@ -50,9 +37,7 @@ def watch(
         Policy | None, Option(help="What becomes of changed tools. Default: as each source has it, else accept.")
     ] = None,
     interval: Annotated[float | None, Option(metavar="SECONDS", min=0.01, help=_INTERVAL_HELP)] = None,
-    once: Annotated[
-        bool, Option("--once", help="End when every server has answered or failed, and all is written.")
-    ] = False,
+    once: Annotated[bool, Option(help="End when every server has answered or failed, and all is written.")] = False,
     names: NameOptions,
     servers: ServerOptions,
     allow_mass_removal: AllowMassRemoval = False,
@@ -67,20 +52,18 @@ def watch(
     waygraph watch -- uvx mcp-server-time
     """
     options = invocation(context)
-    settings = options.settings()
-    place = options.own_place(settings)
+    settings, place = options.settings, options.own_place()
+    if interval is not None:
+        settings = replace(settings, watch_poll_s=interval)
     is_named = bool(given)  # what the registry knows, others may have put there
     how = opening(
         settings, os.environ, registry=place_of(place, settings), is_named=is_named, names=names, servers=servers
     )
-    if interval is not None:
-        settings = replace(settings, watch_poll_s=interval)
-        how = replace(how, settings=settings)
-    with options.open_own() as registry, _output(str(place), as_json=as_json) as output:
-        command = after_dashes(context)
+    with options.open_own() as registry, _output(str(place), as_json=as_json) as tell:
+        command = options.server_command
         sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)
-        relay = _Relay(output.tell)
+        relay = _Relay(tell)
         watch_settings = watching(settings, relay.tell, policy=policy, allow_mass_removal=allow_mass_removal, once=once)
         watched_sources = followed_sources(sources, command, how)
         status = _run_until_stopped(Watch(registry, watched_sources, watch_settings), relay, once=once)
@@ -88,13 +71,13 @@ def watch(
 
 
 @contextmanager
-def _output(place: str, *, as_json: bool) -> Iterator[WatchOutput]:
-    """`place`: of the registry."""
+def _output(place: str, *, as_json: bool) -> Iterator[Callable[[events.WatchEvent], None]]:
+    """`place`: of the registry. What is yielded is called from the event loop and from the thread that writes."""
     if as_json or not sys.stdout.isatty():
-        yield JsonLines() if as_json else EventLines()
+        yield line_output(json_line if as_json else describe_lines)
     else:
         with live_table(place) as table:
-            yield table
+            yield table.tell
 
 
 def known_sources(registry: LocalRegistry) -> list[str]:
@@ -143,8 +126,8 @@ def _run_until_stopped(watch: Watch, relay: "_Relay", *, once: bool) -> int:
         if ending:
             raise ending
     if signal.SIGINT in stop_signals:
-        return INTERRUPTED
-    return FAILED if once and not stop_signals and relay.only_failures else 0
+        return INTERRUPT
+    return int(once and not stop_signals and relay.has_failed and not relay.has_learnt)
 
 
 class _Relay:
@@ -154,24 +137,20 @@ class _Relay:
     """
 
     def __init__(self, tell: Callable[[events.WatchEvent], None]) -> None:
-        self._tell, self._learnt, self._failed = tell, False, False
+        self._tell, self.has_learnt, self.has_failed = tell, False, False
         self.stop: Callable[[], object] = lambda: None
         self.ending: SystemExit | None = None
-
-    @property
-    def only_failures(self) -> bool:
-        return self._failed and not self._learnt
 
     def tell(self, event: events.WatchEvent) -> None:
         match event:
             case events.ServerSeen(event=events.ServerListed()):
-                self._learnt = True
+                self.has_learnt = True
             case events.SourceRead(servers=0, agents=agents) if agents:
-                self._learnt = True
+                self.has_learnt = True
             case events.SourceRead(servers=0, rejected=count) if count:
-                self._failed = True
+                self.has_failed = True
             case events.SourceFailed() | events.ServerSeen(event=events.Unreachable() | events.Failing()):
-                self._failed = True
+                self.has_failed = True
         try:
             self._tell(event)
         except SystemExit as ending:

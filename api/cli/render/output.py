@@ -64,9 +64,11 @@ class Time(str):
 TIME_FIELDS = ("at", "since")
 """The last word of the name of a field that holds a time."""
 type Cell = str | int | float | bool | Sequence[str] | Bar | None
+type Reader = Callable[[Any], Cell]
+"""What a column has of a noun."""
 
 
-def read_fields(noun: object, columns: str, **functions: Callable[[Any], Cell]) -> Iterator[tuple[str, Cell]]:
+def read_fields(noun: object, columns: str, **functions: Reader) -> Iterator[tuple[str, Cell]]:
     """Titles and values of a noun. `columns`: `title=path`, or a `title` that is the field's name, between commas.
 
     A path may name a function of `functions` instead, which takes the noun.
@@ -100,13 +102,7 @@ class Table(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        nouns: Iterable[object],
-        columns: str,
-        title: str = "",
-        *,
-        spare: Sequence[str] = (),
-        **functions: Callable[[Any], Cell],
+        cls, nouns: Iterable[object], columns: str, title: str = "", *, spare: Sequence[str] = (), **functions: Reader
     ) -> "Table":
         """A row for each noun, by `read_fields`; a description is brief."""
         titles = [column.partition("=")[0] for column in columns.split(", ")]
@@ -120,7 +116,7 @@ class Fields(NamedTuple):
     pairs: Sequence[tuple[str, Cell]]
 
     @classmethod
-    def of(cls, noun: object, columns: str, **functions: Callable[[Any], Cell]) -> "Fields":
+    def of(cls, noun: object, columns: str, **functions: Reader) -> "Fields":
         """By `read_fields`."""
         return cls(list(read_fields(noun, columns, **functions)))
 
@@ -170,13 +166,8 @@ def cell_text(cell: Cell) -> str:
 
 def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str]:
     """The text of each block but the asides, a blank line between them. `brief` cuts the columns that may be cut."""
-    first = True
-    for block in blocks:
-        if isinstance(block, Aside):
-            continue
-        text = _plain(block, brief)
-        yield text if first else f"\n{text}"
-        first = False
+    texts = (_plain(block, brief) for block in blocks if not isinstance(block, Aside))
+    yield from (f"\n{text}" if number else text for number, text in enumerate(texts))
 
 
 def _plain(block: Table | Fields | Lines, brief: bool) -> str:
@@ -210,10 +201,12 @@ def draw(blocks: Iterable[Block]) -> None:
 
     console = Console(markup=False, highlight=False, emoji=False)
     for number, block in enumerate(blocks):
+        if isinstance(block, Lines) and number:
+            console.print()
+        if title := getattr(block, "title", ""):
+            console.print(Text(one_line(title), style="bold"))
         match block:
             case Table():
-                if block.title:
-                    console.print(Text(one_line(block.title), style="bold"))
                 table = _fit_columns(block, console.width)
                 console.print(_draw_table(table, console.width))
                 if absent := [name for name in block.columns if name not in table.columns]:
@@ -222,10 +215,6 @@ def draw(blocks: Iterable[Block]) -> None:
             case Fields():
                 console.print(_draw_fields(block))
             case Lines():
-                if number:
-                    console.print()
-                if block.title:
-                    console.print(Text(one_line(block.title), style="bold"))
                 console.print(Text(many_lines(block.text), style=block.style), overflow="fold")
             case Aside():
                 console.print(Text(one_line(block.text), style="dim"))
@@ -241,20 +230,17 @@ class _Column(NamedTuple):
     """Whether its longest text has several words, at which it may be folded."""
 
 
-def _measure_columns(block: Table) -> list[_Column]:
-    return [_measure(block, number) for number in range(len(block.columns))]
-
-
-def _measure(block: Table, number: int) -> _Column:
-    name = block.columns[number]
-    texts = [one_line(name), *(_draw_cell(row[number]).plain for row in block.rows)]
-    longest = _longest(texts)
-    if name in block.brief:
-        return _Column(name, longest, min(longest, LEAST_BRIEF_CELLS), is_words=True)
-    is_time = any(isinstance(row[number], Time) for row in block.rows)
-    word = longest if is_time else _longest(word for text in texts for word in text.split())
-    least = min(word, LEAST_WORD_CELLS if number else LEAST_NAME_CELLS)
-    return _Column(name, longest, least, is_words=word < longest)
+def _measure_columns(block: Table) -> Iterator[_Column]:
+    for number, name in enumerate(block.columns):
+        texts = [one_line(name), *(_draw_cell(row[number]).plain for row in block.rows)]
+        longest = _longest(texts)
+        is_time = any(isinstance(row[number], Time) for row in block.rows)
+        word = longest if is_time else _longest(word for text in texts for word in text.split())
+        least = min(word, LEAST_WORD_CELLS if number else LEAST_NAME_CELLS)
+        if name in block.brief:
+            yield _Column(name, longest, min(longest, LEAST_BRIEF_CELLS), is_words=True)
+        else:
+            yield _Column(name, longest, least, is_words=word < longest)
 
 
 def _longest(texts: Iterable[str]) -> int:
@@ -284,7 +270,7 @@ def _fit_columns(block: Table, width: int) -> Table:
 
 def _widths(block: Table, width: int) -> list[int | None]:
     """Of each column. What is above the least goes to names first, then to texts, to brief ones last."""
-    columns = _measure_columns(block)
+    columns = list(_measure_columns(block))
     room = width - GAP_CELLS * len(columns) - sum(each.least for each in columns)
     if room < 0:  # more names than fit: the library shrinks what is widest
         return [None] * len(columns)
@@ -350,8 +336,8 @@ def _draw_cell(cell: Cell) -> "Text":
     return Text(one_line(cell.to_minute if isinstance(cell, Time) else cell_text(cell)))
 
 
-BROKEN_PIPE = 141
-"""128 + SIGPIPE, as a shell reports a program that the signal ended."""
+INTERRUPT, BROKEN_PIPE = 130, 141
+"""128 + SIGINT, 128 + SIGPIPE: as a shell reports a program that the signal ended."""
 
 _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
 

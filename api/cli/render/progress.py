@@ -3,20 +3,13 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
 
 from waygraph.api.cli.render.output import one_line
 from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers, ServerProgress
 from waygraph.ingest.sources.read import Ask
 from waygraph.registry.model.settings import Settings
-
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.progress import Progress
-    from rich.table import Table
-
 
 SHOWN_AFTER_S = 1.0
 WAIT_TOLD_S = 5
@@ -26,50 +19,35 @@ WAIT_TOLD_S = 5
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Yields a function that takes (count, total). The bar comes after SHOWN_AFTER_S and goes at the end."""
-    if not sys.stderr.isatty():
-        yield lambda count, total: None  # noqa: ARG005
-        return
-    bar = _Bar(what, time.monotonic() + SHOWN_AFTER_S)
-    try:
-        yield bar.tell
-    finally:
-        if bar.progress:
-            bar.progress.stop()
+    starts_at, progress = time.monotonic() + SHOWN_AFTER_S, None
+    with ExitStack() as stack:
 
+        def tell(count: int, total: int) -> None:
+            nonlocal progress
+            if time.monotonic() < starts_at:
+                return
+            if progress is None:
+                from rich.console import Console
+                from rich.progress import Progress
 
-class _Bar:
-    def __init__(self, what: str, starts_at: float) -> None:
-        self._what, self._starts_at = what, starts_at
-        self.progress: Progress | None = None
+                progress = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+                progress.add_task(what)
+            progress.update(progress.task_ids[0], completed=count, total=total)
 
-    def tell(self, count: int, total: int) -> None:
-        if time.monotonic() < self._starts_at:
-            return
-        if self.progress is None:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self.progress = Progress(console=Console(stderr=True), transient=True)
-            self.progress.start()
-            self.progress.add_task(self._what)
-        self.progress.update(self.progress.task_ids[0], completed=count, total=total)
+        yield tell if sys.stderr.isatty() else lambda count, total: None  # noqa: ARG005
 
 
 @contextmanager
 def asking_servers(settings: Settings) -> Iterator[Ask]:
     """Yields a function that asks the servers of a source. It reports the state of each server on stderr."""
-    board = _Board() if sys.stderr.isatty() else None
+    with ExitStack() as stack:
+        tell = _board(stack) if sys.stderr.isatty() else _tell
 
-    def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
-        tell = board.tell if board else _tell
-        page = open_page if sys.stdin.isatty() else None
-        return McpServers(name=source, servers=servers, settings=settings, on_asked=tell, open_page=page).read()
+        def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
+            page = open_page if sys.stdin.isatty() else None
+            return McpServers(name=source, servers=servers, settings=settings, on_asked=tell, open_page=page).read()
 
-    try:
         yield ask
-    finally:
-        if board:
-            board.stop()
 
 
 def open_page(url: str) -> None:
@@ -97,33 +75,28 @@ def _outcome(server: ServerProgress) -> str:
             return server.state
 
 
-class _Board:
-    """A row for each server, in the order in which they came."""
+def _board(stack: ExitStack) -> Callable[[ServerProgress], None]:
+    """Draws a row for each server, in the order in which they came, till `stack` ends."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
 
-    def __init__(self) -> None:
-        self._rows: dict[str, ServerProgress] = {}
-        self._live: Live | None = None
+    rows: dict[str, ServerProgress] = {}
+    live: Live | None = None
 
-    def tell(self, server: ServerProgress) -> None:
-        self._rows[server.key] = server
-        if self._live is None:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8)
-            self._live.start()
-        self._live.update(self._table())
-
-    def _table(self) -> "Table":
-        from rich.table import Table
-        from rich.text import Text
-
+    def draw() -> Table:
         table = Table(box=None, show_header=False, pad_edge=False)
-        for key, server in self._rows.items():
+        for key, server in rows.items():
             style = {"online": "green", "failed": "red"}.get(server.state, "dim")
             table.add_row(one_line(key), Text(_outcome(server), style=style))
         return table
 
-    def stop(self) -> None:
-        if self._live:
-            self._live.stop()
+    def tell(server: ServerProgress) -> None:
+        nonlocal live
+        rows[server.key] = server
+        if live is None:
+            live = stack.enter_context(Live(draw(), console=Console(stderr=True), refresh_per_second=8))
+        live.update(draw())
+
+    return tell

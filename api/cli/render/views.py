@@ -2,50 +2,65 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table, Time
 from waygraph.registry.model import shapes
-from waygraph.registry.model.nouns import KNOWN, is_doubtful, notices_of, suspicions
+from waygraph.registry.model.nouns import KNOWN, Route, ToolMatch, ToolRoute, is_doubtful, notices_of, suspicions
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
-    from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolMatch, ToolRoute, Walked
+    from waygraph.registry.model.nouns import Agent, AgentMatch, Tool, Walked
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.routing.placement import Placement
 
 
-def route(answer: "Route") -> Iterator[Block]:
-    """The agents; for a request in steps each step's agents after them; pinned agents last."""
-    yield _matches(answer.matches)
-    for step, title in _steps(answer):
-        yield _matches(step.matches, title=title)
-    if answer.pinned:
+def route(answer: Route | ToolRoute) -> Iterator[Block]:
+    """The agents or tools; for a request in steps those of each step after them; pinned agents last."""
+    yield _matches(answer)
+    steps: Sequence[Route | ToolRoute] = answer.steps
+    for number, step in enumerate(steps, 1):  # the whole request behind them
+        title = f"step {number}: {step.query.text}" if number <= len(answer.query.steps) else "the whole request"
+        yield _matches(step, " ".join(filter(None, (title, step.notice("not_walked")))))
+    if isinstance(answer, Route) and answer.pinned:
         yield Table.of(answer.pinned, "agent=agent.id, description=agent.description", title="pinned")
-    yield Aside(_circumstances(answer))
+    sure = "" if answer.confidence is None else f"confidence {answer.confidence:.2f}, "
+    yield Aside(f"recipe {answer.recipe}, {sure}revision {answer.revision}, {answer.elapsed_ms:.1f} ms")
 
 
-def explained_route(answer: "Route") -> Iterator[Block]:
-    """The route, how a model walked to it, then the votes of each agent; of steps one after the other."""
+def _matches(answer: Route | ToolRoute, title: str = "") -> Table:
+    numbers = count(1)
+    columns = (
+        "agent=agent.id, score, tools"
+        if isinstance(answer, Route)
+        else "tool=tool.id, score, description=tool.description"
+    )
+    return Table.of(
+        answer.matches,
+        f"#=number, {columns}",
+        title,
+        number=lambda _: next(numbers),
+        tools=lambda match: [tool.name for tool in match.tools],
+    )
+
+
+def explained_route(answer: Route | ToolRoute) -> Iterator[Block]:
+    """The route, how a model walked to it, then the votes of each agent or tool; of an agent's steps one after the
+    other.
+    """
     yield from route(answer)
-    for part in answer.steps or (answer,):
-        step = part.query.text if answer.steps else ""
+    steps = answer.steps if isinstance(answer, Route) else ()
+    for part in steps or (answer,):
+        step = part.query.text if steps else ""
         if part.walked:
             yield _walk(part.walked, step)
-        for number, match in enumerate(part.matches, 1):
-            yield _votes(number, match.agent.id, match, step)
+        matches: Sequence[AgentMatch | ToolMatch] = part.matches
+        for number, match in enumerate(matches, 1):
+            yield _votes(number, match, step)
 
 
-def explained_tool_route(answer: "ToolRoute") -> Iterator[Block]:
-    """The same of tools."""
-    yield from tool_route(answer)
-    if answer.walked:
-        yield _walk(answer.walked)
-    for number, match in enumerate(answer.matches, 1):
-        yield _votes(number, match.tool.id, match)
-
-
-def _walk(walk: "Walked", step: str = "") -> Lines:
+def _walk(walk: "Walked", step: str) -> Lines:
     """A line a category whose children were shown, as a tree, a line a group, and all that was selected."""
     lines = []
     for visit in sorted(walk.visits, key=lambda visit: visit.path.split("/")):
@@ -64,44 +79,15 @@ def _walk(walk: "Walked", step: str = "") -> Lines:
     return Lines("\n".join(lines), title)
 
 
-def tool_route(answer: "ToolRoute") -> Iterator[Block]:
-    yield _tool_matches(answer)
-    for step, title in _steps(answer):
-        yield _tool_matches(step, title)
-    yield Aside(_circumstances(answer))
-
-
-def _tool_matches(answer: "ToolRoute", title: str = "") -> Table:
-    numbers = iter(range(1, len(answer.matches) + 1))
-    columns = "#=number, tool=tool.id, score, description=tool.description"
-    return Table.of(answer.matches, columns, title=title, number=lambda _: next(numbers))
-
-
-def _steps[R: ("Route", "ToolRoute")](answer: R) -> Iterator[tuple[R, str]]:
-    """Each step with its title; the whole request behind them."""
-    for number, step in enumerate(answer.steps, 1):
-        title = f"step {number}: {step.query.text}" if number <= len(answer.query.steps) else "the whole request"
-        yield step, " ".join(filter(None, (title, step.notice("not_walked"))))
-
-
-def tool_route_with_schemas(answer: "ToolRoute") -> Iterator[Block]:
-    yield from tool_route(answer)
+def tool_route_with_schemas(answer: ToolRoute) -> Iterator[Block]:
+    yield from route(answer)
     for match in answer.matches:
         yield Lines.of_json(match.tool.input_schema, title=f"input of {match.tool.id}")
 
 
-def _circumstances(answer: "Route | ToolRoute") -> str:
-    sure = "" if answer.confidence is None else f"confidence {answer.confidence:.2f}, "
-    return f"recipe {answer.recipe}, {sure}revision {answer.revision}, {answer.elapsed_ms:.1f} ms"
-
-
-def _matches(matches: "Sequence[AgentMatch]", title: str = "") -> Table:
-    rows = [(at, each.agent.id, each.score, [tool.name for tool in each.tools]) for at, each in enumerate(matches, 1)]
-    return Table(columns=("#", "agent", "score", "tools"), rows=rows, title=title)
-
-
-def _votes(number: int, name: str, match: "AgentMatch | ToolMatch", step: str = "") -> Table:
+def _votes(number: int, match: "AgentMatch | ToolMatch", step: str) -> Table:
     """The votes of one agent or tool, and their sum: its score."""
+    name = match.tool.id if isinstance(match, ToolMatch) else match.agent.id
     votes = Table.of(
         match.votes,
         "entity=entity_id, leg, rank, score, weight, contribution, share",

@@ -2,12 +2,11 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Protocol
 
 from rich import box
 from rich.console import Console, Group
@@ -24,33 +23,27 @@ from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.nouns import notices_of, suspicions
 
 
-class WatchOutput(Protocol):
-    def tell(self, event: events.WatchEvent) -> None:
-        """Called from the event loop and from the thread that writes."""
-        ...
+def line_output(describe: Callable[[events.WatchEvent], list[str]]) -> Callable[[events.WatchEvent], None]:
+    """Prints the lines of an event; threads may call it."""
+    lock = threading.Lock()
 
-
-class JsonLines:
-    """A JSON object a line."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def tell(self, event: events.WatchEvent) -> None:
-        with self._lock:
-            for line in self._lines(event):
+    def tell(event: events.WatchEvent) -> None:
+        with lock:
+            for line in describe(event):
                 print_line(line)
 
-    def _lines(self, event: events.WatchEvent) -> list[str]:
-        return [escape_unsafe(json.dumps({"at": now(), **events.shape_of_event(event)}, ensure_ascii=False))]
+    return tell
 
 
-class EventLines(JsonLines):
+def json_line(event: events.WatchEvent) -> list[str]:
+    """A JSON object."""
+    return [escape_unsafe(json.dumps({"at": now(), **events.shape_of_event(event)}, ensure_ascii=False))]
+
+
+def describe_lines(event: events.WatchEvent) -> list[str]:
     """In words."""
-
-    def _lines(self, event: events.WatchEvent) -> list[str]:
-        who, what = describe_event(event)
-        return [one_line(f"{now()} {who}: {text}") for text in (what, *remarks(event))]
+    who, what = describe_event(event)
+    return [one_line(f"{now()} {who}: {text}") for text in (what, *remarks(event))]
 
 
 def now() -> str:
@@ -165,18 +158,16 @@ class LiveTable:
                     self._lines = [*self._lines, *lines][-LAST_WORDS:]
 
     def _row(self, server: events.ServerSeen) -> _Row:
-        row = self._rows.get((server.source, server.key), _Row())
+        row = replace(self._rows.get((server.source, server.key), _Row()), at=_time())
         match server.event:
             case events.ServerListed(listing=listing):
-                return _Row("online", len(listing.tools), _time())
+                return _Row("online", len(listing.tools), row.at)
             case events.Unreachable(reason=reason):
-                return replace(row, status="unreachable", at=_time(), note=reason)
+                return replace(row, status="unreachable", note=reason)
             case events.Failing(reason=reason):
-                return replace(row, status="failing", at=_time(), note=reason)
-            case events.Starting():
-                return replace(row, status="starting", at=_time())
-            case events.ServerStopped():
-                return replace(row, status="stopped", at=_time())
+                return replace(row, status="failing", note=reason)
+            case events.Starting() | events.ServerStopped() as event:
+                return replace(row, status=describe_server(event))
 
     def __rich__(self) -> Group:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, invocation, with_option_groups
+from waygraph.api.cli.options import AsJson, invocation, offer_texts, with_option_groups
 from waygraph.api.cli.render.output import note, show
 from waygraph_lab.cli.measurement import (
     Output,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class AgentOptions:
     """How a model works on its tasks: as `AgentTrial` has it, but for several noises."""
 
-    texts: Annotated[str, typer.Option(help=f"{TEXT_FORMS}.", **TEXT_FORM)] = "contextual"
+    texts: Annotated[str, offer_texts("{}.")] = "contextual"
     limit: Annotated[int, typer.Option(min=1, max=50, help="Tools a search.")] = 5
     turns: Annotated[int, typer.Option(min=1, help="Answers of the model a task.")] = 12
     surface: Annotated[
@@ -92,7 +92,7 @@ def agents(
         mode=stages.mode,
     )
     command = invocation(context)
-    settings = command.settings()
+    settings = command.settings
     servers, dataset = server_config(folder), read_dataset(folder, settings)
     asked = choose_tasks(dataset, split=split, count=tasks)
     refuse_files(output)

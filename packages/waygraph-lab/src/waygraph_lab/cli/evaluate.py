@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperGroup
 
-from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, Invocation, invocation, with_option_groups
+from waygraph.api.cli.options import AsJson, Invocation, invocation, offer_texts, with_option_groups
 from waygraph.api.cli.render.output import note, show
 from waygraph_lab.cli.agents import agents
 from waygraph_lab.cli.measurement import (
@@ -76,7 +76,7 @@ def run(
     weights: Annotated[list[str] | None, typer.Option(metavar="AGENT,TOOL", help="In place of the recipe's.")] = None,
     k: Annotated[list[float] | None, typer.Option(help="Of every leg.")] = None,
     depth: Annotated[list[int] | None, typer.Option(help="Candidates a leg.")] = None,
-    texts: Annotated[list[str] | None, typer.Option(help=f"{TEXT_FORMS}.", **TEXT_FORM)] = None,
+    texts: Annotated[list[str] | None, offer_texts("{}.")] = None,
     with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     tasks: Annotated[
@@ -101,7 +101,7 @@ def run(
 
     command = invocation(context)
     refuse_files(output, options.lines)
-    dataset = read_dataset(folder, command.settings())
+    dataset = read_dataset(folder, command.settings)
     dataset = dataset.draw(tasks, split=split) if tasks else dataset
     grid = Grid(
         recipes=named_recipes(
@@ -138,7 +138,7 @@ def _bench(command: Invocation, stages: StageOptions, options: RunOptions) -> "I
     from waygraph_lab.datasets.trials import Bench
     from waygraph_lab.evaluation.answer_lines import AnswerLines
 
-    settings = command.settings()
+    settings = command.settings
     lines = AnswerLines(options.lines) if options.lines else None
     bench = Bench(
         settings=settings,

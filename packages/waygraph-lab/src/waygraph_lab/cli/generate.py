@@ -121,7 +121,7 @@ def mutations(
     from waygraph_lab.synthesis.mutation_rules import RuleAuthor
     from waygraph_lab.synthesis.mutations import ModelAuthor, evolve, write_mutations
 
-    settings = invocation(context).settings()
+    settings = invocation(context).settings
     catalogue = _read(source, settings)
     with _order(by, folder, count, seed, at_once, settings) as order:
         author = ModelAuthor(order.answers) if order.answers else RuleAuthor()
@@ -160,7 +160,7 @@ def trajectories(
     from waygraph_lab.synthesis.simulation import ModelRoles, mutation_edges, write_trajectories
 
     told = invocation(context)
-    settings = told.settings()
+    settings = told.settings
     catalogue = _read(source, settings)
     entries = [entry for mutants in beside or () for entry in _read(str(mutants), settings).entries]
     edges = [edge for mutants in beside or () for edge in mutation_edges(mutants)]
@@ -199,7 +199,7 @@ def router_data(
     from waygraph_lab.synthesis.router_data import Candidates, write_router_data
 
     told = invocation(context)
-    catalogue = _read(str(folder), told.settings())
+    catalogue = _read(str(folder), told.settings)
     chosen = Candidates.of(catalogue, _near_tools(told, catalogue, []), level, candidates)
     made = write_router_data(folder, file, chosen, CatalogueNames.of(catalogue), form=form, seed=seed, split=split)
     show(made, shapes.shape, views.numbers, as_json)
@@ -250,7 +250,7 @@ def _near_tools(told: Invocation, catalogue: "Manifest", edges: list[tuple[str, 
     from waygraph.registry.embedding.factory import OpenedEmbedders, default_spec
     from waygraph_lab.synthesis.simulation import candidate_edges
 
-    settings = told.settings()
+    settings = told.settings
     with closing(OpenedEmbedders(settings, os.environ)) as embedders:
         chosen = embedders.open_for_documents(told.wanted_embedder or default_spec(settings))
         return candidate_edges(catalogue, chosen.embedder, edges, settings)

@@ -65,7 +65,7 @@ def embedder(
     from waygraph_lab.training.embedder_training import Training
     from waygraph_lab.training.embedder_trials import learn_embedder
 
-    settings = invocation(context).settings()
+    settings = invocation(context).settings
     card = learn_embedder(
         folders,
         develop or (),
@@ -129,7 +129,7 @@ def ranker(
     from waygraph_lab.training.ranker_trials import card_path, learn_ranker
 
     told = invocation(context)
-    settings = told.settings()
+    settings = told.settings
     card = learn_ranker(
         folders,
         training=RankerTraining(seed=seed, most_requests=most_requests),
@@ -178,7 +178,7 @@ def suspicion(
     from waygraph_lab.training.suspicion_training import layer_card, layer_content, learn_layer, read_real_tools
 
     choice = invocation(context)
-    settings = choice.settings()
+    settings = choice.settings
     embedder = (
         OpenedEmbedders(settings, os.environ).open_for_documents(choice.embedder or default_spec(settings)).embedder
     )
@@ -213,7 +213,7 @@ def transitions(
     from waygraph_lab.datasets.conversations import read_call_counts
 
     options = invocation(context)
-    settings = options.settings()
+    settings = options.settings
     counts = [each for file in files for each in read_call_counts(file, settings, clock.now(), split=split)]
     with options.open_own() as registry:
         registry.status()  # what is not there is not made
