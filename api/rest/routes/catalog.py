@@ -73,8 +73,10 @@ NodeName = Annotated[str, Field(min_length=1, max_length=2 * MAX_NAME_CHARS)]
 class Part(Parameters):
     """Which part of a list."""
 
-    limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
-    cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
+    limit: int = Field(default=100, ge=1, le=MAX_PART)
+    """How many to give at most."""
+    cursor: str = Field(default="", max_length=4096)
+    """`following` of the part before."""
 
     @property
     def start(self) -> str:
@@ -89,13 +91,20 @@ class Part(Parameters):
 class AgentFilters(Parameters):
     """Which agents."""
 
-    tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
-    kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
-    agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
-    without_tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="No agents with any of these tags.")
-    without_kind: list[AgentKind] = Field(default=[], max_length=5, description="No agents of any of these kinds.")
-    without_agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Not these agents, by id.")
-    reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
+    tag: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Only agents with any of these tags."""
+    kind: list[AgentKind] = Field(default=[], max_length=5)
+    """Only agents of any of these kinds."""
+    agent: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Only these agents, by id."""
+    without_tag: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """No agents with any of these tags."""
+    without_kind: list[AgentKind] = Field(default=[], max_length=5)
+    """No agents of any of these kinds."""
+    without_agent: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Not these agents, by id."""
+    reachable: bool = False
+    """Leave out agents that could not be reached, or fail."""
     within: CategoryPath = ""
     toolset: ToolsetName = ""
 
@@ -111,11 +120,12 @@ class AgentsPart(Part, AgentFilters):
         description="Only agents with all of these words, or parts of words, in their id, name, description, tags or "
         "the ids of their tools.",
     )
-    state: list[AgentState] = Field(
-        default=[], max_length=8, description="Only agents in any of these states; `runs`: a call can be tried here."
-    )
-    source: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents that these sources claim.")
-    least_tools: int = Field(default=0, ge=0, le=10**6, description="Only agents with at least so many tools.")
+    state: list[AgentState] = Field(default=[], max_length=8)
+    """Only agents in any of these states; `runs`: a call can be tried here."""
+    source: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Only agents that these sources claim."""
+    least_tools: int = Field(default=0, ge=0, le=10**6)
+    """Only agents with at least so many tools."""
 
     @property
     def search(self) -> AgentSearch:
@@ -124,23 +134,22 @@ class AgentsPart(Part, AgentFilters):
 
 
 class CategoryQuery(AgentFilters):
-    path: str = Field(
-        default="", max_length=MAX_NAME_CHARS, description="A category, such as travel/flights; empty: the root."
-    )
+    path: str = Field(default="", max_length=MAX_NAME_CHARS)
+    """A category, such as travel/flights; empty: the root."""
 
 
 class Schemas(Parameters):
     """Whether tools are told whole."""
 
-    tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
+    tool_schema: bool = Field(default=False, alias="schema")
+    """Tell the schemas of tools too."""
 
 
 class Detail(Schemas):
     """How much of a tool is told."""
 
-    format: ToolFormat | None = Field(
-        default=None, description="Also give the tools in this host's own format, as `definitions`."
-    )
+    format: ToolFormat | None = None
+    """Also give the tools in this host's own format, as `definitions`."""
 
 
 class ToolsPart(Part, Detail):
@@ -277,8 +286,10 @@ def _is_of_person(exchange: Exchange) -> bool:
 class CallsQuery(Parameters):
     """Which calls."""
 
-    tool: str = Field(default="", max_length=2 * MAX_NAME_CHARS, description="Only calls of this tool, by its id.")
-    limit: int = Field(default=50, ge=1, le=MAX_PART, description="How many to give at most.")
+    tool: str = Field(default="", max_length=2 * MAX_NAME_CHARS)
+    """Only calls of this tool, by its id."""
+    limit: int = Field(default=50, ge=1, le=MAX_PART)
+    """How many to give at most."""
 
 
 @handles(operations.RECORDED_CALLS)
@@ -355,7 +366,8 @@ def status(exchange: Exchange) -> Shape:
 
 
 class ExportQuery(Parameters):
-    format: ExportFormat = Field(default="json", description="What to write.")
+    format: ExportFormat = "json"
+    """What to write."""
 
 
 @handles(Export.operation)
