@@ -36,20 +36,8 @@ from waygraph.registry.model.validation import (
     MAX_PART,
     after,
 )
+from waygraph.registry.operations import catalog
 from waygraph.registry.operations import table as operations
-from waygraph.registry.operations.catalog import (
-    AgentSearch,
-    AgentState,
-    GetAbout,
-    GetStatus,
-    GetTool,
-    GetToolByCallName,
-    ListAgents,
-    ListSources,
-    ListTools,
-    ListToolsOfAgent,
-    search_agents,
-)
 from waygraph.registry.operations.change_log import NOBODY
 from waygraph.registry.operations.graph_views import DrawMap, Export
 from waygraph.registry.operations.groupings import Browse, ListToolsets
@@ -120,7 +108,7 @@ class AgentsPart(Part, AgentFilters):
         description="Only agents with all of these words, or parts of words, in their id, name, description, tags or "
         "the ids of their tools.",
     )
-    state: list[AgentState] = Field(default=[], max_length=8)
+    state: list[catalog.AgentState] = Field(default=[], max_length=8)
     """Only agents in any of these states; `runs`: a call can be tried here."""
     source: list[Name] = Field(default=[], max_length=MAX_NAMES)
     """Only agents that these sources claim."""
@@ -128,9 +116,9 @@ class AgentsPart(Part, AgentFilters):
     """Only agents with at least so many tools."""
 
     @property
-    def search(self) -> AgentSearch:
+    def search(self) -> catalog.AgentSearch:
         states, sources = tuple(self.state), tuple(self.source)
-        return AgentSearch(text=self.text, states=states, sources=sources, least_tools=self.least_tools)
+        return catalog.AgentSearch(text=self.text, states=states, sources=sources, least_tools=self.least_tools)
 
 
 class CategoryQuery(AgentFilters):
@@ -162,25 +150,25 @@ def _stamp_of_agents(exchange: Exchange) -> str:
     return f"{exchange.registry.stamp} {digest(str(gateway and gateway.reach.stamp))}"
 
 
-@handles(ListAgents.operation, stamp=_stamp_of_agents)
+@handles(catalog.ListAgents.operation, stamp=_stamp_of_agents)
 def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     """The agents, by id, each with the number of its tools."""
     filters, why_not = part.filters(), exchange.why_not
-    if part.search != AgentSearch():
+    if part.search != catalog.AgentSearch():
         store, search = exchange.service.registry.store, part.search
-        ids = store.look(lambda index: search_agents(index, search, exchange.principal, why_not))
+        ids = store.look(lambda index: catalog.search_agents(index, search, exchange.principal, why_not))
         fit = set(ids).intersection(filters.agent_ids or ids)
         filters = replace(filters, agent_ids=tuple(fit) or (NOBODY,))
     page = exchange.registry.agents_page(
         filters=filters, after=part.start, limit=part.limit, principal=exchange.principal
     )
-    shape = ListAgents().write(page, exchange.transport_filter)
+    shape = catalog.ListAgents().write(page, exchange.transport_filter)
     for item, each in zip(shape["agents"], page.items, strict=True):
         item["cannot_run"] = why_not(each.agent)
     return shape
 
 
-@handles(GetAbout.operation, stamp=_stamp_of_agents)
+@handles(catalog.GetAbout.operation, stamp=_stamp_of_agents)
 def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Query()]) -> Shape:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
     facts = exchange.registry.about(agent_id, principal=exchange.caller.writer)
@@ -188,13 +176,13 @@ def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Quer
     return {**shape, "cannot_run": exchange.why_not(facts.agent)}
 
 
-@handles(ListToolsOfAgent.operation)
+@handles(catalog.ListToolsOfAgent.operation)
 def agent_tools(exchange: Exchange, agent_id: AgentId, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of an agent, by id."""
     return _list_tools(exchange, agent_id, part)
 
 
-@handles(ListTools.operation)
+@handles(catalog.ListTools.operation)
 def tools(exchange: Exchange, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of all agents, by id."""
     return _list_tools(exchange, None, part)
@@ -209,13 +197,13 @@ def _list_tools(exchange: Exchange, agent_id: str | None, part: ToolsPart) -> Sh
     }
 
 
-@handles(GetTool.operation)
+@handles(catalog.GetTool.operation)
 def tool(exchange: Exchange, agent_id: AgentId, tool_name: ToolName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its agent and its name."""
     return _describe_tool(exchange, f"{agent_id}/{tool_name}", detail)
 
 
-@handles(GetToolByCallName.operation)
+@handles(catalog.GetToolByCallName.operation)
 def tool_called(exchange: Exchange, call_name: CallName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its call name."""
     return _describe_tool(exchange, call_name, detail)
@@ -345,7 +333,7 @@ def _list_looks(exchange: Exchange) -> list[Shape]:
     ]
 
 
-@handles(ListSources.operation, stamp=_stamp_of_sources)
+@handles(catalog.ListSources.operation, stamp=_stamp_of_sources)
 def sources(exchange: Exchange) -> Shape:
     """The sources, each with the agents that it claims, what people call them, and which this service follows."""
     titles = titles_of(source.name for source in exchange.sources)
@@ -358,7 +346,7 @@ def _stamp_of_status(exchange: Exchange) -> str:
     return f"{exchange.registry.stamp} {digest(str(exchange.status.failures))}"
 
 
-@handles(GetStatus.operation, stamp=_stamp_of_status)
+@handles(catalog.GetStatus.operation, stamp=_stamp_of_status)
 def status(exchange: Exchange) -> Shape:
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
     shape = shapes.status(exchange.status, exchange.transport_filter)
