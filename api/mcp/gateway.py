@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import anyio
 
@@ -48,25 +48,20 @@ from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXON
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.usage_file import UsageCounter, open_usage, repeat_write
 
-if TYPE_CHECKING:
-    from waygraph.registry.model.settings import Settings
-    from waygraph.registry.storage.local_registry import LocalRegistry
-
-
 TRANSITIONS = "transitions"
 EVERY_S = 60.0
 """From one write of what was counted to the next."""
 MOST_CALLS, MOST_REPEATS = 200, 5
 """So many calls of one caller count in a day, and so many times that one follows another; of who sees everything all.
 What is counted ranks tools for everybody."""
-logger = logging.getLogger("waygraph.gateway")
+_log = logging.getLogger("waygraph.gateway")
 
 
 class CallCounter:
     """Holds the counts since the last write: tools and agents, no arguments, texts or callers, and of each
     caller's day how much it added. Threads may share it."""
 
-    def __init__(self, registry: "LocalRegistry", clock: Callable[[], str] = now) -> None:
+    def __init__(self, registry: LocalRegistry, clock: Callable[[], str] = now) -> None:
         self._registry, self._clock = registry, clock
         self._counted: dict[tuple[str, str, str], Transition] = {}
         self._day, self._shares = "", Counter[tuple[str, ...]]()
@@ -103,9 +98,9 @@ class CallCounter:
 
             self._registry.change(lambda session: learn_transitions(session, counted))
         except (NeedsRegistry, RegistryNotFound) as error:
-            logger.warning("nothing is learned from calls: %s", error)
+            _log.warning("nothing is learned from calls: %s", error)
         except WaygraphError as error:
-            logger.warning("what was counted of calls cannot be written now: %s", error)
+            _log.warning("what was counted of calls cannot be written now: %s", error)
             self._add(counted)
 
     def _add(self, more: Sequence[Transition]) -> None:
@@ -115,7 +110,7 @@ class CallCounter:
 
 
 @contextmanager
-def open_counter(registry: "LocalRegistry", settings: "Settings") -> Iterator[CallCounter | None]:
+def open_counter(registry: LocalRegistry, settings: Settings) -> Iterator[CallCounter | None]:
     """None where nothing is learned. Raises InvalidSetting."""
     if not settings.learn:
         yield None
@@ -127,7 +122,6 @@ def open_counter(registry: "LocalRegistry", settings: "Settings") -> Iterator[Ca
         yield counter
 
 
-_log = logging.getLogger("waygraph.gateway")
 TIMEOUT_KEY = "waygraph/timeout_s"
 """In `_meta` of a `tools/call`: so many seconds has this call, at most."""
 

@@ -149,13 +149,10 @@ class _DocumentedApp(FastAPI):
         """The OpenAPI document, with the one shape of problems in place of FastAPI's. Threads may share it."""
         with self._making:
             if self._document is None:
-                self._document = self._make_document()
+                document = super().openapi()
+                complete(document)
+                self._document = document
             return self._document
-
-    def _make_document(self) -> dict[str, Any]:
-        document = super().openapi()
-        complete(document)
-        return document
 
 
 async def _document(request: Request) -> Response:

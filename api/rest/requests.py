@@ -1,10 +1,8 @@
 """What requests may hold. Unknown fields and wrong types are refused, with the place that is wrong."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
-from pydantic.config import JsonDict
 
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes
@@ -35,10 +33,6 @@ Weight = Annotated[float, Field(ge=0, le=MOST_WEIGHT, allow_inf_nan=False)]
 def _whole(value: object) -> object:
     """In JSON 5.0 is the same number as 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _enumerate_names(names: Iterable[str]) -> "JsonDict":
-    return {"enum": list[JsonValue](sorted(names))}
 
 
 class Parameters(BaseModel):
@@ -91,7 +85,7 @@ class SearchRequest(Strict):
     """The steps of a request."""
     limit: Annotated[int, BeforeValidator(_whole)] = Field(default=5, ge=1, le=MAX_PART)
     """How many to give at most."""
-    recipe: Name = Field(default=DEFAULT_RECIPE, json_schema_extra=_enumerate_names(RECIPES))
+    recipe: Name = Field(default=DEFAULT_RECIPE, json_schema_extra={"enum": list[JsonValue](sorted(RECIPES))})
     """How to rank: a name that `/v1/recipes` lists."""
     filters: RequestFilters = RequestFilters()
     strict: bool = False

@@ -128,7 +128,7 @@ def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[],
     """
     import structlog
 
-    lines, form, least = _take_over(log_format, level, stream, on_loss)
+    lines, form, least = take_over_logging(log_format, level, stream, on_loss)
     render = _renderer(form, is_terminal=stream.isatty())
     logger: Logger = structlog.wrap_logger(
         lines,
@@ -139,14 +139,13 @@ def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[],
     return logger
 
 
-def take_over_logging(log_format: str, level: str, stream: TextIO) -> None:
-    """The same for a process that has no logger of requests. Raises InvalidSetting."""
-    _take_over(log_format, level, stream, lambda: None)
-
-
-def _take_over(
-    log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None]
+def take_over_logging(
+    log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None
 ) -> tuple[Lines, LogFormat, int]:
+    """The same for a process that has no logger of requests. Raises InvalidSetting.
+
+    Returns the lines, and of both texts what they mean.
+    """
     form: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
     least = LOG_LEVELS[_check_setting("log_level", level, LOG_LEVELS)]
     lines = Lines(stream, on_loss)

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from fastapi import Header, Path, Request
 from fastapi.responses import Response
+from pydantic import BaseModel
 
 from waygraph.api.rest import requests
 from waygraph.api.rest.perform import serve
@@ -173,12 +174,9 @@ def forget_login(exchange: Exchange, agent_id: AgentId) -> Shape:
     return {"agent_id": agent_id, "forgotten": bool(logins)}
 
 
-def _agent_changes(_: Exchange, path: Mapping[str, Any], body: requests.SettingsRequest) -> SetAgent:
-    return SetAgent(**path, changes=body.model_dump(exclude_unset=True))
-
-
-def _tool_changes(_: Exchange, path: Mapping[str, Any], body: requests.ToolSettingsRequest) -> SetTool:
-    return SetTool(**path, changes=body.model_dump(exclude_unset=True))
+def _serve_settings(kind: type[SetAgent | SetTool], model: type[BaseModel]) -> None:
+    """`model`: of the body, whose fields are what is set."""
+    serve(kind, model=model, make=lambda _, path, body: kind(**path, changes=body.model_dump(exclude_unset=True)))
 
 
 def _approval(_: Exchange, __: Mapping[str, Any], body: requests.ApprovalRequest) -> Approve:
@@ -191,8 +189,8 @@ def _rejection(exchange: Exchange, _: Mapping[str, Any], body: requests.Rejectio
 
 serve(Approve, model=requests.ApprovalRequest, make=_approval)
 serve(Reject, model=requests.RejectionRequest, make=_rejection)
-serve(SetAgent, model=requests.SettingsRequest, make=_agent_changes)
-serve(SetTool, model=requests.ToolSettingsRequest, make=_tool_changes)
+_serve_settings(SetAgent, requests.SettingsRequest)
+_serve_settings(SetTool, requests.ToolSettingsRequest)
 serve(oversight.ListUsage, lane=Lanes.wait)
 serve(oversight.ListUsageDays, lane=Lanes.wait)
 serve(oversight.GetSearchGaps, lane=Lanes.wait)

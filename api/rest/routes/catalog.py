@@ -1,7 +1,7 @@
 """What the registry holds, as far as the caller may see it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -296,11 +296,7 @@ def recorded_calls(exchange: Exchange, query: Annotated[CallsQuery, Query()]) ->
     return {"calls": [{**shapes.shape(call), "tool": tool_id} for tool_id, call in islice(of_tool, query.limit)]}
 
 
-def _category(_: Exchange, __: Mapping[str, Any], query: CategoryQuery) -> Browse:
-    return Browse(path=query.path, filters=query.filters())
-
-
-serve(Browse, model=CategoryQuery, make=_category)
+serve(Browse, model=CategoryQuery, make=lambda _, __, query: Browse(path=query.path, filters=query.filters()))
 
 
 @handles(operations.LOGINS)
