@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -41,7 +40,6 @@ ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
-_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
 TOOL_ERROR_CHARS = 200
 """So much of the text of an error is looked at."""
 TOOL_ERROR = "ToolError"
@@ -380,7 +378,7 @@ def _note_call(gateway: Gateway, asker: Asker, tool: Tool, failure: str | None) 
 
 
 def _find_meant(
-    gateway: Gateway, asker: Asker, name: str, query: str = "", arguments: Mapping[str, Any] = _NO_ARGUMENTS
+    gateway: Gateway, asker: Asker, name: str, query: str, arguments: Mapping[str, Any]
 ) -> tuple[Agent, Tool]:
     """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool.
 
@@ -410,7 +408,7 @@ def _find_meant(
 
 def _as_agreed(gateway: Gateway, asker: Asker, request: ToolRequest, before: _ChosenTool) -> _ChosenTool:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
-    agent, tool = _find_meant(gateway, asker, before.tool.id)
+    agent, tool = _find_meant(gateway, asker, before.tool.id, "", {})
     now = _judge_call(gateway, asker, request, agent, tool)
     if (now.tool.content_hash, now.agent.content_hash) != (before.tool.content_hash, before.agent.content_hash):
         raise errors.NotCallable(

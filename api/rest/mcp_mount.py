@@ -153,15 +153,6 @@ def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:
     return doors + [Route(f"{METADATA}{path}", _describe_resource) for path in ("", WHOLE, OF_NAMESPACE)]
 
 
-@asynccontextmanager
-async def at_work(gateway: OfferedGateway | None, *, after: Awaitable[object]) -> AsyncIterator[None]:
-    if gateway is None:
-        yield
-        return
-    async with gateway.running(after=after):
-        yield
-
-
 class _Door:
     """An endpoint. `path` is its template, for logs and numbers."""
 
@@ -201,23 +192,18 @@ async def _describe_resource(request: Request) -> Response:
     """RFC 9728, 2: the issuer, and the scopes that a host needs to find and call tools."""
     service: Service = request.app.state.service
     settings = service.settings
+    # For what a client asks the issuer for a token (RFC 8707): the audience if that is this address or one above it. An
+    # audience may be any name. By the address a client sees that the metadata is of the server that it talks to.
+    address = _address(settings, request, request.url.path.removeprefix(METADATA))
+    is_above = f"{address}/".startswith(f"{settings.oidc_audience.rstrip('/')}/")
     metadata = {
-        "resource": _resource(settings, _address(settings, request, request.url.path.removeprefix(METADATA))),
+        "resource": settings.oidc_audience if is_above else address,
         "authorization_servers": [settings.oidc_issuer],
         "scopes_supported": _scopes(settings),
         "bearer_methods_supported": ["header"],
         "resource_name": "Waygraph",
     }
     return problems.as_json(metadata)
-
-
-def _resource(settings: "Settings", address: str) -> str:
-    """For what a client asks the issuer for a token (RFC 8707): the audience if that is this address or one above it.
-
-    An audience may be any name. By the address a client sees that the metadata is of the server that it talks to.
-    """
-    is_above = f"{address}/".startswith(f"{settings.oidc_audience.rstrip('/')}/")
-    return settings.oidc_audience if is_above else address
 
 
 def _address(settings: "Settings", request: Request, path: str) -> str:

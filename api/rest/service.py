@@ -18,7 +18,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from inspect import iscoroutinefunction, signature
 from threading import Lock
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
@@ -192,16 +192,13 @@ class Readiness:
             if self._loaded:
                 _ = self._registry.stamp  # what was loaded may be gone, and a database away
             else:
-                self._load()
+                with self._lock:
+                    if not self._loaded:
+                        self._registry.route("are you ready")
+                        self._loaded = True
         except errors.WaygraphError as error:
             return error
         return None
-
-    def _load(self) -> None:
-        with self._lock:
-            if not self._loaded:
-                self._registry.route("are you ready")
-                self._loaded = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,11 +277,6 @@ def _of_no_toolset(caller: Caller) -> Caller:
 
 def _credentials(request: Request) -> tuple[str | None, str | None]:
     return request.headers.get("authorization"), request.headers.get("x-api-key")
-
-
-async def service_of(request: Request) -> Service:
-    # FastAPI runs a plain function in a thread of its own.
-    return cast("Service", request.app.state.service)
 
 
 ANY = "*"
@@ -427,7 +419,7 @@ def _exchange_of(operation: Operation) -> Callable[[Request], Awaitable[Exchange
     asks_scope_now = not (operation.is_write or operation.is_recorded)
 
     async def exchange(request: Request) -> Exchange:
-        service = await service_of(request)
+        service: Service = request.app.state.service
         if operation.is_write:  # also where nobody is asked who they are: a page of elsewhere has no say
             refuse_foreign(request, service.settings.welcome_origins)
         if operation.scope is None:

@@ -109,7 +109,16 @@ class _FromLibraries(logging.Handler):
 
     @cached_property
     def _made_formatter(self) -> logging.Formatter:
-        return _formatter(_renderer(self._log_format, is_terminal=self._is_terminal))
+        import structlog
+        from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_log_level, add_logger_name
+
+        before: list[Processor] = [structlog.contextvars.merge_contextvars, add_log_level, add_logger_name]
+        before += [ExtraAdder(allow=[FACTS]), _stamp(), structlog.processors.format_exc_info]
+        render = _renderer(self._log_format, is_terminal=self._is_terminal)
+        return ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, *render],
+        )
 
     def format(self, record: logging.LogRecord) -> str:
         return self._made_formatter.format(record)
@@ -169,18 +178,6 @@ def _check_setting(setting: str, value: str, choices: Any) -> Any:
     if value not in choices:
         raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(choices)}")
     return value
-
-
-def _formatter(render: "list[Processor]") -> logging.Formatter:
-    import structlog
-    from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_log_level, add_logger_name
-
-    before: list[Processor] = [structlog.contextvars.merge_contextvars, add_log_level, add_logger_name]
-    before += [ExtraAdder(allow=[FACTS]), _stamp(), structlog.processors.format_exc_info]
-    return ProcessorFormatter(
-        foreign_pre_chain=before,
-        processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, *render],
-    )
 
 
 def _renderer(log_format: LogFormat, *, is_terminal: bool) -> "list[Processor]":

@@ -55,7 +55,6 @@ LOOK_S = 0.5
 """So often it is looked whether who called is still there."""
 CLIENT_GONE = 499
 """Nobody reads it; logs have it, as other servers' logs do."""
-NodeName = Annotated[str, Field(min_length=1, max_length=2 * MAX_NAME_CHARS)]
 
 
 class Part(Parameters):
