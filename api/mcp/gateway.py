@@ -31,19 +31,12 @@ from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy, load_policy
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.find_tools.views import View, open_view
+from waygraph.registry.model import transitions
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Agent, Mode
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import (
-    MAX_KEPT,
-    Transition,
-    add_transitions,
-    count_last,
-    keep_largest,
-    owner_of,
-)
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.usage_file import UsageCounter, open_usage, repeat_write
@@ -63,17 +56,19 @@ class CallCounter:
 
     def __init__(self, registry: LocalRegistry, clock: Callable[[], str] = now) -> None:
         self._registry, self._clock = registry, clock
-        self._counted: dict[tuple[str, str, str], Transition] = {}
+        self._counted: dict[tuple[str, str, str], transitions.Transition] = {}
         self._day, self._shares = "", Counter[tuple[str, ...]]()
         self._lock = Lock()
 
     def note(self, calls: Sequence[str], caller: Caller = LOCAL) -> None:
         """The last of a session's calls has worked; `calls`: ids of tools, those that worked, oldest first."""
         at = self._clock()
-        counts = count_last(calls, at)
+        counts = transitions.count_last(calls, at)
         self._add(counts if caller.sees_everything else self._share_of(caller.id, counts, at[: len("2026-01-01")]))
 
-    def _share_of(self, caller: str, counts: Sequence[Transition], day: str) -> list[Transition]:
+    def _share_of(
+        self, caller: str, counts: Sequence[transitions.Transition], day: str
+    ) -> list[transitions.Transition]:
         """Of these counts of one call what counts of the caller on this day."""
         with self._lock:
             if day != self._day:
@@ -103,10 +98,10 @@ class CallCounter:
             _log.warning("what was counted of calls cannot be written now: %s", error)
             self._add(counted)
 
-    def _add(self, more: Sequence[Transition]) -> None:
+    def _add(self, more: Sequence[transitions.Transition]) -> None:
         with self._lock:
-            sums = add_transitions(self._counted.values(), more)
-            self._counted = sums if len(sums) <= MAX_KEPT else keep_largest(sums)
+            sums = transitions.add_transitions(self._counted.values(), more)
+            self._counted = sums if len(sums) <= transitions.MAX_KEPT else transitions.keep_largest(sums)
 
 
 @contextmanager
@@ -330,7 +325,7 @@ def recent_agents(audit: Path | None) -> list[str]:
         except ValueError:
             continue  # the first one may be half a line
         if isinstance(record, dict) and record.get("action") == "call" and record.get("outcome") == "ok":
-            found.setdefault(owner_of(str(record.get("target"))))
+            found.setdefault(transitions.owner_of(str(record.get("target"))))
         if len(found) == MOST_RECENT:
             break
     return list(found)
