@@ -16,7 +16,6 @@ import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult
-from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http import (
     GET_STREAM_KEY,
     MCP_SESSION_ID_HEADER,
@@ -174,11 +173,6 @@ class HandshakeSessions(StreamableHTTPSessionManager):
     The transport is private below `connect`: `tests/gateway/test_idle_sessions.py` fails if the SDK moves it.
     """
 
-    def __init__(self, app: "Server[Any]", *, stateless: bool, max_request_body_size: int) -> None:
-        super().__init__(
-            app, stateless=stateless, max_request_body_size=max_request_body_size, security_settings=_SDK_CHECKS
-        )
-
     def _admit_session(self, requestor: "AuthorizationContext | None") -> StreamableHTTPServerTransport | None:
         transport = super()._admit_session(requestor)
         if transport is not None:
@@ -302,13 +296,15 @@ class HttpGateway:
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
-        most_bytes = self._parts.settings.max_body_bytes
         async with open_server(self._parts, lambda ctx: _asker_of(ctx, self._parts.settings)) as server:
             self._gateway = server.gateway
             server.middleware.insert(0, release_request)
             server.middleware.append(seat_session)
             self._sessions = HandshakeSessions(
-                server, stateless=not self._parts.parks, max_request_body_size=most_bytes
+                server,
+                stateless=not self._parts.parks,
+                max_request_body_size=self._parts.settings.max_body_bytes,
+                security_settings=_SDK_CHECKS,
             )
             async with self._sessions.run():
                 yield

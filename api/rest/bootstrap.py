@@ -327,12 +327,9 @@ def _open_surroundings(
     """What stands around a service: all that can fail of an application. Raises InvalidSetting, MissingExtra."""
     settings = service.settings
     log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
-    alone = options.workers == 1
-    gateway = (
-        OfferedGateway(service, environ, surface=options.surface, alone=alone, warm=options.warm)
-        if options.mcp
-        else None
-    )
+    gateway, alone = None, options.workers == 1
+    if options.mcp:
+        gateway = OfferedGateway(service, environ, surface=options.surface, alone=alone, warm=options.warm)
     return log, gateway, open_traces(environ, stream)
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.service import Service
-    from waygraph.ingest.logins.callers import OwnLogins
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
 
@@ -78,23 +77,16 @@ class OfferedGateway:
         """Waits until it is open, or could not be opened."""
         await asyncio.wait([self._future])
 
-    async def answer(
-        self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
-    ) -> None:
-        """As `HttpGateway.answer`. Raises why it could not be opened."""
-        gateway = await asyncio.shield(self._future)
-        await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+    async def await_gateway(self) -> "HttpGateway":
+        """Raises why it could not be opened."""
+        return await asyncio.shield(self._future)
 
     async def call_tool(
         self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **more: Any
     ) -> Mapping[str, object]:
         """As `HttpGateway.call_tool`. Raises why it could not be opened."""
-        gateway = await asyncio.shield(self._future)
+        gateway = await self.await_gateway()
         return await gateway.call_tool(caller, name, arguments, timeout_s, **more)
-
-    async def logins(self) -> "OwnLogins":
-        """Of callers at the servers behind it. Raises why it could not be opened."""
-        return (await asyncio.shield(self._future)).logins
 
     @property
     def _future(self) -> "asyncio.Future[HttpGateway]":
@@ -169,7 +161,8 @@ class _Door:
         caller = await self._service.caller_at_endpoint(request)
         scope[ENDLESS] = request.method == "GET" or request.headers.get("mcp-method") == _LISTEN
         namespace = str(request.path_params.get("namespace", ""))
-        await self._gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+        gateway = await self._gateway.await_gateway()
+        await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
 
     def _is_welcome(self, request: Request) -> bool:
         """Web pages of this service and of those that may call it; a program says no origin."""

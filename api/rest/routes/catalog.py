@@ -303,9 +303,7 @@ def logins(exchange: Exchange) -> Shape:
     """The caller's own logins at servers that are called as each caller, of agents that the caller may see."""
     visible_ids = {agent.id for agent in exchange.registry.agents(principal=exchange.principal)}
     own = [each for each in login_file(exchange.service.settings).list() if each.caller == exchange.caller.id]
-    return {
-        "logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in visible_ids],
-    }
+    return {"logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in visible_ids]}
 
 
 def _stamp_of_sources(exchange: Exchange) -> str:

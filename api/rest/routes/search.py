@@ -39,9 +39,8 @@ async def route_batch(exchange: Exchange, body: BatchRequest) -> Response:
     answers = []
     for number, one in enumerate(body.requests):
         is_counted = number == 0  # as the request that they all came in
-        answers.append(
-            await exchange.service.lanes.ask(partial(_route_or_problem, exchange, one, is_counted=is_counted))
-        )
+        work = partial(_route_or_problem, exchange, one, is_counted=is_counted)
+        answers.append(await exchange.service.lanes.ask(work))
     return exchange.as_json({"answers": answers})
 
 
