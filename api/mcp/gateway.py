@@ -272,14 +272,13 @@ async def keep_warm(gateway: Gateway, which: Warm) -> None:
     cancelled; a server that does not start is logged, and tried again with the next round.
     """
     while True:
+        agents: Sequence[Agent] = ()
         try:
             agents = await gateway.ask(lambda: agents_to_warm(gateway, which))
         except (WaygraphError, TimeoutError) as error:
             _log.warning("no servers are warmed now: %s", error)
-            agents = ()
         except Exception:  # noqa: BLE001 - the gateway would end with its warming
             _log.exception("no servers are warmed now")
-            agents = ()
         async with anyio.create_task_group() as tasks:
             for agent in agents:
                 tasks.start_soon(_warm, gateway, agent)

@@ -338,11 +338,7 @@ def _holding(registry: LocalRegistry) -> Holding:
     state = status.state
     statuses: Counter[str] = Counter(word_of(agent.status) for agent in registry.agents())
     return Holding(
-        revision=state.revision,
-        agents=state.agents,
-        tools=state.tools,
-        statuses=statuses,
-        failures=status.failures,
+        revision=state.revision, agents=state.agents, tools=state.tools, statuses=statuses, failures=status.failures
     )
 
 

@@ -114,11 +114,6 @@ class AgentsPart(Part, AgentFilters):
     least_tools: int = Field(default=0, ge=0, le=10**6)
     """Only agents with at least so many tools."""
 
-    @property
-    def search(self) -> catalog.AgentSearch:
-        states, sources = tuple(self.state), tuple(self.source)
-        return catalog.AgentSearch(text=self.text, states=states, sources=sources, least_tools=self.least_tools)
-
 
 class CategoryQuery(AgentFilters):
     path: str = Field(default="", max_length=MAX_NAME_CHARS)
@@ -153,8 +148,11 @@ def _stamp_of_agents(exchange: Exchange) -> str:
 def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     """The agents, by id, each with the number of its tools."""
     filters, why_not = part.filters(), exchange.why_not
-    if part.search != catalog.AgentSearch():
-        store, search = exchange.service.registry.store, part.search
+    search = catalog.AgentSearch(
+        text=part.text, states=tuple(part.state), sources=tuple(part.source), least_tools=part.least_tools
+    )
+    if search != catalog.AgentSearch():
+        store = exchange.service.registry.store
         ids = store.look(lambda index: catalog.search_agents(index, search, exchange.principal, why_not))
         fit = set(ids).intersection(filters.agent_ids or ids)
         filters = replace(filters, agent_ids=tuple(fit) or (NOBODY,))
