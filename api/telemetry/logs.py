@@ -151,9 +151,9 @@ def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[],
 def take_over_logging(
     log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None
 ) -> tuple[Lines, LogFormat, int]:
-    """The same for a process that has no logger of requests. Raises InvalidSetting.
+    """Sends all that `logging` gets in this process to `stream`. Returns the lines, their format and the least level.
 
-    Returns the lines, and of both texts what they mean.
+    Raises InvalidSetting.
     """
     form: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
     least = LOG_LEVELS[_check_setting("log_level", level, LOG_LEVELS)]
