@@ -22,17 +22,8 @@ from waygraph.ingest.upstream import wire
 from waygraph.registry.model.errors import ServiceUnavailable, WaygraphError
 from waygraph.registry.model.process import loop_options
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.remote import transport
 from waygraph.registry.remote.calls import Call, Reply
-from waygraph.registry.remote.transport import (
-    CONNECT_TIMEOUT_S,
-    MAX_ANSWER_BYTES,
-    POOL_SIZE,
-    Attempts,
-    Limits,
-    answer_of,
-    client_options,
-    stranger,
-)
 from waygraph.registry.storage.location import ServiceAddress, api_key
 
 NOTICE_S, LEAVE_S, LISTEN_S = 10.0, 1.0, 2.0
@@ -61,7 +52,9 @@ async def _serve(address: ServiceAddress, url: str, settings: Settings) -> None:
             client = ServiceClient(address, settings, to_host)
             async with (
                 client,
-                streamable_http_client(url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as service,
+                streamable_http_client(
+                    url, http_client=client, max_sse_event_size=transport.MAX_ANSWER_BYTES
+                ) as service,
             ):
                 bridge = Bridge(to_host, service[1], address.url)
                 is_stopped = await until_signal(lambda: bridge.run(from_host, service[0]))
@@ -116,7 +109,7 @@ class Bridge:
         if code == types.CONNECTION_CLOSED and text.startswith("SSE stream "):  # the SDK's, where an answer broke off
             error = protocol_error(went_away(self._place))
         elif code == types.PARSE_ERROR and text.startswith(wire.UNREAD):
-            error = protocol_error(stranger(200, self._place))
+            error = protocol_error(transport.stranger(200, self._place))
         return SessionMessage(message.model_copy(update={"error": types.ErrorData(**error)})) if error else item
 
 
@@ -127,11 +120,11 @@ class ServiceClient(httpx2.AsyncClient):
 
     def __init__(self, address: ServiceAddress, settings: Settings, to_host: Any) -> None:
         # Streams for what the service tells by itself stay open: no number of sockets is enough for all hosts.
-        sockets = httpx2.Limits(max_connections=None, max_keepalive_connections=POOL_SIZE)
-        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)  # who asks has a deadline
-        super().__init__(**client_options(address, settings) | {"limits": sockets}, timeout=timeout)
+        sockets = httpx2.Limits(max_connections=None, max_keepalive_connections=transport.POOL_SIZE)
+        timeout = httpx2.Timeout(None, connect=transport.CONNECT_TIMEOUT_S)  # who asks has a deadline
+        super().__init__(**transport.client_options(address, settings) | {"limits": sockets}, timeout=timeout)
         self._place, self._to_host = address.url, to_host
-        self._limits = Limits(address.url, settings, time.monotonic)
+        self._limits = transport.Limits(address.url, settings, time.monotonic)
         self._session, self._greeting, self._renewing = "", b"", anyio.Lock()
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
@@ -164,8 +157,8 @@ class ServiceClient(httpx2.AsyncClient):
         body = response.content if response.is_closed else await wire.start_of(response)
         if response.status_code >= 400 and wire.error_code(body) is not None:
             return wire.answer_to(request, response.status_code, body)
-        answer_of(_MESSAGE, Reply(response.status_code, dict(response.headers), body), self._place)
-        raise stranger(response.status_code, self._place)
+        transport.answer_of(_MESSAGE, Reply(response.status_code, dict(response.headers), body), self._place)
+        raise transport.stranger(response.status_code, self._place)
 
     async def _renew(self, request: httpx2.Request, lost: str) -> None:
         """Begins a session as the host began the first one. Raises WaygraphError if the service does not take it."""
@@ -177,7 +170,9 @@ class ServiceClient(httpx2.AsyncClient):
             hello.extensions["timeout"] = httpx2.Timeout(self._limits.settings.remote_timeout_s).as_dict()
             response = await self._send_patiently(hello)
             if response.status_code != 200:
-                answer_of(_MESSAGE, Reply(response.status_code, dict(response.headers), response.content), self._place)
+                transport.answer_of(
+                    _MESSAGE, Reply(response.status_code, dict(response.headers), response.content), self._place
+                )
             self._session = headers[_SESSION] = response.headers.get(_SESSION, "")
             opened = {"jsonrpc": "2.0", "method": "notifications/initialized"}
             await self._send_patiently(self.build_request("POST", request.url, json=opened, headers=headers))
@@ -188,7 +183,7 @@ class ServiceClient(httpx2.AsyncClient):
         """Sent again as long as the service is just starting. Raises ServiceUnavailable, ServiceFailed."""
         if _SESSION in request.headers:
             request.headers[_SESSION] = self._session
-        attempts = Attempts(_MESSAGE, self._limits, random.random)
+        attempts = transport.Attempts(_MESSAGE, self._limits, random.random)
         while True:
             try:
                 response = await super().send(request, **how)

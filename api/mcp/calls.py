@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -31,14 +30,6 @@ from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
-from waygraph.registry.model.errors import (
-    AmbiguousTool,
-    InvalidArguments,
-    NeedsLogin,
-    NotCallable,
-    UpstreamAnswered,
-    WaygraphError,
-)
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.numbers import FAR_S, Bounds, read_number
 from waygraph.registry.model.parameters import original_arguments
@@ -49,7 +40,6 @@ ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
-_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
 TOOL_ERROR_CHARS = 200
 """So much of the text of an error is looked at."""
 TOOL_ERROR = "ToolError"
@@ -74,7 +64,7 @@ class CallRecord:
                 return "cancelled"
             case errors.UpstreamError():
                 return "upstream_failed"
-            case WaygraphError():
+            case errors.WaygraphError():
                 return "refused"
             case _:
                 return "upstream_failed"
@@ -118,7 +108,7 @@ def note_refusal(gateway: Gateway, asker: Asker, meta_tool: str) -> Iterator[Non
     """Notes of a host what the gateway refuses before any tool of a server is meant."""
     try:
         yield
-    except WaygraphError as error:
+    except errors.WaygraphError as error:
         if gateway.usage and (client := asker.session.client):
             gateway.usage.note_host(client, "refused", meta_tool, type(error).__name__)
         raise
@@ -137,7 +127,7 @@ async def require_consent(host: Host, agent: Agent, tool: Tool, arguments: Mappi
     # As ASCII no character of the arguments hides or turns around what a person reads.
     shown = json.dumps(arguments, indent=1)
     if len(shown) > SHOWN_ARGUMENTS_CHARS:
-        raise NotCallable(
+        raise errors.NotCallable(
             name,
             f"a person has to agree, and can be shown {SHOWN_ARGUMENTS_CHARS:,} characters of arguments, "
             f"not {len(shown):,}",
@@ -150,7 +140,7 @@ async def require_consent(host: Host, agent: Agent, tool: Tool, arguments: Mappi
     if answer.get("action") == "accept" and isinstance(content, Mapping) and content.get(_YES) is True:
         return
     because = f" ({reason})" if reason else ""
-    raise NotCallable(name, f"a person was asked whether it may run{because}, and did not agree")
+    raise errors.NotCallable(name, f"a person was asked whether it may run{because}, and did not agree")
 
 
 def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, Any]:
@@ -206,7 +196,7 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
     unknown = sorted(arguments.keys() - parameters_of(runner))  # the tool would run without what was meant for it
     faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in unknown]
     if faults:
-        raise InvalidArguments(runner, faults)
+        raise errors.InvalidArguments(runner, faults)
     name, query = arguments.get("name", ""), arguments.get("query", "")
     return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s, mendings=mendings)
 
@@ -247,9 +237,9 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
         record.sent_at = perf_counter()
         try:
             result = await run_call(gateway, asker, call, host)
-        except (WaygraphError, TimeoutError) as error:
+        except (errors.WaygraphError, TimeoutError) as error:
             _note_call(gateway, asker, choice.tool, _failure_of(error))
-            if isinstance(error, UpstreamAnswered):
+            if isinstance(error, errors.UpstreamAnswered):
                 raise attribute_error(error, choice.tool.id) from error
             raise
         record.is_error = is_error = result.get("isError") is True
@@ -298,12 +288,12 @@ async def run_call(gateway: Gateway, asker: Asker, call: ToolCall, host: Host) -
     """The tool's answer. Where the caller's login is missing, a host that shows pages is led to ours and waited for."""
     try:
         return await _call_server(gateway, call)
-    except NeedsLogin as needed:
+    except errors.NeedsLogin as needed:
         error = needed
         if asker.site is not None:
             page = asker.login_page(needed.agent_id)
             how = "" if page else "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it"
-            error = NeedsLogin(needed.tool, needed.agent_id, page=page, how=how)
+            error = errors.NeedsLogin(needed.tool, needed.agent_id, page=page, how=how)
     logins = gateway.executor.logins
     if logins is None or not error.page or not await _open_page(host, call, error):
         raise error
@@ -312,7 +302,7 @@ async def run_call(gateway: Gateway, asker: Asker, call: ToolCall, host: Host) -
             await anyio.sleep(LOOK_S)
     try:
         return await _call_server(gateway, call)
-    except NeedsLogin:
+    except errors.NeedsLogin:
         raise error from None
 
 
@@ -320,7 +310,7 @@ async def _call_server(gateway: Gateway, call: ToolCall) -> Result:
     """If a person has to open a page first, the host is asked to show it. Raises UpstreamRefused then."""
     try:
         return await gateway.executor.call(call)
-    except UpstreamAnswered as error:
+    except errors.UpstreamAnswered as error:
         if error.code != URL_ELICITATION_REQUIRED:
             raise
         raise errors.UpstreamRefused(f"{call.agent.id}: {await _show_pages(call, error.data)}") from None
@@ -342,7 +332,7 @@ async def _show_pages(call: ToolCall, data: object) -> str:
     return f"{needs}. One was asked, and agreed: call the tool again when that is done"
 
 
-async def _open_page(host: Host, call: ToolCall, error: NeedsLogin) -> bool:
+async def _open_page(host: Host, call: ToolCall, error: errors.NeedsLogin) -> bool:
     """Whether the host showed the page to a person who went there. Elicitation by URL: MCP 2025-11-25 and later."""
     question = {
         "mode": "url",
@@ -360,7 +350,7 @@ async def _open_page(host: Host, call: ToolCall, error: NeedsLogin) -> bool:
 def _failure_of(error: Exception) -> str | None:
     """Why a call failed, in our own words; None where its arguments are at fault."""
     match error:
-        case UpstreamAnswered(code=code):
+        case errors.UpstreamAnswered(code=code):
             return None if code == INVALID_PARAMS else f"its server answered with error {code}"
         case errors.CallTimedOut() | TimeoutError():
             return "it gave no answer in time"
@@ -388,7 +378,7 @@ def _note_call(gateway: Gateway, asker: Asker, tool: Tool, failure: str | None) 
 
 
 def _find_meant(
-    gateway: Gateway, asker: Asker, name: str, query: str = "", arguments: Mapping[str, Any] = _NO_ARGUMENTS
+    gateway: Gateway, asker: Asker, name: str, query: str, arguments: Mapping[str, Any]
 ) -> tuple[Agent, Tool]:
     """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool.
 
@@ -404,7 +394,7 @@ def _find_meant(
             agent_ids=view.agent_ids,
             why_not=gateway.reach.now().why_not,
         )
-    except AmbiguousTool as error:
+    except errors.AmbiguousTool as error:
         candidates = (view.registry.tool(each, principal=principal) for each in error.candidates if query)
         able = [each for each in candidates if fits(each, original_arguments(each.input_schema, arguments))]
         if len(able) != 1:
@@ -418,10 +408,12 @@ def _find_meant(
 
 def _as_agreed(gateway: Gateway, asker: Asker, request: ToolRequest, before: _ChosenTool) -> _ChosenTool:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
-    agent, tool = _find_meant(gateway, asker, before.tool.id)
+    agent, tool = _find_meant(gateway, asker, before.tool.id, "", {})
     now = _judge_call(gateway, asker, request, agent, tool)
     if (now.tool.content_hash, now.agent.content_hash) != (before.tool.content_hash, before.agent.content_hash):
-        raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")
+        raise errors.NotCallable(
+            tool.call_name, "it became another while a person was asked: look at it, and call it again"
+        )
     return now
 
 
@@ -431,15 +423,15 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, request.name))
     if judgement.verdict == "deny":
         how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
-        raise NotCallable(tool.call_name, judgement.reason, how=how)
+        raise errors.NotCallable(tool.call_name, judgement.reason, how=how)
     arguments, mendings = mend_arguments(tool, original_arguments(tool.input_schema, request.arguments))
     try:
         check_arguments(tool, arguments)
-    except InvalidArguments:
+    except errors.InvalidArguments:
         # Who mends the arguments should not learn only then that nothing runs this tool.
         if reason := gateway.reach.now().why_not(agent):
             advice = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
-            raise NotCallable(tool.call_name, "; ".join(filter(None, advice))) from None
+            raise errors.NotCallable(tool.call_name, "; ".join(filter(None, advice))) from None
         raise
     return _ChosenTool(agent, tool, judgement, arguments, mendings)
 

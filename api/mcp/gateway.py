@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import anyio
 
@@ -31,27 +31,15 @@ from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy, load_policy
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.find_tools.views import View, open_view
+from waygraph.registry.model import transitions
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Agent, Mode
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import (
-    MAX_KEPT,
-    Transition,
-    add_transitions,
-    count_last,
-    keep_largest,
-    owner_of,
-)
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.usage_file import UsageCounter, open_usage, repeat_write
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.settings import Settings
-    from waygraph.registry.storage.local_registry import LocalRegistry
-
 
 TRANSITIONS = "transitions"
 EVERY_S = 60.0
@@ -59,26 +47,28 @@ EVERY_S = 60.0
 MOST_CALLS, MOST_REPEATS = 200, 5
 """So many calls of one caller count in a day, and so many times that one follows another; of who sees everything all.
 What is counted ranks tools for everybody."""
-logger = logging.getLogger("waygraph.gateway")
+_log = logging.getLogger("waygraph.gateway")
 
 
 class CallCounter:
     """Holds the counts since the last write: tools and agents, no arguments, texts or callers, and of each
     caller's day how much it added. Threads may share it."""
 
-    def __init__(self, registry: "LocalRegistry", clock: Callable[[], str] = now) -> None:
+    def __init__(self, registry: LocalRegistry, clock: Callable[[], str] = now) -> None:
         self._registry, self._clock = registry, clock
-        self._counted: dict[tuple[str, str, str], Transition] = {}
+        self._counted: dict[tuple[str, str, str], transitions.Transition] = {}
         self._day, self._shares = "", Counter[tuple[str, ...]]()
         self._lock = Lock()
 
     def note(self, calls: Sequence[str], caller: Caller = LOCAL) -> None:
         """The last of a session's calls has worked; `calls`: ids of tools, those that worked, oldest first."""
         at = self._clock()
-        counts = count_last(calls, at)
+        counts = transitions.count_last(calls, at)
         self._add(counts if caller.sees_everything else self._share_of(caller.id, counts, at[: len("2026-01-01")]))
 
-    def _share_of(self, caller: str, counts: Sequence[Transition], day: str) -> list[Transition]:
+    def _share_of(
+        self, caller: str, counts: Sequence[transitions.Transition], day: str
+    ) -> list[transitions.Transition]:
         """Of these counts of one call what counts of the caller on this day."""
         with self._lock:
             if day != self._day:
@@ -103,19 +93,19 @@ class CallCounter:
 
             self._registry.change(lambda session: learn_transitions(session, counted))
         except (NeedsRegistry, RegistryNotFound) as error:
-            logger.warning("nothing is learned from calls: %s", error)
+            _log.warning("nothing is learned from calls: %s", error)
         except WaygraphError as error:
-            logger.warning("what was counted of calls cannot be written now: %s", error)
+            _log.warning("what was counted of calls cannot be written now: %s", error)
             self._add(counted)
 
-    def _add(self, more: Sequence[Transition]) -> None:
+    def _add(self, more: Sequence[transitions.Transition]) -> None:
         with self._lock:
-            sums = add_transitions(self._counted.values(), more)
-            self._counted = sums if len(sums) <= MAX_KEPT else keep_largest(sums)
+            sums = transitions.add_transitions(self._counted.values(), more)
+            self._counted = sums if len(sums) <= transitions.MAX_KEPT else transitions.keep_largest(sums)
 
 
 @contextmanager
-def open_counter(registry: "LocalRegistry", settings: "Settings") -> Iterator[CallCounter | None]:
+def open_counter(registry: LocalRegistry, settings: Settings) -> Iterator[CallCounter | None]:
     """None where nothing is learned. Raises InvalidSetting."""
     if not settings.learn:
         yield None
@@ -127,7 +117,6 @@ def open_counter(registry: "LocalRegistry", settings: "Settings") -> Iterator[Ca
         yield counter
 
 
-_log = logging.getLogger("waygraph.gateway")
 TIMEOUT_KEY = "waygraph/timeout_s"
 """In `_meta` of a `tools/call`: so many seconds has this call, at most."""
 
@@ -283,14 +272,13 @@ async def keep_warm(gateway: Gateway, which: Warm) -> None:
     cancelled; a server that does not start is logged, and tried again with the next round.
     """
     while True:
+        agents: Sequence[Agent] = ()
         try:
             agents = await gateway.ask(lambda: agents_to_warm(gateway, which))
         except (WaygraphError, TimeoutError) as error:
             _log.warning("no servers are warmed now: %s", error)
-            agents = ()
         except Exception:  # noqa: BLE001 - the gateway would end with its warming
             _log.exception("no servers are warmed now")
-            agents = ()
         async with anyio.create_task_group() as tasks:
             for agent in agents:
                 tasks.start_soon(_warm, gateway, agent)
@@ -336,7 +324,7 @@ def recent_agents(audit: Path | None) -> list[str]:
         except ValueError:
             continue  # the first one may be half a line
         if isinstance(record, dict) and record.get("action") == "call" and record.get("outcome") == "ok":
-            found.setdefault(owner_of(str(record.get("target"))))
+            found.setdefault(transitions.owner_of(str(record.get("target"))))
         if len(found) == MOST_RECENT:
             break
     return list(found)

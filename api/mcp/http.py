@@ -13,16 +13,10 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
+from mcp.server import streamable_http
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult
-from mcp.server.lowlevel.server import Server
-from mcp.server.streamable_http import (
-    GET_STREAM_KEY,
-    MCP_SESSION_ID_HEADER,
-    EventMessage,
-    StreamableHTTPServerTransport,
-)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._context_streams import create_context_streams
@@ -174,19 +168,16 @@ class HandshakeSessions(StreamableHTTPSessionManager):
     The transport is private below `connect`: `tests/gateway/test_idle_sessions.py` fails if the SDK moves it.
     """
 
-    def __init__(self, app: "Server[Any]", *, stateless: bool, max_request_body_size: int) -> None:
-        super().__init__(
-            app, stateless=stateless, max_request_body_size=max_request_body_size, security_settings=_SDK_CHECKS
-        )
-
-    def _admit_session(self, requestor: "AuthorizationContext | None") -> StreamableHTTPServerTransport | None:
+    def _admit_session(
+        self, requestor: "AuthorizationContext | None"
+    ) -> streamable_http.StreamableHTTPServerTransport | None:
         transport = super()._admit_session(requestor)
         if transport is not None:
             transport.__class__ = _Transport  # the SDK takes its own by no parameter
         return transport
 
 
-class _Transport(StreamableHTTPServerTransport):
+class _Transport(streamable_http.StreamableHTTPServerTransport):
     """Of one session. It keeps no events, and answers in streams: what the SDK offers beside is not offered here."""
 
     @asynccontextmanager
@@ -219,10 +210,10 @@ class _Outgoing:
             request_id = message.id
         else:
             request_id = about.related_request_id if isinstance(about, ServerMessageMetadata) else None
-        name = GET_STREAM_KEY if request_id is None else str(request_id)
+        name = streamable_http.GET_STREAM_KEY if request_id is None else str(request_id)
         if name in self._streams:
             try:
-                await self._streams[name][0].send(EventMessage(message, None))
+                await self._streams[name][0].send(streamable_http.EventMessage(message, None))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self._streams.pop(name, None)
 
@@ -240,11 +231,7 @@ class _Outgoing:
 # Authorization, Runtime Insufficient Scope Errors). Nobody can grant a key more: its caller gets an error of MCP.
 STEP_UP = "waygraph.mcp.step_up"
 """In the scope of a request that is refused so: the scopes that its caller has, with those that it needs."""
-_ASKS: Mapping[str, frozenset[Grant]] = {
-    FIND_TOOLS: frozenset({"route"}),
-    ROUTE_AGENTS: frozenset({"route"}),
-    ROUTE: frozenset({"route"}),
-}
+_ASKS: frozenset[Grant] = frozenset({"route"})
 _USES: frozenset[Grant] = frozenset({"use"})
 
 
@@ -256,12 +243,12 @@ def needed_scopes(message: Mapping[str, Any]) -> frozenset[Grant]:
         case "tools/call":
             name, arguments = str(params.get("name")), params.get("arguments")
             tool_arguments = arguments if isinstance(arguments, dict) else {}
-            needed = _ASKS.get(name, _USES)
+            needed = _ASKS if name in (FIND_TOOLS, ROUTE_AGENTS, ROUTE) else _USES
             if name == FIND_TOOLS and tool_arguments.get("kind", "tool") != "tool":
                 return needed | _USES
-            return needed | _ASKS[ROUTE] if name in RUNNERS.values() and tool_arguments.get("query") else needed
+            return needed | _ASKS if name in RUNNERS.values() and tool_arguments.get("query") else needed
         case "resources/read" if params.get("uri") == CAPABILITIES:
-            return frozenset({"route"})
+            return _ASKS
         case "prompts/get" | "resources/read" | "completion/complete":
             return _USES
     return frozenset()
@@ -302,13 +289,15 @@ class HttpGateway:
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
-        most_bytes = self._parts.settings.max_body_bytes
         async with open_server(self._parts, lambda ctx: _asker_of(ctx, self._parts.settings)) as server:
             self._gateway = server.gateway
             server.middleware.insert(0, release_request)
             server.middleware.append(seat_session)
             self._sessions = HandshakeSessions(
-                server, stateless=not self._parts.parks, max_request_body_size=most_bytes
+                server,
+                stateless=not self._parts.parks,
+                max_request_body_size=self._parts.settings.max_body_bytes,
+                security_settings=_SDK_CHECKS,
             )
             async with self._sessions.run():
                 yield
@@ -407,7 +396,7 @@ def _asker_of(ctx: Context, settings: Settings) -> Asker:
     assert ctx.request is not None  # noqa: S101 - over HTTP there is one
     scope: Scope = ctx.request.scope
     caller = scope[_CALLER]
-    owner = f"{_owner(caller, scope)} {ctx.request.headers.get(MCP_SESSION_ID_HEADER, '')}"
+    owner = f"{_owner(caller, scope)} {ctx.request.headers.get(streamable_http.MCP_SESSION_ID_HEADER, '')}"
     return Asker(
         caller=caller,
         session=session_of(ctx),

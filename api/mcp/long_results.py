@@ -16,7 +16,7 @@ from cachetools import TTLCache
 from waygraph.api.mcp.protocol import mend_item
 from waygraph.api.mcp.results import WHOSE, attribute_result, compact, mark_imitation, text
 from waygraph.api.mcp.sessions import Asker
-from waygraph.ingest.manifest.fields import fields_of
+from waygraph.ingest.manifest.fields import fields_of, pointer
 from waygraph.registry.model.arguments import Mending
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.numbers import read_digits
@@ -197,7 +197,7 @@ def _cut_members(value: dict[str, Any], most: int, path: str, start: int, level:
     kept: dict[str, Any] = {}
     parts: list[Part] = []
     for name in names:
-        kept[name], missing = cut(value[name], share, f"{path}/{_pointer_step(name)}", level=level + 1)
+        kept[name], missing = cut(value[name], share, path + pointer(name), level=level + 1)
         parts += missing
     return _of_whole(value, kept, path, start, parts)
 
@@ -255,7 +255,7 @@ def _cut_beside(beside: Mapping[str, Any], most: int) -> tuple[dict[str, Any], l
             kept[name] = value
             left -= needs
         elif isinstance(value, (str, list, dict)) and len(name) <= LEAST_BYTES:
-            parts.append(Part(f"/{_pointer_step(name)}", 0, 0, len(value), _UNITS[type(value)]))
+            parts.append(Part(pointer(name), 0, 0, len(value), _UNITS[type(value)]))
     return kept, parts
 
 
@@ -302,10 +302,6 @@ def _value_at(value: Any, path: str) -> Any:
         else:
             return _ABSENT
     return value
-
-
-def _pointer_step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def json_bytes(value: Any) -> int:

@@ -20,7 +20,7 @@ from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import Detail, summary
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
-from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Notice, NoticeCode, Query, Turn
+from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Notice, Query, Turn
 from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.notices import failure
 
@@ -209,7 +209,8 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
 
     def answer_route() -> dict[str, Any]:
         answer = find_best(Mode.ONE)
-        if gateway.settings.walk and not _has_notice(answer, "not_walked") and not _is_usable(answer):
+        is_walked = all(each["code"] != "not_walked" for each in answer.facts.get("notices", ()))
+        if gateway.settings.walk and is_walked and not _is_usable(answer):
             other = find_best(None)
             answer = _with_notice(other, failure("not_walked", UNUSABLE)) if _is_usable(other) else answer
         best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, has_failed_twice(tool)), default=None)
@@ -228,10 +229,6 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
 
 
 UNUSABLE = "what it selected cannot be run here, or has failed"
-
-
-def _has_notice(answer: find.ToolsAnswer, code: NoticeCode) -> bool:
-    return any(each["code"] == code for each in answer.facts.get("notices", ()))
 
 
 def _with_notice(answer: find.ToolsAnswer, notice: Notice) -> find.ToolsAnswer:

@@ -149,11 +149,8 @@ class _Call(OfSession):
         except ValidationError as exc:
             raise NotAnswered("the question is not of the protocol") from exc
         self._parking.keep(self)
-        key, asked = (
-            f"{next(self._numbers)}",
-            _OpenQuestion(request.model_dump(by_alias=True, mode="json", exclude_none=True)),
-        )
-        self._questions[key] = asked
+        key = f"{next(self._numbers)}"
+        asked = self._questions[key] = _OpenQuestion(request.model_dump(by_alias=True, mode="json", exclude_none=True))
         self._news.set()
         try:
             with anyio.move_on_after(PARKED_S):

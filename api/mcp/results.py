@@ -54,16 +54,6 @@ TOO_LATE = "no answer was ready in time"
 type Result = dict[str, Any]
 
 
-def error_result(error: WaygraphError | TimeoutError) -> Result:
-    """The error as a tool's result."""
-    if isinstance(error, TimeoutError):
-        return refusal_result("too-late", TOO_LATE, retryable=True)
-    if is_own_fault(error):
-        return refusal_result("internal-error", sentence(error))
-    outside = public_problem(error, 0, "")
-    return refusal_result(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
-
-
 def attribute_result(result: Mapping[str, Any], tool_id: str, *, whole: bool = False) -> Mapping[str, Any]:
     """An agent's result as a host takes it; the same object if nothing is wrong with it.
 
@@ -172,7 +162,12 @@ def failure_result(error: WaygraphError | TimeoutError) -> Result:
     """The error as a tool's result. Raises MCPError for what an upstream server answered in the protocol."""
     if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
         raise MCPError(code=error.code, message=error.message, data=error.data) from error
-    return error_result(error)
+    if isinstance(error, TimeoutError):
+        return refusal_result("too-late", TOO_LATE, retryable=True)
+    if is_own_fault(error):
+        return refusal_result("internal-error", sentence(error))
+    outside = public_problem(error, 0, "")
+    return refusal_result(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
 
 
 def offer_error(error: WaygraphError | TimeoutError) -> MCPError:

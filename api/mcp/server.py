@@ -17,17 +17,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from waygraph.api.mcp import meta_tools, results
-from waygraph.api.mcp.calls import (
-    COMPLETE,
-    ToolRequest,
-    call_tool,
-    note_refusal,
-    record_call,
-    require_consent,
-    run_call,
-    wanted_by_runner,
-)
+from waygraph.api.mcp import calls, meta_tools, results
 from waygraph.api.mcp.gateway import Gateway, Parts, keep_warm, open_gateway
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
 from waygraph.api.mcp.meta_tools import RUNNERS
@@ -68,7 +58,7 @@ class OfferCall:
     @property
     def method(self) -> str:
         if self.completes:
-            return COMPLETE
+            return calls.COMPLETE
         return "prompts/get" if self.kind == "prompt" else "resources/read"
 
     def params_for(self, name: str) -> dict[str, Any]:
@@ -85,7 +75,7 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
     UpstreamAnswered names the agent.
     """
     arguments = offer.params.get("arguments") or {}
-    with record_call(gateway, asker.caller, offer.address, arguments) as attempt:
+    with calls.record_call(gateway, asker.caller, offer.address, arguments) as attempt:
         asker.caller.require("use")
         agent, name = await find_owner(gateway, asker, offer.kind, offer.address)
         tool = stand_in(offer.kind, agent, name)
@@ -94,7 +84,7 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
         if judgement.verdict == "ask":
             if offer.completes:
                 return _NOTHING
-            await require_consent(host, agent, tool, arguments, judgement.reason)
+            await calls.require_consent(host, agent, tool, arguments, judgement.reason)
             await gateway.ask(lambda: _recheck(gateway, asker, agent, offer.kind, name))
         call = ToolCall(
             agent=agent,
@@ -107,7 +97,7 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
             method=offer.method,
         )
         try:
-            result = await run_call(gateway, asker, call, host)
+            result = await calls.run_call(gateway, asker, call, host)
         except UpstreamAnswered as error:
             raise attribute_error(error, tool.id) from error
         except NotOffered:
@@ -255,14 +245,10 @@ class GatewayServer(Server[dict[str, Any]]):
     gateway: Gateway
 
     def create_initialization_options(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
+        self, notification_options: NotificationOptions | None = None, *more: Any, **others: Any
     ) -> "InitializationOptions":
         every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        notifies = notification_options or every
-        return super().create_initialization_options(notifies, experimental_capabilities, extensions)
+        return super().create_initialization_options(notification_options or every, *more, **others)
 
 
 @asynccontextmanager
@@ -367,13 +353,13 @@ class _Answers:
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         arguments = params.arguments or {}
         if ask := meta_tools.questions(gateway.surface).get(params.name):
-            with note_refusal(gateway, asker, params.name):
+            with calls.note_refusal(gateway, asker, params.name):
                 schema = meta_tools.definition_of(params.name)["inputSchema"]
                 return await ask(gateway, asker, mend_by(schema, arguments)[0])
         deadline_s = gateway.deadline_s(ctx.meta)
         if params.name == (runner := RUNNERS[gateway.surface]):
-            with note_refusal(gateway, asker, runner):
-                request = wanted_by_runner(params.name, arguments, deadline_s)
+            with calls.note_refusal(gateway, asker, runner):
+                request = calls.wanted_by_runner(params.name, arguments, deadline_s)
             if request.name.startswith(RESULTS):
                 return {
                     "content": [results.text(page) for page in gateway.long_results.read(request.name, asker, runner)]
@@ -382,8 +368,8 @@ class _Answers:
                 offer = OfferCall(kind="resource", address=request.name, params={}, deadline_s=deadline_s)
                 return await self._run(ctx, asker, lambda host: read_as_tool(gateway, asker, offer, host), params)
         else:
-            request = ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
-        return await self._run(ctx, asker, lambda host: call_tool(gateway, asker, request, host), params)
+            request = calls.ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
+        return await self._run(ctx, asker, lambda host: calls.call_tool(gateway, asker, request, host), params)
 
     async def _run(
         self, ctx: Context, asker: Asker, run: Run, params: types.InputResponseRequestParams

@@ -16,7 +16,7 @@ from starlette.routing import Match, Route
 
 from waygraph.api.rest import problems
 from waygraph.api.rest.browser_sessions import SessionApplication
-from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, at_work, routes
+from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, routes
 from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.perform import serve_others
@@ -48,15 +48,13 @@ class HeadApplication:
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._application(scope, receive, send)
             return
-        scope["method"] = "GET" if self._is_read(scope) else "HEAD"
+        read_scope = {**scope, "method": "GET"}
+        is_read = any(route.matches(read_scope)[0] is Match.FULL for route in self._routes)
+        scope["method"] = "GET" if is_read else "HEAD"
         try:
             await self._application(scope, receive, _as_head(scope, send))
         finally:
             scope["method"] = "HEAD"  # whoever stands around this may have to answer in its place
-
-    def _is_read(self, scope: Scope) -> bool:
-        read_scope = {**scope, "method": "GET"}
-        return any(route.matches(read_scope)[0] is Match.FULL for route in self._routes)
 
 
 def _as_head(scope: Scope, send: Send) -> Send:
@@ -100,7 +98,8 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
                 ending.enter_context(repeat_write(service.usage.write, "usage-days", USAGE_EVERY_S))
             # What a first question would wait for. All else comes after it, so that it waits for nothing else.
             loading = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
-            await ending.enter_async_context(at_work(gateway, after=loading))
+            if gateway is not None:
+                await ending.enter_async_context(gateway.running(after=loading))
             following = asyncio.create_task(_follow(service, gateway, after=loading))
             yield
             await following
@@ -149,13 +148,10 @@ class _DocumentedApp(FastAPI):
         """The OpenAPI document, with the one shape of problems in place of FastAPI's. Threads may share it."""
         with self._making:
             if self._document is None:
-                self._document = self._make_document()
+                document = super().openapi()
+                complete(document)
+                self._document = document
             return self._document
-
-    def _make_document(self) -> dict[str, Any]:
-        document = super().openapi()
-        complete(document)
-        return document
 
 
 async def _document(request: Request) -> Response:

@@ -327,12 +327,9 @@ def _open_surroundings(
     """What stands around a service: all that can fail of an application. Raises InvalidSetting, MissingExtra."""
     settings = service.settings
     log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
-    alone = options.workers == 1
-    gateway = (
-        OfferedGateway(service, environ, surface=options.surface, alone=alone, warm=options.warm)
-        if options.mcp
-        else None
-    )
+    gateway, alone = None, options.workers == 1
+    if options.mcp:
+        gateway = OfferedGateway(service, environ, surface=options.surface, alone=alone, warm=options.warm)
     return log, gateway, open_traces(environ, stream)
 
 
@@ -341,11 +338,7 @@ def _holding(registry: LocalRegistry) -> Holding:
     state = status.state
     statuses: Counter[str] = Counter(word_of(agent.status) for agent in registry.agents())
     return Holding(
-        revision=state.revision,
-        agents=state.agents,
-        tools=state.tools,
-        statuses=statuses,
-        failures=status.failures,
+        revision=state.revision, agents=state.agents, tools=state.tools, statuses=statuses, failures=status.failures
     )
 
 

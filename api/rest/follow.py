@@ -21,16 +21,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.pipeline import Ingestion, ask_servers
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync.apply import counts
-from waygraph.ingest.watch.events import (
-    Failing,
-    NotWritten,
-    ServerSeen,
-    SourceFailed,
-    SourceSynced,
-    Unreachable,
-    WatchEvent,
-    shape_of_event,
-)
+from waygraph.ingest.watch import events
 from waygraph.ingest.watch.run import FollowedSource, Watch, followed_sources, watching
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model.changes import SyncReport
@@ -118,14 +109,14 @@ class Follower:
             ingestion.note_unreadable(self._registry, name, error)
             raise
 
-    def _tell(self, event: WatchEvent) -> None:
+    def _tell(self, event: events.WatchEvent) -> None:
         """In the log, and what was written or tried in the audit."""
         log_event(event)
         match event:
-            case SourceSynced(report=report):
+            case events.SourceSynced(report=report):
                 self._audit.record(WATCH, "ingest", report.changes.source, "ok", revision=report.revision)
-            case SourceFailed(source=source):
-                self._audit.record(WATCH, "ingest", source, "failed", error=SourceFailed.__name__)
+            case events.SourceFailed(source=source):
+                self._audit.record(WATCH, "ingest", source, "failed", error=events.SourceFailed.__name__)
             case _:
                 pass
 
@@ -150,18 +141,20 @@ def follow_sources(
             follower.stop()
 
 
-def log_event(event: WatchEvent) -> None:
+def log_event(event: events.WatchEvent) -> None:
     """A line of the log; of a sync its numbers."""
     match event:
-        case SourceSynced(report=report):
+        case events.SourceSynced(report=report):
             facts = {**counts(report.changes), "source": report.changes.source, "revision": report.revision}
             _log.info("synced", extra={FACTS: facts})
-        case SourceFailed() | NotWritten() | ServerSeen(event=Unreachable() | Failing()):
+        case events.SourceFailed() | events.NotWritten():
+            _say(logging.WARNING, event)
+        case events.ServerSeen(event=events.Unreachable() | events.Failing()):
             _say(logging.WARNING, event)
         case _:
             _say(logging.INFO, event)
 
 
-def _say(level: int, event: WatchEvent) -> None:
-    facts = shape_of_event(event)
+def _say(level: int, event: events.WatchEvent) -> None:
+    facts = events.shape_of_event(event)
     _log.log(level, str(facts.pop("event")), extra={FACTS: facts})

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.service import Service
-    from waygraph.ingest.logins.callers import OwnLogins
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
 
@@ -78,23 +77,16 @@ class OfferedGateway:
         """Waits until it is open, or could not be opened."""
         await asyncio.wait([self._future])
 
-    async def answer(
-        self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
-    ) -> None:
-        """As `HttpGateway.answer`. Raises why it could not be opened."""
-        gateway = await asyncio.shield(self._future)
-        await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+    async def await_gateway(self) -> "HttpGateway":
+        """Raises why it could not be opened."""
+        return await asyncio.shield(self._future)
 
     async def call_tool(
         self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **more: Any
     ) -> Mapping[str, object]:
         """As `HttpGateway.call_tool`. Raises why it could not be opened."""
-        gateway = await asyncio.shield(self._future)
+        gateway = await self.await_gateway()
         return await gateway.call_tool(caller, name, arguments, timeout_s, **more)
-
-    async def logins(self) -> "OwnLogins":
-        """Of callers at the servers behind it. Raises why it could not be opened."""
-        return (await asyncio.shield(self._future)).logins
 
     @property
     def _future(self) -> "asyncio.Future[HttpGateway]":
@@ -153,15 +145,6 @@ def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:
     return doors + [Route(f"{METADATA}{path}", _describe_resource) for path in ("", WHOLE, OF_NAMESPACE)]
 
 
-@asynccontextmanager
-async def at_work(gateway: OfferedGateway | None, *, after: Awaitable[object]) -> AsyncIterator[None]:
-    if gateway is None:
-        yield
-        return
-    async with gateway.running(after=after):
-        yield
-
-
 class _Door:
     """An endpoint. `path` is its template, for logs and numbers."""
 
@@ -178,7 +161,8 @@ class _Door:
         caller = await self._service.caller_at_endpoint(request)
         scope[ENDLESS] = request.method == "GET" or request.headers.get("mcp-method") == _LISTEN
         namespace = str(request.path_params.get("namespace", ""))
-        await self._gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+        gateway = await self._gateway.await_gateway()
+        await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
 
     def _is_welcome(self, request: Request) -> bool:
         """Web pages of this service and of those that may call it; a program says no origin."""
@@ -201,23 +185,18 @@ async def _describe_resource(request: Request) -> Response:
     """RFC 9728, 2: the issuer, and the scopes that a host needs to find and call tools."""
     service: Service = request.app.state.service
     settings = service.settings
+    # For what a client asks the issuer for a token (RFC 8707): the audience if that is this address or one above it. An
+    # audience may be any name. By the address a client sees that the metadata is of the server that it talks to.
+    address = _address(settings, request, request.url.path.removeprefix(METADATA))
+    is_above = f"{address}/".startswith(f"{settings.oidc_audience.rstrip('/')}/")
     metadata = {
-        "resource": _resource(settings, _address(settings, request, request.url.path.removeprefix(METADATA))),
+        "resource": settings.oidc_audience if is_above else address,
         "authorization_servers": [settings.oidc_issuer],
         "scopes_supported": _scopes(settings),
         "bearer_methods_supported": ["header"],
         "resource_name": "Waygraph",
     }
     return problems.as_json(metadata)
-
-
-def _resource(settings: "Settings", address: str) -> str:
-    """For what a client asks the issuer for a token (RFC 8707): the audience if that is this address or one above it.
-
-    An audience may be any name. By the address a client sees that the metadata is of the server that it talks to.
-    """
-    is_above = f"{address}/".startswith(f"{settings.oidc_audience.rstrip('/')}/")
-    return settings.oidc_audience if is_above else address
 
 
 def _address(settings: "Settings", request: Request, path: str) -> str:

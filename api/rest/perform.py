@@ -74,9 +74,10 @@ def serve(
             more = extend(exchange, answer) if extend else {}
         return {**request.write(answer, exchange.transport_filter), **more}
 
-    parameters = [_parameter(name, Annotated[hints[name], Path(description=texts.get(name))]) for name in path_names]
+    parts: dict[str, Any] = {name: Annotated[hints[name], Path(description=texts.get(name))] for name in path_names}
     if body:
-        parameters.append(_parameter("given", Annotated[body, Query() if is_query else Body()]))
+        parts["given"] = Annotated[body, Query() if is_query else Body()]
+    parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation) for name, annotation in parts.items()]
     exchange = Parameter("exchange", Parameter.POSITIONAL_OR_KEYWORD, annotation=Exchange)
     vars(handler)["__signature__"] = Signature([exchange, *parameters])
     handler.__doc__, handler.__name__ = kind.__doc__, operation.name
@@ -98,10 +99,6 @@ class _Fields(dict[str, Any]):
 
     def __missing__(self, name: str) -> object:
         return getattr(self._request, name)
-
-
-def _parameter(name: str, annotation: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
 def _model(

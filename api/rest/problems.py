@@ -103,9 +103,7 @@ def problem_of(error: e.WaygraphError) -> Problem:
 
 
 def answer(details: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(
-        encode_json(details), status_code=details["status"], media_type=MEDIA_TYPE, headers=dict(headers or {})
-    )
+    return as_json(details, dict(headers or {}), media_type=MEDIA_TYPE, status=details["status"])
 
 
 def too_large(limit_bytes: int) -> Problem:

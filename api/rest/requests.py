@@ -1,10 +1,8 @@
 """What requests may hold. Unknown fields and wrong types are refused, with the place that is wrong."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
-from pydantic.config import JsonDict
 
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes
@@ -37,18 +35,14 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _enumerate_names(names: Iterable[str]) -> "JsonDict":
-    return {"enum": list[JsonValue](sorted(names))}
-
-
 class Parameters(BaseModel):
     """Of an address: texts, which are read as what they say."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class RequestFilters(Strict):
@@ -63,7 +57,8 @@ class RequestFilters(Strict):
     without_tags: list[Name] = Field(default=[], max_length=MAX_NAMES)
     without_kinds: list[AgentKind] = Field(default=[], max_length=5)
     without_agent_ids: list[Name] = Field(default=[], max_length=MAX_NAMES)
-    reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
+    reachable: bool = False
+    """Leave out agents that could not be reached, or fail."""
     within: CategoryPath = ""
     toolset: ToolsetName = ""
 
@@ -72,39 +67,33 @@ class RequestTurn(Strict):
     """A turn of the conversation before the request: what was said, or a call and how it ended."""
 
     role: TurnRole
-    text: str = Field(default="", description="What was said.")
-    tool: str = Field(
-        default="",
-        max_length=MAX_NAME_CHARS,
-        description="What was called: a tool's id or call name, or an agent's id.",
-    )
+    text: str = ""
+    """What was said."""
+    tool: str = Field(default="", max_length=MAX_NAME_CHARS)
+    """What was called: a tool's id or call name, or an agent's id."""
     outcome: CallOutcome = "ok"
-    result: str = Field(default="", description="A part of what a call gave. It is never read as a request.")
+    result: str = ""
+    """A part of what a call gave. It is never read as a request."""
 
 
 class SearchRequest(Strict):
     """A request in plain words, its steps, or both: each step is searched by itself, then the text."""
 
-    text: str = Field(default="", description="The request, in plain words.")
-    steps: list[Words] = Field(default=[], max_length=MAX_STEPS, description="The steps of a request.")
-    limit: Annotated[int, BeforeValidator(_whole)] = Field(
-        default=5, ge=1, le=MAX_PART, description="How many to give at most."
-    )
-    recipe: Name = Field(
-        default=DEFAULT_RECIPE,
-        description="How to rank: a name that `/v1/recipes` lists.",
-        json_schema_extra=_enumerate_names(RECIPES),
-    )
+    text: str = ""
+    """The request, in plain words."""
+    steps: list[Words] = Field(default=[], max_length=MAX_STEPS)
+    """The steps of a request."""
+    limit: Annotated[int, BeforeValidator(_whole)] = Field(default=5, ge=1, le=MAX_PART)
+    """How many to give at most."""
+    recipe: Name = Field(default=DEFAULT_RECIPE, json_schema_extra={"enum": list[JsonValue](sorted(RECIPES))})
+    """How to rank: a name that `/v1/recipes` lists."""
     filters: RequestFilters = RequestFilters()
-    strict: bool = Field(
-        default=False, description="Withhold an answer that may not fit: `reason` and `nearest` stand in its place."
-    )
-    history: list[RequestTurn] = Field(
-        default=[], description="The turns before the request, oldest first. They are in no log and in no answer."
-    )
-    rerank: bool = Field(
-        default=False, description="Let the operator's reranker put the best in order; 422 where there is none."
-    )
+    strict: bool = False
+    """Withhold an answer that may not fit: `reason` and `nearest` stand in its place."""
+    history: list[RequestTurn] = []
+    """The turns before the request, oldest first. They are in no log and in no answer."""
+    rerank: bool = False
+    """Let the operator's reranker put the best in order; 422 where there is none."""
     mode: Literal["get_all", "get_important", "get_one"] | None = Field(
         default=None,
         description="Of the recipe `taxonomy`: what its walk looks for, all that could serve (get_all, the default), "
@@ -115,11 +104,12 @@ class SearchRequest(Strict):
         description="Let the operator's language model split the text into steps, unless `steps` are given; 422 where "
         "there is none.",
     )
-    explain: bool = Field(default=False, description="Tell the votes that put each match there.")
-    tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
-    format: ToolFormat | None = Field(
-        default=None, description="Also give the tools found in this host's own format, as `definitions`."
-    )
+    explain: bool = False
+    """Tell the votes that put each match there."""
+    tool_schema: bool = Field(default=False, alias="schema")
+    """Tell the schemas of tools too."""
+    format: ToolFormat | None = None
+    """Also give the tools found in this host's own format, as `definitions`."""
 
     def chosen_recipe(self) -> Recipe:
         """Raises UnknownRecipe, InvalidSetting for a mode of a recipe that walks nothing."""
@@ -146,8 +136,10 @@ class SearchRequest(Strict):
 class RouteRequest(SearchRequest):
     """A request for agents."""
 
-    agent_weight: Weight | None = Field(default=None, description="Weight of agents, instead of the recipe's.")
-    tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
+    agent_weight: Weight | None = None
+    """Weight of agents, instead of the recipe's."""
+    tool_weight: Weight | None = None
+    """Weight of tools, instead of the recipe's."""
 
     def ranking(self) -> dict[str, Any]:
         """As `Registry.route` takes it. Raises as `chosen_recipe`."""
@@ -158,7 +150,8 @@ class RouteRequest(SearchRequest):
 class WhyRequest(RouteRequest):
     """A request for agents, or for tools, and the one that is missed."""
 
-    id: Name = Field(description="An agent by its id; a tool by its id (agent/tool) or call name.")
+    id: Name
+    """An agent by its id; a tool by its id (agent/tool) or call name."""
 
 
 class BatchRequest(Strict):
@@ -166,41 +159,39 @@ class BatchRequest(Strict):
 
 
 class CallRequest(Strict):
-    arguments: dict[str, Any] = Field(default={}, description="As the tool's input schema has them.")
-    timeout_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = Field(
-        default=None, description="All the time that the call has, where that is less than the service gives it."
-    )
+    arguments: dict[str, Any] = {}
+    """As the tool's input schema has them."""
+    timeout_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    """All the time that the call has, where that is less than the service gives it."""
     consent: str = Field(
         default="",
         max_length=128,
         description="`content_hash` of the tool that a person read and agreed to run with these arguments. It counts "
         "in a session of the explorer, where the operator lets people call tools there (WAYGRAPH_EXPLORER_CALLS).",
     )
-    for_model: bool = Field(
-        default=False, description="The result is cut to what a model can read (WAYGRAPH_CALL_RESULT_TOKENS)."
-    )
+    for_model: bool = False
+    """The result is cut to what a model can read (WAYGRAPH_CALL_RESULT_TOKENS)."""
 
 
 class ResourceQuery(Strict):
     """What is looked for: words, and what fields of an entry of the catalogue must hold, by their path."""
 
-    text: Words = Field(min_length=1, description="What an agent is to do, in plain words.")
-    filter: dict[Name, Name | list[Name]] = Field(
-        default={},
-        max_length=MAX_NAMES,
-        description="By path, such as `tags`, `type` or `publisher`: any of these values. All fields must fit.",
-    )
+    text: Words = Field(min_length=1)
+    """What an agent is to do, in plain words."""
+    filter: dict[Name, Name | list[Name]] = Field(default={}, max_length=MAX_NAMES)
+    """By path, such as `tags`, `type` or `publisher`: any of these values. All fields must fit."""
 
 
 class ResourceSearch(Strict):
     """A search as Agentic Resource Discovery 0.9 has it."""
 
     query: ResourceQuery
-    federation: Literal["auto", "referrals", "none"] = Field(
-        default="auto", description="Taken; this registry searches only what it holds, and refers to no other."
-    )
-    page_size: int = Field(default=10, ge=1, le=100, alias="pageSize", description="How many to give at most.")
-    page_token: str = Field(default="", max_length=64, alias="pageToken", description="`pageToken` of the page before.")
+    federation: Literal["auto", "referrals", "none"] = "auto"
+    """Taken; this registry searches only what it holds, and refers to no other."""
+    page_size: int = Field(default=10, ge=1, le=100, alias="pageSize")
+    """How many to give at most."""
+    page_token: str = Field(default="", max_length=64, alias="pageToken")
+    """`pageToken` of the page before."""
 
 
 class Document(Strict):
@@ -208,21 +199,19 @@ class Document(Strict):
 
     name: Name
     text: str = ""
-    unreadable: str = Field(
-        default="", max_length=2000, description="Why it could not be read, instead of a text: it counts as rejected."
-    )
+    unreadable: str = Field(default="", max_length=2000)
+    """Why it could not be read, instead of a text: it counts as rejected."""
 
 
 class ManifestRequest(Strict):
     """What a source says now: one `manifest` as JSON, or `documents`, the files it is made of."""
 
-    source: Name = Field(description="The source's name: what it said before under this name is brought up to date.")
-    namespace: str = Field(
-        default="", max_length=128, description="Put before an id that another agent has. Default: from the source."
-    )
-    kind: str = Field(
-        default="", max_length=64, description="What it is, such as catalogue or tools-list. Default: as it looks."
-    )
+    source: Name
+    """The source's name: what it said before under this name is brought up to date."""
+    namespace: str = Field(default="", max_length=128)
+    """Put before an id that another agent has. Default: from the source."""
+    kind: str = Field(default="", max_length=64)
+    """What it is, such as catalogue or tools-list. Default: as it looks."""
     manifest: dict[str, Any] | list[Any] | None = None
     documents: list[Document] | None = Field(default=None, min_length=1, max_length=10_000)
     policy: Policy | None = Field(
@@ -236,11 +225,12 @@ class ManifestRequest(Strict):
         description="The texts to embed, for a new registry: contextual, plain, concat, tdwa-1, tdwa-2, or weights, as "
         "in tdwa:name=.2,description=.3,parameters=.2,questions=.3.",
     )
-    partial: bool = Field(
-        default=False, description="Not all of the source could be read: what it does not list is not removed."
-    )
-    dry_run: bool = Field(default=False, description="Say what would change, and change nothing.")
-    allow_mass_removal: bool = Field(default=False, description="Let it remove more than half of its agents.")
+    partial: bool = False
+    """Not all of the source could be read: what it does not list is not removed."""
+    dry_run: bool = False
+    """Say what would change, and change nothing."""
+    allow_mass_removal: bool = False
+    """Let it remove more than half of its agents."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -260,17 +250,14 @@ class ManifestRequest(Strict):
 class ApprovalRequest(Strict):
     """What to approve as it is now: `names`, all that waits of a `source`, or both; or else those of `hashes`."""
 
-    names: list[ApprovedName] = Field(
-        default=[],
-        max_length=MAX_NAMES,
-        description="Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name.",
-    )
-    source: Name | None = Field(default=None, description="The source of which all is meant that waits.")
+    names: list[ApprovedName] = Field(default=[], max_length=MAX_NAMES)
+    """Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name."""
+    source: Name | None = None
+    """The source of which all is meant that waits."""
     hashes: dict[ApprovedName, Annotated[str, StringConstraints(max_length=64)]] = Field(
-        default={},
-        max_length=MAX_NAMES,
-        description="By id the `content_hash` of what was read: these alone are meant, and none if one differs.",
+        default={}, max_length=MAX_NAMES
     )
+    """By id the `content_hash` of what was read: these alone are meant, and none if one differs."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -297,46 +284,45 @@ class ApprovalRequest(Strict):
 class RejectionRequest(ApprovalRequest):
     """What to reject as it is now, and why: `names`, all that waits of a `source`, or both; or those of `hashes`."""
 
-    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARS, description="Why; whoever sees it reads this.")
+    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARS)
+    """Why; whoever sees it reads this."""
 
 
 class ParameterSetting(Strict):
     """null takes a field back; what is not there stays."""
 
-    name: Name | None = Field(default=None, description="What callers call it.")
+    name: Name | None = None
+    """What callers call it."""
     description: str | None = None
-    pin: JsonValue = Field(default=None, description="The value that every call has; callers do not see the parameter.")
-    hidden: bool | None = Field(default=None, description="Callers do not see it; a required one is pinned instead.")
+    pin: JsonValue = None
+    """The value that every call has; callers do not see the parameter."""
+    hidden: bool | None = None
+    """Callers do not see it; a required one is pinned instead."""
 
 
 class ToolSettingsRequest(Strict):
     """What an operator says of a tool. null takes a field back; what is not there stays."""
 
-    name: Name | None = Field(default=None, description="Another name, also in its call name.")
+    name: Name | None = None
+    """Another name, also in its call name."""
     description: str | None = None
-    hidden: bool | None = Field(default=None, description="It stays out of routing and calls.")
-    parameters: dict[str, ParameterSetting | None] | None = Field(
-        default=None, max_length=MAX_NAMES, description="By the source's name of each parameter."
-    )
+    hidden: bool | None = None
+    """It stays out of routing and calls."""
+    parameters: dict[str, ParameterSetting | None] | None = Field(default=None, max_length=MAX_NAMES)
+    """By the source's name of each parameter."""
 
 
 class SettingsRequest(Strict):
     """What an operator says of an agent. A field that is not there stays as it is."""
 
-    tags: list[Name] | None = Field(
-        default=None, max_length=MAX_NAMES, description="Tags beside its source's own, instead of those set so far."
-    )
-    visible_to: list[Name] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_NAMES,
-        description="Only these groups may see it; null takes that back: its source decides.",
-    )
+    tags: list[Name] | None = Field(default=None, max_length=MAX_NAMES)
+    """Tags beside its source's own, instead of those set so far."""
+    visible_to: list[Name] | None = Field(default=None, min_length=1, max_length=MAX_NAMES)
+    """Only these groups may see it; null takes that back: its source decides."""
     pinned: bool | None = None
     hidden: bool | None = None
-    removed: Literal[False] | None = Field(
-        default=None, description="false lets a removed agent's source bring it back; to remove it, DELETE it."
-    )
+    removed: Literal[False] | None = None
+    """false lets a removed agent's source bring it back; to remove it, DELETE it."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 

@@ -18,7 +18,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from inspect import iscoroutinefunction, signature
 from threading import Lock
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
@@ -36,15 +36,8 @@ from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.find_tools.find import judging, refusals
+from waygraph.registry.model import errors
 from waygraph.registry.model.changes import SourceSummary, Status
-from waygraph.registry.model.errors import (
-    IssuerUnavailable,
-    NotAllowed,
-    NotAuthenticated,
-    ServiceBusy,
-    ServiceStopping,
-    WaygraphError,
-)
 from waygraph.registry.model.nouns import Agent, Principal, ToolMatch
 from waygraph.registry.model.process import processors, step_back
 from waygraph.registry.model.settings import Settings
@@ -78,7 +71,9 @@ class SlowLane:
     def submit[T](self, work: Callable[[], T]) -> Future[T]:
         """In the context of the request. Raises ServiceBusy."""
         if not self._places.acquire(blocking=False):
-            raise ServiceBusy(f"{self._most} requests like it wait for their turn already, as many as may. Try again.")
+            raise errors.ServiceBusy(
+                f"{self._most} requests like it wait for their turn already, as many as may. Try again."
+            )
 
         def begin() -> T:
             self._places.release()
@@ -98,7 +93,7 @@ class SlowLane:
             task = asyncio.current_task()
             if task is None or task.cancelling():  # the request was cut off
                 raise
-            raise ServiceBusy(f"requests like it took longer than {self.wait_s:g} s. Try again.") from None
+            raise errors.ServiceBusy(f"requests like it took longer than {self.wait_s:g} s. Try again.") from None
         finally:
             expiry.cancel()
             del future  # its error's traceback holds this frame, and all that was at hand
@@ -157,7 +152,7 @@ class Lanes:
     def go_on(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
         """To be called while a write may still be given up. Raises ServiceStopping once the lanes close."""
         if self._closing.is_set():
-            raise ServiceStopping
+            raise errors.ServiceStopping
 
     def close(self) -> None:
         """Waits for what was begun and asks no more whether to `go_on`; what was not begun is dropped."""
@@ -189,7 +184,7 @@ class Readiness:
     def __init__(self, registry: "LocalRegistry", keys: "KeyFile | None") -> None:
         self._registry, self._keys, self._lock, self._loaded = registry, keys, Lock(), False
 
-    def hindrance(self) -> WaygraphError | None:
+    def hindrance(self) -> errors.WaygraphError | None:
         """Why the service is not ready; None if it is. Without a registry it can be written to, and answers nothing."""
         try:
             if self._keys:
@@ -197,16 +192,13 @@ class Readiness:
             if self._loaded:
                 _ = self._registry.stamp  # what was loaded may be gone, and a database away
             else:
-                self._load()
-        except WaygraphError as error:
+                with self._lock:
+                    if not self._loaded:
+                        self._registry.route("are you ready")
+                        self._loaded = True
+        except errors.WaygraphError as error:
             return error
         return None
-
-    def _load(self) -> None:
-        with self._lock:
-            if not self._loaded:
-                self._registry.route("are you ready")
-                self._loaded = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,24 +264,19 @@ class Service:
         try:
             caller = authenticator.known_caller(*credentials)
             return caller if caller else await self.lanes.wait(lambda: authenticator.caller(*credentials))
-        except (NotAuthenticated, IssuerUnavailable):
+        except (errors.NotAuthenticated, errors.IssuerUnavailable):
             self.failures.count_failure(request.client.host if request.client else "")
             raise
 
 
 def _of_no_toolset(caller: Caller) -> Caller:
     if caller.toolset:
-        raise NotAllowed(f"this key is for the toolset {caller.toolset!r} alone, at /{caller.toolset}/mcp")
+        raise errors.NotAllowed(f"this key is for the toolset {caller.toolset!r} alone, at /{caller.toolset}/mcp")
     return caller
 
 
 def _credentials(request: Request) -> tuple[str | None, str | None]:
     return request.headers.get("authorization"), request.headers.get("x-api-key")
-
-
-async def service_of(request: Request) -> Service:
-    # FastAPI runs a plain function in a thread of its own.
-    return cast("Service", request.app.state.service)
 
 
 ANY = "*"
@@ -432,7 +419,7 @@ def _exchange_of(operation: Operation) -> Callable[[Request], Awaitable[Exchange
     asks_scope_now = not (operation.is_write or operation.is_recorded)
 
     async def exchange(request: Request) -> Exchange:
-        service = await service_of(request)
+        service: Service = request.app.state.service
         if operation.is_write:  # also where nobody is asked who they are: a page of elsewhere has no say
             refuse_foreign(request, service.settings.welcome_origins)
         if operation.scope is None:

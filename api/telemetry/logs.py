@@ -109,7 +109,16 @@ class _FromLibraries(logging.Handler):
 
     @cached_property
     def _made_formatter(self) -> logging.Formatter:
-        return _formatter(_renderer(self._log_format, is_terminal=self._is_terminal))
+        import structlog
+        from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_log_level, add_logger_name
+
+        before: list[Processor] = [structlog.contextvars.merge_contextvars, add_log_level, add_logger_name]
+        before += [ExtraAdder(allow=[FACTS]), _stamp(), structlog.processors.format_exc_info]
+        render = _renderer(self._log_format, is_terminal=self._is_terminal)
+        return ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, *render],
+        )
 
     def format(self, record: logging.LogRecord) -> str:
         return self._made_formatter.format(record)
@@ -128,7 +137,7 @@ def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[],
     """
     import structlog
 
-    lines, form, least = _take_over(log_format, level, stream, on_loss)
+    lines, form, least = take_over_logging(log_format, level, stream, on_loss)
     render = _renderer(form, is_terminal=stream.isatty())
     logger: Logger = structlog.wrap_logger(
         lines,
@@ -139,14 +148,13 @@ def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[],
     return logger
 
 
-def take_over_logging(log_format: str, level: str, stream: TextIO) -> None:
-    """The same for a process that has no logger of requests. Raises InvalidSetting."""
-    _take_over(log_format, level, stream, lambda: None)
-
-
-def _take_over(
-    log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None]
+def take_over_logging(
+    log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None
 ) -> tuple[Lines, LogFormat, int]:
+    """Sends all that `logging` gets in this process to `stream`. Returns the lines, their format and the least level.
+
+    Raises InvalidSetting.
+    """
     form: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
     least = LOG_LEVELS[_check_setting("log_level", level, LOG_LEVELS)]
     lines = Lines(stream, on_loss)
@@ -170,18 +178,6 @@ def _check_setting(setting: str, value: str, choices: Any) -> Any:
     if value not in choices:
         raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(choices)}")
     return value
-
-
-def _formatter(render: "list[Processor]") -> logging.Formatter:
-    import structlog
-    from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_log_level, add_logger_name
-
-    before: list[Processor] = [structlog.contextvars.merge_contextvars, add_log_level, add_logger_name]
-    before += [ExtraAdder(allow=[FACTS]), _stamp(), structlog.processors.format_exc_info]
-    return ProcessorFormatter(
-        foreign_pre_chain=before,
-        processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, *render],
-    )
 
 
 def _renderer(log_format: LogFormat, *, is_terminal: bool) -> "list[Processor]":

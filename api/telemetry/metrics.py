@@ -236,19 +236,12 @@ def _in_memory(environ: Mapping[str, str]) -> str | None:
 def _forget_the_dead(folder: Path) -> None:
     """Gauges of a worker that has ended are not added up any more; what it counted stays."""
     for pid in {int(path.stem.rpartition("_")[2]) for path in folder.glob("gauge_live*_*.db")}:
-        if not _is_alive(pid):
+        try:
+            with suppress(PermissionError):  # it lives, as another user's
+                os.kill(pid, 0)
+        except ProcessLookupError:
             with suppress(FileNotFoundError):  # another worker's scrape was first
                 mark_process_dead(pid, path=str(folder))  # type: ignore[no-untyped-call]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def memory_bytes() -> int:

@@ -7,6 +7,7 @@ No global provider is set, so nothing else in the process begins to send.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, TextIO
 
 from waygraph.registry.model.errors import InvalidSetting, MissingExtra
@@ -52,7 +53,7 @@ def _provider(exporter: str, environ: Mapping[str, str], console: TextIO) -> "Tr
     from opentelemetry.sdk.trace import TracerProvider
 
     # What the user states in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES overrules this.
-    base = Resource.create({SERVICE_VERSION: _version()})
+    base = Resource.create({SERVICE_VERSION: version("waygraph")})
     has_no_name = str(base.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service")
     resource = base.merge(Resource({SERVICE_NAME: _SERVICE})) if has_no_name else base
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -74,12 +75,6 @@ def _processor(exporter: str, environ: Mapping[str, str], console: TextIO) -> "S
     return BatchSpanProcessor(OTLPSpanExporter())
 
 
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("waygraph")
-
-
 class Traces:
     """Makes the spans of requests, and is the core's tracer until it is closed."""
 
@@ -87,7 +82,7 @@ class Traces:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._provider = provider
-        self._tracer: Tracer = provider.get_tracer(_SERVICE, _version())
+        self._tracer: Tracer = provider.get_tracer(_SERVICE, version("waygraph"))
         self._propagator = TraceContextTextMapPropagator()
         set_tracer(self)
 

@@ -18,16 +18,11 @@ from typing import Annotated, Any
 
 from fastapi import Header, Path, Request
 from fastapi.responses import Response
+from pydantic import BaseModel
 
+from waygraph.api.rest import requests
 from waygraph.api.rest.perform import serve
 from waygraph.api.rest.problems import as_json, problem_of
-from waygraph.api.rest.requests import (
-    ApprovalRequest,
-    ManifestRequest,
-    RejectionRequest,
-    SettingsRequest,
-    ToolSettingsRequest,
-)
 from waygraph.api.rest.routes.catalog import AgentId
 from waygraph.api.rest.service import Exchange, Lanes, handles, report_line
 from waygraph.api.telemetry.logs import without_secrets
@@ -43,16 +38,10 @@ from waygraph.registry.model.errors import NotAllowed, ServiceStopping, Waygraph
 from waygraph.registry.model.settings import PREFIX, Settings
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_NAME_CHARS
+from waygraph.registry.operations import oversight
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.agents import Approve, Reject, SetAgent, SetTool
 from waygraph.registry.operations.graph_views import RunCypher
-from waygraph.registry.operations.oversight import (
-    CreateKey,
-    GetSearchGaps,
-    ListUsage,
-    ListUsageDays,
-    RevokeKey,
-)
 
 SourceName = Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)]
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
@@ -62,7 +51,7 @@ HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 @handles(operations.MANIFESTS)
 async def manifests(
     exchange: Exchange,
-    body: ManifestRequest,
+    body: requests.ManifestRequest,
     prefer: Annotated[str, Header(description="`respond-async`: answer 202 at once, and do it later.")] = "",
 ) -> Response:
     """Bring the registry to what a source says now. An export holds several sources: a report for each.
@@ -86,7 +75,7 @@ def _take_later(exchange: Exchange, source: str, content: bytes) -> Response:
     def take() -> Shape:
         with _in_audit_if_refused(exchange, source):
             caller = service.caller_now(exchange.request)
-        return _take(replace(exchange, caller=caller), ManifestRequest.model_validate(json.loads(content)))
+        return _take(replace(exchange, caller=caller), requests.ManifestRequest.model_validate(json.loads(content)))
 
     def note_dropped() -> None:
         with suppress(ServiceStopping), _in_audit_if_refused(exchange, source):
@@ -118,7 +107,7 @@ def ingest(
     return exchange.service.ingests.find(ingest_id, exchange.caller)
 
 
-def _take(exchange: Exchange, body: ManifestRequest) -> Shape:
+def _take(exchange: Exchange, body: requests.ManifestRequest) -> Shape:
     reports: list[Shape] = []
     try:
         details = report_line(body.model_dump(include=HOW, exclude_defaults=True))
@@ -145,7 +134,7 @@ def _take(exchange: Exchange, body: ManifestRequest) -> Shape:
     return {"reports": reports, "problem": None}
 
 
-def _manifests(exchange: Exchange, request: ManifestRequest) -> list[Manifest]:
+def _manifests(exchange: Exchange, request: requests.ManifestRequest) -> list[Manifest]:
     """Raises SourceError."""
     documents = [Document(each.name, each.text, each.unreadable) for each in request.documents or ()]
     if request.manifest is not None:
@@ -185,29 +174,26 @@ def forget_login(exchange: Exchange, agent_id: AgentId) -> Shape:
     return {"agent_id": agent_id, "forgotten": bool(logins)}
 
 
-def _agent_changes(_: Exchange, path: Mapping[str, Any], body: SettingsRequest) -> SetAgent:
-    return SetAgent(**path, changes=body.model_dump(exclude_unset=True))
+def _serve_settings(kind: type[SetAgent | SetTool], model: type[BaseModel]) -> None:
+    """`model`: of the body, whose fields are what is set."""
+    serve(kind, model=model, make=lambda _, path, body: kind(**path, changes=body.model_dump(exclude_unset=True)))
 
 
-def _tool_changes(_: Exchange, path: Mapping[str, Any], body: ToolSettingsRequest) -> SetTool:
-    return SetTool(**path, changes=body.model_dump(exclude_unset=True))
-
-
-def _approval(_: Exchange, __: Mapping[str, Any], body: ApprovalRequest) -> Approve:
+def _approval(_: Exchange, __: Mapping[str, Any], body: requests.ApprovalRequest) -> Approve:
     return Approve(names=body.agents_wanted(), hashes=body.hashes)
 
 
-def _rejection(exchange: Exchange, _: Mapping[str, Any], body: RejectionRequest) -> Reject:
+def _rejection(exchange: Exchange, _: Mapping[str, Any], body: requests.RejectionRequest) -> Reject:
     return Reject(names=body.agents_wanted(), hashes=body.hashes, reason=body.reason, by=exchange.caller.id)
 
 
-serve(Approve, model=ApprovalRequest, make=_approval)
-serve(Reject, model=RejectionRequest, make=_rejection)
-serve(SetAgent, model=SettingsRequest, make=_agent_changes)
-serve(SetTool, model=ToolSettingsRequest, make=_tool_changes)
-serve(ListUsage, lane=Lanes.wait)
-serve(ListUsageDays, lane=Lanes.wait)
-serve(GetSearchGaps, lane=Lanes.wait)
+serve(Approve, model=requests.ApprovalRequest, make=_approval)
+serve(Reject, model=requests.RejectionRequest, make=_rejection)
+_serve_settings(SetAgent, requests.SettingsRequest)
+_serve_settings(SetTool, requests.ToolSettingsRequest)
+serve(oversight.ListUsage, lane=Lanes.wait)
+serve(oversight.ListUsageDays, lane=Lanes.wait)
+serve(oversight.GetSearchGaps, lane=Lanes.wait)
 serve(RunCypher, lane=Lanes.wait)
 
 
@@ -215,7 +201,7 @@ MOST_DAYS_BY_TOKEN = 90
 """Of a key that somebody made by an issuer's token: the issuer cannot end it with them."""
 
 
-def _check_new_key(exchange: Exchange, request: CreateKey) -> None:
+def _check_new_key(exchange: Exchange, request: oversight.CreateKey) -> None:
     """Raises NotAllowed."""
     _require_keeper(exchange)
     for scope in request.scopes:
@@ -244,8 +230,8 @@ def _forget_logins(exchange: Exchange, key: KeySummary) -> Mapping[str, object]:
     return {}
 
 
-serve(CreateKey, check=_check_new_key)
-serve(RevokeKey, check=_require_keeper, extend=_forget_logins)
+serve(oversight.CreateKey, check=_check_new_key)
+serve(oversight.RevokeKey, check=_require_keeper, extend=_forget_logins)
 
 
 @handles(operations.SERVICE, lane=Lanes.wait)

@@ -1,7 +1,7 @@
 """What the registry holds, as far as the caller may see it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -36,20 +36,8 @@ from waygraph.registry.model.validation import (
     MAX_PART,
     after,
 )
+from waygraph.registry.operations import catalog
 from waygraph.registry.operations import table as operations
-from waygraph.registry.operations.catalog import (
-    AgentSearch,
-    AgentState,
-    GetAbout,
-    GetStatus,
-    GetTool,
-    GetToolByCallName,
-    ListAgents,
-    ListSources,
-    ListTools,
-    ListToolsOfAgent,
-    search_agents,
-)
 from waygraph.registry.operations.change_log import NOBODY
 from waygraph.registry.operations.graph_views import DrawMap, Export
 from waygraph.registry.operations.groupings import Browse, ListToolsets
@@ -67,14 +55,15 @@ LOOK_S = 0.5
 """So often it is looked whether who called is still there."""
 CLIENT_GONE = 499
 """Nobody reads it; logs have it, as other servers' logs do."""
-NodeName = Annotated[str, Field(min_length=1, max_length=2 * MAX_NAME_CHARS)]
 
 
 class Part(Parameters):
     """Which part of a list."""
 
-    limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
-    cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
+    limit: int = Field(default=100, ge=1, le=MAX_PART)
+    """How many to give at most."""
+    cursor: str = Field(default="", max_length=4096)
+    """`following` of the part before."""
 
     @property
     def start(self) -> str:
@@ -89,13 +78,20 @@ class Part(Parameters):
 class AgentFilters(Parameters):
     """Which agents."""
 
-    tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
-    kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
-    agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
-    without_tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="No agents with any of these tags.")
-    without_kind: list[AgentKind] = Field(default=[], max_length=5, description="No agents of any of these kinds.")
-    without_agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Not these agents, by id.")
-    reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
+    tag: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Only agents with any of these tags."""
+    kind: list[AgentKind] = Field(default=[], max_length=5)
+    """Only agents of any of these kinds."""
+    agent: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Only these agents, by id."""
+    without_tag: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """No agents with any of these tags."""
+    without_kind: list[AgentKind] = Field(default=[], max_length=5)
+    """No agents of any of these kinds."""
+    without_agent: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Not these agents, by id."""
+    reachable: bool = False
+    """Leave out agents that could not be reached, or fail."""
     within: CategoryPath = ""
     toolset: ToolsetName = ""
 
@@ -111,36 +107,31 @@ class AgentsPart(Part, AgentFilters):
         description="Only agents with all of these words, or parts of words, in their id, name, description, tags or "
         "the ids of their tools.",
     )
-    state: list[AgentState] = Field(
-        default=[], max_length=8, description="Only agents in any of these states; `runs`: a call can be tried here."
-    )
-    source: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents that these sources claim.")
-    least_tools: int = Field(default=0, ge=0, le=10**6, description="Only agents with at least so many tools.")
-
-    @property
-    def search(self) -> AgentSearch:
-        states, sources = tuple(self.state), tuple(self.source)
-        return AgentSearch(text=self.text, states=states, sources=sources, least_tools=self.least_tools)
+    state: list[catalog.AgentState] = Field(default=[], max_length=8)
+    """Only agents in any of these states; `runs`: a call can be tried here."""
+    source: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    """Only agents that these sources claim."""
+    least_tools: int = Field(default=0, ge=0, le=10**6)
+    """Only agents with at least so many tools."""
 
 
 class CategoryQuery(AgentFilters):
-    path: str = Field(
-        default="", max_length=MAX_NAME_CHARS, description="A category, such as travel/flights; empty: the root."
-    )
+    path: str = Field(default="", max_length=MAX_NAME_CHARS)
+    """A category, such as travel/flights; empty: the root."""
 
 
 class Schemas(Parameters):
     """Whether tools are told whole."""
 
-    tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
+    tool_schema: bool = Field(default=False, alias="schema")
+    """Tell the schemas of tools too."""
 
 
 class Detail(Schemas):
     """How much of a tool is told."""
 
-    format: ToolFormat | None = Field(
-        default=None, description="Also give the tools in this host's own format, as `definitions`."
-    )
+    format: ToolFormat | None = None
+    """Also give the tools in this host's own format, as `definitions`."""
 
 
 class ToolsPart(Part, Detail):
@@ -153,25 +144,28 @@ def _stamp_of_agents(exchange: Exchange) -> str:
     return f"{exchange.registry.stamp} {digest(str(gateway and gateway.reach.stamp))}"
 
 
-@handles(ListAgents.operation, stamp=_stamp_of_agents)
+@handles(catalog.ListAgents.operation, stamp=_stamp_of_agents)
 def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     """The agents, by id, each with the number of its tools."""
     filters, why_not = part.filters(), exchange.why_not
-    if part.search != AgentSearch():
-        store, search = exchange.service.registry.store, part.search
-        ids = store.look(lambda index: search_agents(index, search, exchange.principal, why_not))
+    search = catalog.AgentSearch(
+        text=part.text, states=tuple(part.state), sources=tuple(part.source), least_tools=part.least_tools
+    )
+    if search != catalog.AgentSearch():
+        store = exchange.service.registry.store
+        ids = store.look(lambda index: catalog.search_agents(index, search, exchange.principal, why_not))
         fit = set(ids).intersection(filters.agent_ids or ids)
         filters = replace(filters, agent_ids=tuple(fit) or (NOBODY,))
     page = exchange.registry.agents_page(
         filters=filters, after=part.start, limit=part.limit, principal=exchange.principal
     )
-    shape = ListAgents().write(page, exchange.transport_filter)
+    shape = catalog.ListAgents().write(page, exchange.transport_filter)
     for item, each in zip(shape["agents"], page.items, strict=True):
         item["cannot_run"] = why_not(each.agent)
     return shape
 
 
-@handles(GetAbout.operation, stamp=_stamp_of_agents)
+@handles(catalog.GetAbout.operation, stamp=_stamp_of_agents)
 def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Query()]) -> Shape:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
     facts = exchange.registry.about(agent_id, principal=exchange.caller.writer)
@@ -179,13 +173,13 @@ def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Quer
     return {**shape, "cannot_run": exchange.why_not(facts.agent)}
 
 
-@handles(ListToolsOfAgent.operation)
+@handles(catalog.ListToolsOfAgent.operation)
 def agent_tools(exchange: Exchange, agent_id: AgentId, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of an agent, by id."""
     return _list_tools(exchange, agent_id, part)
 
 
-@handles(ListTools.operation)
+@handles(catalog.ListTools.operation)
 def tools(exchange: Exchange, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of all agents, by id."""
     return _list_tools(exchange, None, part)
@@ -200,13 +194,13 @@ def _list_tools(exchange: Exchange, agent_id: str | None, part: ToolsPart) -> Sh
     }
 
 
-@handles(GetTool.operation)
+@handles(catalog.GetTool.operation)
 def tool(exchange: Exchange, agent_id: AgentId, tool_name: ToolName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its agent and its name."""
     return _describe_tool(exchange, f"{agent_id}/{tool_name}", detail)
 
 
-@handles(GetToolByCallName.operation)
+@handles(catalog.GetToolByCallName.operation)
 def tool_called(exchange: Exchange, call_name: CallName, detail: Annotated[Detail, Query()]) -> Shape:
     """One tool, by its call name."""
     return _describe_tool(exchange, call_name, detail)
@@ -277,8 +271,10 @@ def _is_of_person(exchange: Exchange) -> bool:
 class CallsQuery(Parameters):
     """Which calls."""
 
-    tool: str = Field(default="", max_length=2 * MAX_NAME_CHARS, description="Only calls of this tool, by its id.")
-    limit: int = Field(default=50, ge=1, le=MAX_PART, description="How many to give at most.")
+    tool: str = Field(default="", max_length=2 * MAX_NAME_CHARS)
+    """Only calls of this tool, by its id."""
+    limit: int = Field(default=50, ge=1, le=MAX_PART)
+    """How many to give at most."""
 
 
 @handles(operations.RECORDED_CALLS)
@@ -297,11 +293,7 @@ def recorded_calls(exchange: Exchange, query: Annotated[CallsQuery, Query()]) ->
     return {"calls": [{**shapes.shape(call), "tool": tool_id} for tool_id, call in islice(of_tool, query.limit)]}
 
 
-def _category(_: Exchange, __: Mapping[str, Any], query: CategoryQuery) -> Browse:
-    return Browse(path=query.path, filters=query.filters())
-
-
-serve(Browse, model=CategoryQuery, make=_category)
+serve(Browse, model=CategoryQuery, make=lambda _, __, query: Browse(path=query.path, filters=query.filters()))
 
 
 @handles(operations.LOGINS)
@@ -309,9 +301,7 @@ def logins(exchange: Exchange) -> Shape:
     """The caller's own logins at servers that are called as each caller, of agents that the caller may see."""
     visible_ids = {agent.id for agent in exchange.registry.agents(principal=exchange.principal)}
     own = [each for each in login_file(exchange.service.settings).list() if each.caller == exchange.caller.id]
-    return {
-        "logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in visible_ids],
-    }
+    return {"logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in visible_ids]}
 
 
 def _stamp_of_sources(exchange: Exchange) -> str:
@@ -334,7 +324,7 @@ def _list_looks(exchange: Exchange) -> list[Shape]:
     ]
 
 
-@handles(ListSources.operation, stamp=_stamp_of_sources)
+@handles(catalog.ListSources.operation, stamp=_stamp_of_sources)
 def sources(exchange: Exchange) -> Shape:
     """The sources, each with the agents that it claims, what people call them, and which this service follows."""
     titles = titles_of(source.name for source in exchange.sources)
@@ -347,7 +337,7 @@ def _stamp_of_status(exchange: Exchange) -> str:
     return f"{exchange.registry.stamp} {digest(str(exchange.status.failures))}"
 
 
-@handles(GetStatus.operation, stamp=_stamp_of_status)
+@handles(catalog.GetStatus.operation, stamp=_stamp_of_status)
 def status(exchange: Exchange) -> Shape:
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
     shape = shapes.status(exchange.status, exchange.transport_filter)
@@ -355,7 +345,8 @@ def status(exchange: Exchange) -> Shape:
 
 
 class ExportQuery(Parameters):
-    format: ExportFormat = Field(default="json", description="What to write.")
+    format: ExportFormat = "json"
+    """What to write."""
 
 
 @handles(Export.operation)

@@ -82,12 +82,18 @@ def _read_offset(token: str) -> int:
 class ServersPart(Parameters):
     """Which part of the list of servers, in the words of the MCP registry."""
 
-    limit: int = Field(default=30, ge=1, le=100, description="How many to give at most.")
-    cursor: str = Field(default="", max_length=4096, description="`nextCursor` of the part before.")
-    search: str = Field(default="", max_length=MAX_ID_CHARS, description="Only names that hold this text.")
-    version: str = Field(default="", max_length=MAX_ID_CHARS, description="`latest`, or only this version.")
-    updated_since: str = Field(default="", max_length=64, description="Taken, and not applied: all are told.")
-    include_deleted: bool = Field(default=False, description="Taken, and not applied: what is gone is not told.")
+    limit: int = Field(default=30, ge=1, le=100)
+    """How many to give at most."""
+    cursor: str = Field(default="", max_length=4096)
+    """`nextCursor` of the part before."""
+    search: str = Field(default="", max_length=MAX_ID_CHARS)
+    """Only names that hold this text."""
+    version: str = Field(default="", max_length=MAX_ID_CHARS)
+    """`latest`, or only this version."""
+    updated_since: str = Field(default="", max_length=64)
+    """Taken, and not applied: all are told."""
+    include_deleted: bool = False
+    """Taken, and not applied: what is gone is not told."""
 
 
 ServerName = Annotated[

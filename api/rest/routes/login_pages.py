@@ -101,15 +101,14 @@ class LoginPages:
             return await step(await self._visit(request))
         except WaygraphError as error:
             details = problem_of(error)
-            status = (
-                403 if details["status"] == 401 else details["status"]
-            )  # a browser cannot answer a challenge of ours
+            # A browser cannot answer a challenge of ours.
+            status = 403 if details["status"] == 401 else details["status"]
             return _page("This did not work", f"<p>{escape(details['detail'])}</p>", status)
 
     async def _visit(self, request: Request) -> "_Visit":
         service = self._service
         site = service.sessions.site(request)
-        logins = await self._gateway.logins()
+        logins = (await self._gateway.await_gateway()).logins
         logins.file.check_key()
         browser = Browser.of(service.sessions.read(request, COOKIE))
         if service.authenticator is None:

@@ -1,9 +1,8 @@
 """Which agents, and which of their tools, can do this?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 from fastapi.responses import Response
 
@@ -40,9 +39,8 @@ async def route_batch(exchange: Exchange, body: BatchRequest) -> Response:
     answers = []
     for number, one in enumerate(body.requests):
         is_counted = number == 0  # as the request that they all came in
-        answers.append(
-            await exchange.service.lanes.ask(partial(_route_or_problem, exchange, one, is_counted=is_counted))
-        )
+        work = partial(_route_or_problem, exchange, one, is_counted=is_counted)
+        answers.append(await exchange.service.lanes.ask(work))
     return exchange.as_json({"answers": answers})
 
 
@@ -67,16 +65,17 @@ def search_tools(exchange: Exchange, body: SearchRequest) -> Shape:
     return {**shape, **define_tools([match.tool for match in route.matches], body.format)}
 
 
-def _placement(_: Exchange, __: Mapping[str, Any], body: WhyRequest) -> FindPlacement:
-    return FindPlacement(id=body.id, query=body.query(), **body.ranking())
-
-
 def _without_unread(exchange: Exchange, placement: Placement) -> Shape:
     """In place of the answer, where the caller may not read what it quotes."""
     return {} if "read" in exchange.caller.scopes else shapes.shape(without_unread(placement))
 
 
-serve(FindPlacement, model=WhyRequest, make=_placement, extend=_without_unread)
+serve(
+    FindPlacement,
+    model=WhyRequest,
+    make=lambda _, __, body: FindPlacement(id=body.id, query=body.query(), **body.ranking()),
+    extend=_without_unread,
+)
 
 
 def _note_request(exchange: Exchange, body: SearchRequest, start_s: float, *, is_answered: bool) -> None:
