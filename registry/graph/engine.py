@@ -10,9 +10,8 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from itertools import batched
 from threading import Condition
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -129,20 +128,6 @@ def _check_text(value: str, name: str) -> None:
 
 BATCH_ROWS, BATCH_VECTORS = 1_000, 250
 """Rows a statement; the latter of rows with vectors, of which one of 384 floats takes 12 kB as a Python list."""
-
-
-def run_batches(
-    session: GraphSession,
-    statement: Statement,
-    name: str,
-    values: Iterable[object],
-    *,
-    most: int = BATCH_ROWS,
-    **params: object,
-) -> Rows:
-    """Runs a statement once for each `most` of the values, which are its parameter `name`; not at all without any."""
-    batches = batched(values, most)
-    return [row for batch in batches for row in session.run(statement, **{name: list(batch)}, **params)]
 
 
 class Gate:

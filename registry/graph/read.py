@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.access.visibility import Shows, visible
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows, run_batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary, read_failures
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
@@ -130,12 +130,14 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
 
 
 def _forget_changes(session: GraphSession, rows: Rows) -> None:
-    run_batches(session, _SYNC_REMOVE_CHANGES, "ids", (row["id"] for row in rows))
+    for batch in batched([row["id"] for row in rows], BATCH_ROWS):
+        session.run(_SYNC_REMOVE_CHANGES, ids=list(batch))
 
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
-    rows = (asdict(each) | {name: list(getattr(each, name)) for name in _LISTS_OF_CHANGE} for each in log)
-    run_batches(session, _SYNC_PUT_CHANGES, "rows", ({"props": row} for row in rows))
+    for batch in batched(log, BATCH_ROWS):
+        rows = [asdict(each) | {name: list(getattr(each, name)) for name in _LISTS_OF_CHANGE} for each in batch]
+        session.run(_SYNC_PUT_CHANGES, rows=[{"props": row} for row in rows])
 
 
 def read_doubtful_tools(session: GraphSession) -> dict[str, str]:
@@ -227,7 +229,8 @@ def read_claims(session: GraphSession, agent_ids: Iterable[str] | None = None) -
 def _rows(session: GraphSession, of_all: Statement, of_some: Statement, agent_ids: Iterable[str] | None) -> Rows:
     if agent_ids is None:
         return session.run(of_all)
-    return run_batches(session, of_some, "agent_ids", sorted(agent_ids))
+    batches = batched(sorted(agent_ids), BATCH_ROWS)
+    return [row for ids in batches for row in session.run(of_some, agent_ids=list(ids))]
 
 
 def read_entries(

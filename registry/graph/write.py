@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from waygraph.cypher import load
-from waygraph.registry.graph.engine import BATCH_VECTORS, GraphSession, Rows, run_batches
+from waygraph.cypher import Statement, load
+from waygraph.registry.graph.engine import BATCH_ROWS, BATCH_VECTORS, GraphSession, Rows
 from waygraph.registry.graph.read import Stamp, StoredAgent, keep_changes, stamp_changes
 from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.model.changes import (
@@ -20,7 +20,7 @@ from waygraph.registry.model.changes import (
     failures_json,
 )
 from waygraph.registry.model.errors import WriteConflict
-from waygraph.registry.model.identity import stated_fields
+from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import Transition, is_tool
 
@@ -67,13 +67,27 @@ class NewVectors:
         return {"embedding": None if vector is None else vector.tolist(), "vector_key": self.keys.get(entity_id, "")}
 
 
+def run_batches(
+    session: GraphSession,
+    statement: Statement,
+    name: str,
+    values: Iterable[object],
+    *,
+    most: int = BATCH_ROWS,
+    **params: object,
+) -> Rows:
+    """Runs a statement once for each `most` of the values, which are its parameter `name`; not at all without any."""
+    batches = batched(values, most)
+    return [row for batch in batches for row in session.run(statement, **{name: list(batch)}, **params)]
+
+
 def write_changes(
     session: GraphSession, changes: ChangeSet, vectors: NewVectors, stamp: Stamp, *, max_changes_kept: int
 ) -> None:
     """Writes all of it."""
     remove_agents(session, changes.removed_agents, changes.removed_tools)
     removals = set(changes.removed_agents)
-    others = (agent_id for agent_id in changes.released if agent_id not in removals)
+    others = [agent_id for agent_id in changes.released if agent_id not in removals]
     run_batches(session, _SYNC_REMOVE_CLAIMS, "agent_ids", others, source=changes.source)
     _write_entries(session, changes, vectors)
     put_source(session, changes.source, changes, stamp.now)
@@ -149,7 +163,7 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
     new_tools = set(changes.created_tools)
     put_agents(session, changes.written, vectors)
     tools = [tool for entry in changes.written for tool in entry.tools]
-    create_tools(session, (tool for tool in tools if tool.id in new_tools), vectors)
+    create_tools(session, [tool for tool in tools if tool.id in new_tools], vectors)
     updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
     for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
@@ -160,16 +174,16 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
 
 def put_agents(session: GraphSession, agents: Iterable[AgentEntry | StoredAgent], vectors: NewVectors) -> None:
     """Creates or replaces them, without their tools."""
-    rows = (
+    rows = [
         {"id": item.agent.id, "props": agent_props(item.agent, item.bundle_hash) | vectors.props(item.agent.id)}
         for item in agents
-    )
+    ]
     run_batches(session, _SYNC_PUT_AGENTS, "rows", rows, most=BATCH_VECTORS)
 
 
 def create_tools(session: GraphSession, tools: Iterable[Tool], vectors: NewVectors) -> None:
     """Of agents that exist; there is none of their ids yet."""
-    rows = ({"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in tools)
+    rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in tools]
     run_batches(session, _SYNC_CREATE_TOOLS, "rows", rows, most=BATCH_VECTORS)
 
 
@@ -207,18 +221,19 @@ def tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
 
 def _entity_props(entity: Agent | Tool) -> dict[str, object]:
     """What the source states of it, and how that stands."""
-    names = ("id", "name", *stated_fields(entity), "status", "content_hash", "pending", "flags", "approved_hash")
+    fields = STATED_OF_TOOL if isinstance(entity, Tool) else STATED_OF_AGENT
+    names = ("id", "name", *fields, "status", "content_hash", "pending", "flags", "approved_hash")
     values = {name: getattr(entity, name) for name in names}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def put_agent_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
     """Sets properties of agents that exist, by id."""
-    rows = ({"id": entity, "props": dict(values)} for entity, values in props.items())
+    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
     run_batches(session, _SYNC_PUT_AGENTS, "rows", rows)
 
 
 def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
     """Sets properties of tools that exist, by id."""
-    rows = ({"id": entity, "props": dict(values)} for entity, values in props.items())
+    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
     run_batches(session, _SYNC_UPDATE_TOOLS, "rows", rows)

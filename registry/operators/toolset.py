@@ -9,8 +9,9 @@ from typing import Any
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import visible
 from waygraph.registry.graph.contents import Contents
-from waygraph.registry.graph.engine import GraphSession, run_batches
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Part, Vectors, overlaid, read_agents, read_settings, read_tools
+from waygraph.registry.graph.write import run_batches
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import Change, Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName

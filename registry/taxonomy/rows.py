@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, run_batches
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Vectors
+from waygraph.registry.graph.write import run_batches
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
@@ -140,7 +141,7 @@ def put_taxonomy(
     `directions`: those that change, float32 of shape (dimension,); others stay.
     """
     before = former.categories if former else {}
-    old_ids = (f"{new.name}:{each}" for each in before if each not in new.categories)
+    old_ids = [f"{new.name}:{each}" for each in before if each not in new.categories]
     run_batches(session, _TAXONOMY_REMOVE_CATEGORIES, "ids", old_ids)
     session.run(_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
     categories = [each for each in new.categories.values() if each != before.get(each.id)]
@@ -158,7 +159,7 @@ def put_taxonomy(
 
 
 def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
-    ids = (f"{taxonomy.name}:{each}" for each in taxonomy.categories)
+    ids = [f"{taxonomy.name}:{each}" for each in taxonomy.categories]
     run_batches(session, _TAXONOMY_REMOVE_CATEGORIES, "ids", ids)
     session.run(_REMOVE_TAXONOMY, id=taxonomy.name)
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphEngine, GraphSession, run_batches
+from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.read import read_entries, read_settings
 from waygraph.registry.graph.schema import unique_id
+from waygraph.registry.graph.write import run_batches
 from waygraph.registry.index.search_index import agent_document, agent_names, record_of, tool_document, tool_names
 from waygraph.registry.model.nouns import Agent, Tool, reachable
 from waygraph.registry.model.transitions import is_tool
