@@ -34,9 +34,8 @@ from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
-from waygraph.registry.storage.graph_access import GraphAccess
 from waygraph.registry.storage.location import named_place, open_store
-from waygraph.registry.storage.store import Store
+from waygraph.registry.storage.store import GraphAccess, Store
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel

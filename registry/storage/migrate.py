@@ -52,9 +52,8 @@ from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.fill import refuse_registry
-from waygraph.registry.storage.index_contents import IndexContents
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
-from waygraph.registry.storage.noun_list import NOUNS, count_parts, read_parts, read_whole
+from waygraph.registry.storage.noun_list import NOUNS, IndexContents, count_parts, read_parts, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
 
 _STATE_CREATE = load("state/create")

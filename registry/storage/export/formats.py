@@ -28,7 +28,7 @@ from waygraph.registry.storage.noun_list import NOUNS
 if TYPE_CHECKING:
     import networkx as nx
 
-    from waygraph.registry.storage.graph_access import GraphAccess
+    from waygraph.registry.storage.store import GraphAccess
 
     Graph = nx.DiGraph[str]
 
