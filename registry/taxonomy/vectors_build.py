@@ -77,16 +77,11 @@ _LABEL_WORDS, _LABEL_CHARS = 4, 60
 """Of a member's name in a description."""
 
 
-def build_without_model(
-    services: Sequence[Service],
-    vectors: Vectors,
-    before: Taxonomy | None = None,
-    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
-) -> Taxonomy:
+def build_without_model(services: Sequence[Service], vectors: Vectors, before: Taxonomy | None) -> Taxonomy:
     """By vectors, float32 of shape (dimension,), if anything has one, else by words. Raises InvalidSetting if there is
     nothing to build of.
     """
-    return (build_by_vectors if vectors else build_by_words)(services, vectors, before, settings)
+    return (build_by_vectors if vectors else build_by_words)(services, vectors, before)
 
 
 def build_by_vectors(
