@@ -306,7 +306,9 @@ def _copy(original: Contents, place: str, target: Store, progress: Progress | No
         refuse_differences(original, read_whole(session), target.place)
 
     with target.filling(origin) as filling:
-        rows = _put(parts_of(original, _held_ids(filling)), filling, progress)
+        # Agents and tools that an earlier attempt copied, each whole.
+        present_ids = {*read_agents(filling.session), *(item.tool.id for item in read_tools(filling.session))}
+        rows = _put(parts_of(original, present_ids), filling, progress)
         filling.finish(whole)
     return rows
 
@@ -319,11 +321,6 @@ def _put(parts: Sequence[Part], filling: Filling, progress: Progress | None) -> 
         if progress:
             progress(rows, total)
     return total
-
-
-def _held_ids(filling: Filling) -> set[str]:
-    """Agents and tools that an earlier attempt copied, each whole."""
-    return {*read_agents(filling.session), *(item.tool.id for item in read_tools(filling.session))}
 
 
 # -- repair --------------------------------------------------------------------------------------------
