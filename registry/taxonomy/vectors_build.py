@@ -77,11 +77,16 @@ _LABEL_WORDS, _LABEL_CHARS = 4, 60
 """Of a member's name in a description."""
 
 
-def build_without_model(services: Sequence[Service], vectors: Vectors, before: Taxonomy | None) -> Taxonomy:
+def build_without_model(
+    services: Sequence[Service],
+    vectors: Vectors,
+    before: Taxonomy | None = None,
+    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+) -> Taxonomy:
     """By vectors, float32 of shape (dimension,), if anything has one, else by words. Raises InvalidSetting if there is
     nothing to build of.
     """
-    return (build_by_vectors if vectors else build_by_words)(services, vectors, before)
+    return (build_by_vectors if vectors else build_by_words)(services, vectors, before, settings)
 
 
 def build_by_vectors(
