@@ -215,7 +215,7 @@ class WriteSession:
         state = self.begin()
         if changes.is_empty:
             now = self.clock()
-            return self.touch(lambda session: put_source(session, changes, now))
+            return self.touch(lambda session: put_source(session, changes.source, changes, now))
         graph = self.read_graph_view() if graph is None else graph
         changed_entries = changed_entries_of(graph, changes.operator, {entry.agent.id for entry in changes.written})
         entries = [*changes.written, *changed_entries]

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.embedding.embedder import (
     GROUP,
@@ -15,11 +16,14 @@ from waygraph.registry.embedding.embedder import (
     Matrix,
     Progress,
     Role,
+    embed_in_batches,
     full_spec,
+    in_order,
     parse_spec,
 )
 from waygraph.registry.model.errors import EmbedderRefused, MissingExtra, ModelNotFound
 from waygraph.registry.model.identity import digest
+from waygraph.registry.model.installation import install_command
 from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.plugins import blaming, find_plugin
 from waygraph.registry.model.settings import Settings
@@ -84,6 +88,59 @@ class _ConnectedAtArmsLength(_AtArmsLength):
             self._connected.close()
 
 
+_TEXTS_A_ROUND = 64
+
+
+class SentenceTransformersEmbedder:
+    """Vectors of any local model that sentence-transformers runs, on torch; nothing is downloaded.
+
+    Raises ModelNotFound if the package or the model is not on this machine.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = _load_model(model)
+        self._lock = threading.Lock()  # its tokenizer refuses two threads at once
+        self.dimension = int(self._model.get_embedding_dimension())
+        self.fingerprint = f"sentence-transformers:{model}{_revision(self._model)}"
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:
+        """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
+        vectors = embed_in_batches(texts, _TEXTS_A_ROUND, partial(self._encode, role=role), progress)
+        return in_order(texts, vectors, self.dimension)
+
+    def _encode(self, texts: Sequence[str], role: Role) -> Matrix:
+        import numpy as np
+
+        from waygraph.registry.embedding.weights import PROMPT_NAMES
+
+        prompts = self._model.prompts or {}
+        prompt = next((prompts[name] for name in PROMPT_NAMES[role] if prompts.get(name)), None)
+        with self._lock:
+            vectors = self._model.encode(list(texts), prompt=prompt, normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def _load_model(model: str) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as exc:
+        raise ModelNotFound(
+            f"sentence-transformers:{model} needs a package that is not installed: "
+            + install_command("waygraph", "sentence-transformers")
+        ) from exc
+    try:
+        return SentenceTransformer(model, local_files_only=True)
+    except OSError as exc:
+        raise ModelNotFound(f"{model} is not on this machine; `hf download {model}` gets it") from exc
+
+
+def _revision(model: Any) -> str:
+    """`@commit` of the files on the hub, where the model knows it."""
+    commit = getattr(getattr(model[0], "auto_model", None), "config", None)
+    commit = getattr(commit, "_commit_hash", None)
+    return f"@{commit[:12]}" if commit else ""
+
+
 def default_spec(settings: Settings) -> str:
     """The embedder of a new registry: waygraph-minilm, or all-MiniLM-L6-v2 where only its weights are here."""
     from waygraph.registry.embedding.weights import has_base_alone
@@ -126,8 +183,6 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
                 retries=settings.openai_retries,
             )
         case "sentence-transformers":
-            from waygraph.registry.embedding.sentence_transformers import SentenceTransformersEmbedder
-
             return SentenceTransformersEmbedder(parts.model)
         case _:
             return open_contributed(parts, settings, environ)

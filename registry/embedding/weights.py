@@ -264,7 +264,12 @@ def locate(spec: str, settings: Settings) -> Path:
 
 def list_models(settings: Settings) -> list[InstalledModel]:
     """Every model in the cache and in the packages, by spec, those in the cache first."""
-    models = [_describe_model(name, path, "cache", settings) for name, path in _cached_models(settings)]
+    folders = sorted((settings.cache_path / "models" / "weights").glob("*"))
+    models = [
+        _describe_model(folder.name.replace("--", "/", 1), folder, "cache", settings)
+        for folder in folders
+        if is_model_folder(folder)
+    ]
     packages = ((name, package_folder(name)) for name in PACKAGES)
     return models + [_describe_model(name, path, "package", settings) for name, path in packages if path]
 
@@ -389,12 +394,6 @@ def _instead(name: str, settings: Settings) -> str:
 
 def _cache_folder(name: str, settings: Settings) -> Path:
     return settings.cache_path / "models" / "weights" / name.replace("/", "--")
-
-
-def _cached_models(settings: Settings) -> list[tuple[str, Path]]:
-    """(name on the hub, folder) of each model in the cache, sorted."""
-    folders = sorted((settings.cache_path / "models" / "weights").glob("*"))
-    return [(folder.name.replace("--", "/", 1), folder) for folder in folders if is_model_folder(folder)]
 
 
 def _describe_model(name: str, path: Path, where: Place, settings: Settings) -> InstalledModel:

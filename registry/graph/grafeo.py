@@ -89,8 +89,7 @@ class GrafeoEngine:
                 self._database.create_property_index(name)
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        self._check_open()
-        return _execute(self._database, [statement], params, self._path)[0]
+        return self.run_all([statement], **params)[0]
 
     def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
         self._check_open()

@@ -2,16 +2,25 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, BATCH_VECTORS, GraphSession, Rows
-from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
+from waygraph.registry.graph.read import Stamp, StoredAgent, keep_changes, stamp_changes
 from waygraph.registry.graph.schema import link_subjects
-from waygraph.registry.model.changes import AgentEntry, ChangeSet, Failure, OperatorSettings, failures_json
+from waygraph.registry.model.changes import (
+    AgentEntry,
+    ChangeSet,
+    Claim,
+    Failure,
+    OperatorSettings,
+    SourceSummary,
+    failures_json,
+)
 from waygraph.registry.model.errors import WriteConflict
+from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import Transition, is_tool
 
@@ -58,15 +67,31 @@ class NewVectors:
         return {"embedding": None if vector is None else vector.tolist(), "vector_key": self.keys.get(entity_id, "")}
 
 
+def run_batches(
+    session: GraphSession,
+    statement: Statement,
+    name: str,
+    values: Iterable[object],
+    *,
+    most: int = BATCH_ROWS,
+    **params: object,
+) -> Rows:
+    """Runs a statement once for each `most` of the values, which are its parameter `name`; not at all without any."""
+    batches = batched(values, most)
+    return [row for batch in batches for row in session.run(statement, **{name: list(batch)}, **params)]
+
+
 def write_changes(
     session: GraphSession, changes: ChangeSet, vectors: NewVectors, stamp: Stamp, *, max_changes_kept: int
 ) -> None:
     """Writes all of it."""
-    now = stamp.now
-    _remove(session, changes)
+    remove_agents(session, changes.removed_agents, changes.removed_tools)
+    removals = set(changes.removed_agents)
+    others = [agent_id for agent_id in changes.released if agent_id not in removals]
+    run_batches(session, _SYNC_REMOVE_CLAIMS, "agent_ids", others, source=changes.source)
     _write_entries(session, changes, vectors)
-    put_source(session, changes, now)
-    _write_claims(session, changes, stamp)
+    put_source(session, changes.source, changes, stamp.now)
+    put_claims(session, changes.source, [replace(c, since=stamp.now, revision=stamp.revision) for c in changes.claims])
     for setting in changes.operator:
         put_setting(session, setting)
     keep_changes(session, stamp_changes(changes.log, stamp), max_changes_kept)
@@ -117,8 +142,7 @@ def put_transitions(session: GraphSession, transitions: Iterable[Transition]) ->
     for each in transitions:
         rows[bool(each.first), is_tool(each.next)].append(asdict(each))
     for kind, statement in _PUT_TRANSITIONS.items():
-        for batch in batched(rows[kind], BATCH_ROWS):
-            session.run(statement, rows=list(batch))
+        run_batches(session, statement, "rows", rows[kind])
 
 
 def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
@@ -131,27 +155,15 @@ def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[
 
 
 def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
-    for batch in batched(tool_ids, BATCH_ROWS):
-        session.run(_SYNC_REMOVE_TOOLS, ids=list(batch))
-    for batch in batched(agent_ids, BATCH_ROWS):
-        session.run(_SYNC_REMOVE_AGENTS, ids=list(batch))
-
-
-def _remove(session: GraphSession, changes: ChangeSet) -> None:
-    remove_agents(session, changes.removed_agents, changes.removed_tools)
-    removals = set(changes.removed_agents)
-    for batch in batched([agent_id for agent_id in changes.released if agent_id not in removals], BATCH_ROWS):
-        session.run(_SYNC_REMOVE_CLAIMS, source=changes.source, agent_ids=list(batch))
+    run_batches(session, _SYNC_REMOVE_TOOLS, "ids", tool_ids)
+    run_batches(session, _SYNC_REMOVE_AGENTS, "ids", agent_ids)
 
 
 def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
     new_tools = set(changes.created_tools)
-    for entries in batched(changes.written, BATCH_VECTORS):
-        session.run(_SYNC_PUT_AGENTS, rows=[_agent_row(entry, vectors) for entry in entries])
+    put_agents(session, changes.written, vectors)
     tools = [tool for entry in changes.written for tool in entry.tools]
-    for batch in batched([tool for tool in tools if tool.id in new_tools], BATCH_VECTORS):
-        rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in batch]
-        session.run(_SYNC_CREATE_TOOLS, rows=rows)
+    create_tools(session, [tool for tool in tools if tool.id in new_tools], vectors)
     updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
     for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
@@ -160,18 +172,33 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
             session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
 
 
-def put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
+def put_agents(session: GraphSession, agents: Iterable[AgentEntry | StoredAgent], vectors: NewVectors) -> None:
+    """Creates or replaces them, without their tools."""
+    rows = [
+        {"id": item.agent.id, "props": agent_props(item.agent, item.bundle_hash) | vectors.props(item.agent.id)}
+        for item in agents
+    ]
+    run_batches(session, _SYNC_PUT_AGENTS, "rows", rows, most=BATCH_VECTORS)
+
+
+def create_tools(session: GraphSession, tools: Iterable[Tool], vectors: NewVectors) -> None:
+    """Of agents that exist; there is none of their ids yet."""
+    rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in tools]
+    run_batches(session, _SYNC_CREATE_TOOLS, "rows", rows, most=BATCH_VECTORS)
+
+
+def put_source(session: GraphSession, name: str, terms: ChangeSet | SourceSummary, at: str) -> None:
     """Confirms the source, and with it all that it claims."""
     session.run(
         _SYNC_PUT_SOURCE,
-        name=changes.source,
-        namespace=changes.namespace,
-        rank=changes.rank,
-        policy=changes.policy,
-        owner=changes.owner,
-        seen_at=now,
-        pause_s=changes.pause_s,
-        failures=failures_json(changes.failures),
+        name=name,
+        namespace=terms.namespace,
+        rank=terms.rank,
+        policy=terms.policy,
+        owner=terms.owner,
+        seen_at=at,
+        pause_s=terms.pause_s,
+        failures=failures_json(terms.failures),
     )
 
 
@@ -179,66 +206,34 @@ def put_failures(session: GraphSession, source: str, failures: Iterable[Failure]
     session.run(_SYNC_PUT_FAILURES, name=source, pause_s=pause_s, failures=failures_json(failures))
 
 
-def _write_claims(session: GraphSession, changes: ChangeSet, stamp: Stamp) -> None:
-    new = {"since": stamp.now, "revision": stamp.revision}
-    rows = [{"agent_id": c.agent_id, "key": c.key, "hash": c.hash, **new} for c in changes.claims]
-    for batch in batched(rows, BATCH_ROWS):
-        session.run(_SYNC_PUT_CLAIMS, source=changes.source, rows=list(batch))
-
-
-def _agent_row(entry: AgentEntry, vectors: NewVectors) -> dict[str, object]:
-    return {"id": entry.agent.id, "props": agent_props(entry.agent, entry.bundle_hash) | vectors.props(entry.agent.id)}
+def put_claims(session: GraphSession, source: str, claims: Iterable[Claim]) -> None:
+    """Creates claims of a source; of one that is there already `since` and `revision` stay."""
+    run_batches(session, _SYNC_PUT_CLAIMS, "rows", map(asdict, claims), source=source)
 
 
 def agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "description": agent.description,
-        "kind": agent.kind,
-        "version": agent.version,
-        "transport": agent.transport,
-        "tags": list(agent.tags),
-        "visible_to": list(agent.visible_to),
-        "status": agent.status,
-        "content_hash": agent.content_hash,
-        "bundle_hash": bundle_hash,
-        **approval_props(agent),
-    }
+    return _entity_props(agent) | {"bundle_hash": bundle_hash}
 
 
 def tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
-    props = {
-        "id": tool.id,
-        "name": tool.name,
-        "call_name": tool.call_name,
-        "description": tool.description,
-        "input_schema": tool.input_schema,
-        "output_schema": tool.output_schema,
-        "annotations": tool.annotations,
-        "tags": list(tool.tags),
-        "questions": list(tool.questions),
-        "status": tool.status,
-        "content_hash": tool.content_hash,
-        **approval_props(tool),
-    }
-    return props | vectors.props(tool.id)
+    return _entity_props(tool) | {"call_name": tool.call_name} | vectors.props(tool.id)
 
 
-def approval_props(entity: Agent | Tool) -> dict[str, object]:
-    return {"pending": entity.pending, "flags": list(entity.flags), "approved_hash": entity.approved_hash}
+def _entity_props(entity: Agent | Tool) -> dict[str, object]:
+    """What the source states of it, and how that stands."""
+    fields = STATED_OF_TOOL if isinstance(entity, Tool) else STATED_OF_AGENT
+    names = ("id", "name", *fields, "status", "content_hash", "pending", "flags", "approved_hash")
+    values = {name: getattr(entity, name) for name in names}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def put_agent_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
     """Sets properties of agents that exist, by id."""
-    _put(session, _SYNC_PUT_AGENTS, props)
+    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
+    run_batches(session, _SYNC_PUT_AGENTS, "rows", rows)
 
 
 def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
     """Sets properties of tools that exist, by id."""
-    _put(session, _SYNC_UPDATE_TOOLS, props)
-
-
-def _put(session: GraphSession, statement: Statement, props: Mapping[str, Mapping[str, object]]) -> None:
-    for batch in batched([{"id": entity, "props": dict(values)} for entity, values in props.items()], BATCH_ROWS):
-        session.run(statement, rows=list(batch))
+    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
+    run_batches(session, _SYNC_UPDATE_TOOLS, "rows", rows)

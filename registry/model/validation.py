@@ -251,7 +251,9 @@ def setting_changes(
     if everyone:
         changes["visible_to"] = None
     elif visible_to is not None:
-        changes["visible_to"] = _groups(visible_to)
+        changes["visible_to"] = names = checked_names("visible_to", visible_to)
+        if not names:
+            raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
     return changes
 
 
@@ -301,12 +303,6 @@ def _tuple_of(name: str, values: object) -> tuple[str, ...]:
         if not isinstance(value, str) or is_broken(value):
             raise InvalidQuery(f"{name} of filters hold texts, not {value!r}")
     return items
-
-
-def _groups(groups: Sequence[str]) -> tuple[str, ...]:
-    if not (names := checked_names("visible_to", groups)):
-        raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
-    return names
 
 
 def checked_names(field: str, names: Sequence[str]) -> tuple[str, ...]:

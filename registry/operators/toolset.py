@@ -4,14 +4,14 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import batched
 from typing import Any
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import visible
 from waygraph.registry.graph.contents import Contents
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Part, Vectors, overlaid, read_agents, read_settings, read_tools
+from waygraph.registry.graph.write import run_batches
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import Change, Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
@@ -139,8 +139,7 @@ def put_edges(session: GraphSession, edges: Mapping[str, tuple[set[str], set[str
     old_edges = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(was - now)]
     come = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(now - was)]
     for statement, rows in ((_TOOLSET_EXCLUDE, old_edges), (_TOOLSET_INCLUDE, come)):
-        for batch in batched(rows, BATCH_ROWS):
-            session.run(statement, rows=list(batch))
+        run_batches(session, statement, "rows", rows)
 
 
 def choose_tools(

@@ -126,7 +126,7 @@ class Limits:
                 return self._unsent(error)
             case httpx2.TimeoutException():
                 return too_slow(self.place, self.timeout_s(call))
-            case httpx2.RemoteProtocolError() if not _is_cut(error):
+            case httpx2.RemoteProtocolError() if not any(sign in str(error) for sign in _CUT):
                 return _failure(self.place, "it does not speak HTTP")
             case httpx2.NetworkError() | httpx2.RemoteProtocolError():
                 reason = f"the connection broke ({_error_text(error)})"
@@ -157,9 +157,8 @@ def _failure(place: str, reason: str) -> FailedCall:
     return FailedCall(ServiceFailed(place, reason), sent=True, passing=False)
 
 
-def _is_cut(error: httpx2.RemoteProtocolError) -> bool:
-    """Whether HTTP was spoken, and broken off."""
-    return "disconnected" in str(error) or "closed connection" in str(error)
+_CUT = ("disconnected", "closed connection")
+"""Signs of an error that HTTP was spoken, and broken off."""
 
 
 def _root(error: BaseException) -> BaseException:

@@ -218,8 +218,7 @@ class EmbeddedStore:
 
     def contents(self, *parts: str) -> "Contents":
         """Of the index, which no lock or lost log of the graph keeps from answering."""
-        from waygraph.registry.storage.index_contents import IndexContents
-        from waygraph.registry.storage.noun_list import read_parts
+        from waygraph.registry.storage.noun_list import IndexContents, read_parts
 
         return self.look(lambda index: read_parts(IndexContents(index), *parts))
 

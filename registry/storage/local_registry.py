@@ -16,7 +16,6 @@ from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.nouns import (
     DEFAULT_TAXONOMY,
     Agent,
-    Filters,
     Of,
     Principal,
     Query,
@@ -34,9 +33,8 @@ from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
-from waygraph.registry.storage.graph_access import GraphAccess
 from waygraph.registry.storage.location import named_place, open_store
-from waygraph.registry.storage.store import Store
+from waygraph.registry.storage.store import GraphAccess, Store
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
@@ -317,18 +315,12 @@ class LocalRegistry(GraphAccess, Searchable):
     ) -> Ask:
         """Raises UnknownRecipe, InvalidQuery."""
         choice = recipe_named(recipe) if isinstance(recipe, str) else recipe
-        return self._with_history(Ask.of(choice, agent_weight, tool_weight, principal))
-
-    def _with_history(self, ask: Ask) -> Ask:
-        """Without, where the registry is not to read what came before a request."""
+        ask = Ask.of(choice, agent_weight, tool_weight, principal)
         return ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
 
     def _within(self, query: Query, principal: Principal | None) -> Query:
         """With the ids of what is in the category and the toolset that its filters name. Raises UnknownName."""
-        filters = self._with_members(query.filters, principal)
-        return query if filters is query.filters else replace(query, filters=filters)
-
-    def _with_members(self, filters: Filters, principal: Principal | None) -> Filters:
+        filters = query.filters
         if not (filters.within or filters.toolset):
-            return filters
-        return self._store.look(lambda index: with_members(index, filters, principal))
+            return query
+        return replace(query, filters=self._store.look(lambda index: with_members(index, filters, principal)))

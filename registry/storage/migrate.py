@@ -34,27 +34,29 @@ from waygraph.registry.graph.read import (
     read_tools,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
-from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
+from waygraph.registry.graph.write import (
+    NewVectors,
+    create_tools,
+    put_agents,
+    put_claims,
+    put_setting,
+    put_source,
+    put_transitions,
+)
 from waygraph.registry.index.local.file import current_path, folder_of, open_to_write
 from waygraph.registry.index.local.graph_agreement import refuse_unknown
-from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary, failures_json
+from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.files import lock_of, queue_of, sync_path, write_lock
+from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.fill import refuse_registry
-from waygraph.registry.storage.index_contents import IndexContents
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
-from waygraph.registry.storage.noun_list import NOUNS, count_parts, read_parts, read_whole
+from waygraph.registry.storage.noun_list import NOUNS, IndexContents, count_parts, read_parts, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
 
 _STATE_CREATE = load("state/create")
-_SYNC_CREATE_TOOLS = load("sync/create_tools")
-_SYNC_PUT_AGENTS = load("sync/put_agents")
-_SYNC_PUT_CLAIMS = load("sync/put_claims")
-_SYNC_PUT_SOURCE = load("sync/put_source")
-
-
 _MOST_NAMES = 3
 """So many of the things that differ are named; the others are counted."""
 
@@ -139,10 +141,7 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
         *_parts(whole.sources, _put_sources),
         *_parts(whole.claims, _put_claims),
         *_parts(whole.changes, _put_changes),
-        *_parts(
-            [each for each in whole.transitions if each.first],
-            lambda transitions, session: put_transitions(session, transitions),
-        ),
+        *_parts([each for each in whole.transitions if each.first], put_transitions),
         *(
             Part(noun.rows(each), (), partial(noun.put, value=each, vectors=whole.vectors_of(noun)))
             for noun in NOUNS
@@ -151,12 +150,16 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
     ]
 
 
-def _parts[T](values: Sequence[T], put: Callable[[Sequence[T], GraphSession], None]) -> Iterator[Part]:
+def _parts[T](values: Sequence[T], put: Callable[[GraphSession, Sequence[T]], None]) -> Iterator[Part]:
     """Of what changes no agent."""
-    return (Part(len(batch), (), partial(put, batch)) for batch in batched(values, BATCH_ROWS))
+
+    def put_batch(batch: Sequence[T], session: GraphSession) -> None:
+        put(session, batch)
+
+    return (Part(len(batch), (), partial(put_batch, batch)) for batch in batched(values, BATCH_ROWS))
 
 
-def _put_settings(settings: Sequence[OperatorSettings], session: GraphSession) -> None:
+def _put_settings(session: GraphSession, settings: Sequence[OperatorSettings]) -> None:
     for setting in settings:
         put_setting(session, setting)
 
@@ -169,54 +172,38 @@ def _entity_parts(whole: Contents, present_ids: Collection[str]) -> Iterator[Par
     entities: list[StoredAgent | StoredTool] = []
     for agent_id, item in whole.agents.items():
         entities += [item, *tools_by_agent[agent_id]]
-    missing = [entity for entity in entities if _id(entity) not in present_ids]
+    missing = [
+        each
+        for each in entities
+        if (each.agent.id if isinstance(each, StoredAgent) else each.tool.id) not in present_ids
+    ]
     keys = {entity: key for entity, key in whole.vector_keys.items() if key or entity in whole.vectors}
     vectors = NewVectors(vectors={entity: whole.vectors.get(entity) for entity in keys}, keys=keys)
     for batch in batched(missing, BATCH_ROWS):
         agents = [entity for entity in batch if isinstance(entity, StoredAgent)]
-        tools = [entity for entity in batch if isinstance(entity, StoredTool)]
-        agent_ids = {item.agent.id for item in agents} | {item.tool.agent_id for item in tools}
+        tools = [entity.tool for entity in batch if isinstance(entity, StoredTool)]
+        agent_ids = {item.agent.id for item in agents} | {tool.agent_id for tool in tools}
         yield Part(len(batch), agent_ids, partial(_put_entities, agents, tools, vectors))
 
 
-def _id(entity: StoredAgent | StoredTool) -> str:
-    return entity.agent.id if isinstance(entity, StoredAgent) else entity.tool.id
-
-
 def _put_entities(
-    agents: Sequence[StoredAgent], tools: Sequence[StoredTool], vectors: NewVectors, session: GraphSession
+    agents: Sequence[StoredAgent], tools: Sequence[Tool], vectors: NewVectors, session: GraphSession
 ) -> None:
-    rows_of_agents = [
-        {"id": item.agent.id, "props": agent_props(item.agent, item.bundle_hash) | vectors.props(item.agent.id)}
-        for item in agents
-    ]
-    rows_of_tools = [{"agent_id": item.tool.agent_id, "props": tool_props(item.tool, vectors)} for item in tools]
-    for statement, rows in ((_SYNC_PUT_AGENTS, rows_of_agents), (_SYNC_CREATE_TOOLS, rows_of_tools)):
-        if rows:
-            session.run(statement, rows=rows)
+    put_agents(session, agents, vectors)
+    create_tools(session, tools, vectors)
 
 
-def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> None:
+def _put_sources(session: GraphSession, sources: Sequence[SourceSummary]) -> None:
     for source in sources:
-        session.run(
-            _SYNC_PUT_SOURCE,
-            name=source.name,
-            namespace=source.namespace,
-            rank=source.rank,
-            policy=source.policy,
-            owner=source.owner,
-            seen_at=source.seen_at,
-            pause_s=source.pause_s,
-            failures=failures_json(source.failures),
-        )
+        put_source(session, source.name, source, source.seen_at)
 
 
-def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
+def _put_claims(session: GraphSession, claims: Sequence[Claim]) -> None:
     for source, of_source in groupby(claims, key=lambda claim: claim.source):
-        session.run(_SYNC_PUT_CLAIMS, source=source, rows=list(map(asdict, of_source)))
+        put_claims(session, source, of_source)
 
 
-def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
+def _put_changes(session: GraphSession, changes: Sequence[Change]) -> None:
     """Those that an earlier attempt has not put."""
     present_ids = {change.id for change in read_changes(session)}
     put_changes(session, [change for change in changes if change.id not in present_ids])
@@ -319,7 +306,9 @@ def _copy(original: Contents, place: str, target: Store, progress: Progress | No
         refuse_differences(original, read_whole(session), target.place)
 
     with target.filling(origin) as filling:
-        rows = _put(parts_of(original, _held_ids(filling)), filling, progress)
+        # Agents and tools that an earlier attempt copied, each whole.
+        present_ids = {*read_agents(filling.session), *(item.tool.id for item in read_tools(filling.session))}
+        rows = _put(parts_of(original, present_ids), filling, progress)
         filling.finish(whole)
     return rows
 
@@ -332,11 +321,6 @@ def _put(parts: Sequence[Part], filling: Filling, progress: Progress | None) -> 
         if progress:
             progress(rows, total)
     return total
-
-
-def _held_ids(filling: Filling) -> set[str]:
-    """Agents and tools that an earlier attempt copied, each whole."""
-    return {*read_agents(filling.session), *(item.tool.id for item in read_tools(filling.session))}
 
 
 # -- repair --------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
@@ -62,9 +62,8 @@ class ServerStore:
     @classmethod
     def at(cls, location: str, settings: Settings) -> "ServerStore":
         """Nothing is asked of the server yet. Raises InvalidSetting, ServerRefused."""
-        places = CypherPlaces(settings)  # a wrong setting is told before anything is opened
         engine = Neo4jEngine.open(ServerLocation.parse(location, settings.neo4j_database), settings)
-        return cls(engine, settings, places)
+        return cls(engine, settings, CypherPlaces(settings))
 
     @property
     def place(self) -> str:
@@ -87,15 +86,10 @@ class ServerStore:
         with self._lock:
             if self._closed:
                 raise RegistryClosed
-            self._index = self._refresh_index(self._index)
+            if self._index is None or not self._index.refresh():  # it was embedded anew
+                self._check_server()
+                self._index = Neo4jIndex(self.engine)
             return self._index
-
-    def _refresh_index(self, index: Neo4jIndex | None) -> Neo4jIndex:
-        """The same index at its present revision; another one if the registry was embedded anew."""
-        if index is not None and index.refresh():
-            return index
-        self._check_server()
-        return Neo4jIndex(self.engine)
 
     def look[T](self, work: "Callable[[Neo4jIndex], T]") -> T:
         return self._between_commits(lambda: work(self.index(fresh=True)))
@@ -166,16 +160,13 @@ class ServerStore:
             self._prepare(dimension)
             dimensions.append(dimension)
 
-        yield Writing(self.engine, _keep, prepare, self._state_between_commits())
+        # Of a whole revision: if that one still holds when a writer commits, what it read since was whole as well.
+        state: RegistryState | None = None
+        with suppress(RegistryNotFound):
+            state = self._between_commits(lambda: read_state(self.engine))
+        yield Writing(self.engine, _keep, prepare, state)
         if dimensions:
             self._settle(dimensions[-1])
-
-    def _state_between_commits(self) -> RegistryState | None:
-        """Of a whole revision: if that one still holds when a writer commits, what it read since was whole as well."""
-        try:
-            return self._between_commits(lambda: read_state(self.engine))
-        except RegistryNotFound:
-            return None
 
     def _is_behind(self, state: RegistryState | None) -> bool:
         now = Moment.read(self.engine)

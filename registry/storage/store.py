@@ -1,16 +1,32 @@
-"""What every place of a registry does: a graph to write, a search index to read, a whole copy to take in."""
+"""What every place of a registry does: a graph to write, a search index to read, a whole copy to take in; and how it is
+read and written.
+"""
 
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
+from waygraph.registry.model import clock
+from waygraph.registry.model.errors import RegistryNotFound, WriteConflict
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tracing import span
+from waygraph.registry.model.validation import checked_texts
+
 if TYPE_CHECKING:
+    from waygraph.registry.embedding.factory import ChosenEmbedder
     from waygraph.registry.graph.contents import Contents
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.model.changes import CypherResult
-    from waygraph.registry.writer import Writing
+    from waygraph.registry.model.pictures import Map
+    from waygraph.registry.writer import WriteSession, Writing
 
 
 type Work = Callable[[GraphSession], None]
@@ -94,3 +110,111 @@ class Store(Place, Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+_MAPS_KEPT = 8
+
+
+class GraphAccess(ABC):
+    """Reads and writes the graph of a store. Threads may share one."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._maps: dict[object, Map] = {}
+        self._map_lock = Lock()
+
+    @abstractmethod
+    def open_embedder(self, spec: str) -> "ChosenEmbedder":
+        """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
+
+        Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
+        """
+        ...
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def look[T](self, work: "Callable[[SearchIndex], T]") -> T:
+        """What `work` finds in the index of one revision. Raises RegistryNotFound."""
+        return self._store.look(work)
+
+    def kept_map(self, key: Callable[[], object], draw: "Callable[[], Map]") -> "Map":
+        """The one that was drawn of this revision for who sees the same. One is drawn at a time: whoever wants the same
+        waits, and finds it; whoever wants one that is there does not wait.
+        """
+        if picture := self._maps.get(key()):
+            return picture
+        with self._map_lock:
+            now = key()
+            if now not in self._maps:
+                picture = draw()
+                if len(self._maps) >= _MAPS_KEPT:
+                    del self._maps[next(iter(self._maps))]
+                self._maps[now] = picture
+            return self._maps[now]
+
+    def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:
+        """What `work` makes of one revision by declared statements: what sources state, without overlays.
+
+        It may run more than once. `before_write`: a write follows. Raises RegistryNotFound.
+        """
+        return self._store.read(work, before_write=before_write)
+
+    @contextmanager
+    def writing(
+        self, *, texts: TextForm | None = None, trust_index: bool = True, alone: bool = False
+    ) -> "Iterator[WriteSession]":
+        """To write once; `change` tries again. `texts` is chosen once, by the first write. `alone`: it may take long,
+        so that no write before waits to be published with it.
+
+        Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
+        own; WriteConflict if another writer was first, where a registry has several at a time.
+        """
+        from waygraph.registry.storage.noun_list import NOUNS
+        from waygraph.registry.writer import WriteSession
+
+        texts = checked_texts(texts)
+        with self._store.writing(trust_index=trust_index, alone=alone) as writing:
+            yield WriteSession(
+                writing,
+                self.open_embedder,
+                NOUNS,
+                texts=texts,
+                max_embedded_chars=self._settings.max_embedded_chars,
+                max_changes_kept=self._settings.max_changes_kept,
+                clock=clock.now,
+            )
+
+    def change[T](
+        self,
+        work: "Callable[[WriteSession], T]",
+        *,
+        texts: TextForm | None = None,
+        trust_index: bool = True,
+        alone: bool = False,
+    ) -> T:
+        """What `work` does in a write session; done again, from its start, if another writer was first.
+
+        Raises as `writing` does, WriteConflict after `write_timeout_s` of trying.
+        """
+        give_up = time.monotonic() + self._settings.write_timeout_s
+        for attempt in count(1):
+            try:
+                with span("write"), self.writing(texts=texts, trust_index=trust_index, alone=alone) as session:
+                    return work(session)
+            except WriteConflict:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(random.uniform(0, min(0.5, 0.01 * 2 ** min(attempt, 10))))  # noqa: S311 - jitter, not a secret
+        raise AssertionError("unreachable")
+
+    def change_existing[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
+        """As `change`, for what only changes what is there: it makes no registry. Raises RegistryNotFound."""
+        if not self._store.exists:
+            raise RegistryNotFound(self._store.place)
+        return self.change(work, trust_index=trust_index)

@@ -29,12 +29,11 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
 from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, HostEvent, Outcome, bucket_of
 from waygraph.registry.storage.location import MEMORY, is_server, is_service
-from waygraph.registry.storage.store import Store
+from waygraph.registry.storage.store import GraphAccess, Store
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.model.changes import Written
-    from waygraph.registry.storage.graph_access import GraphAccess
 
 _USAGE_REMOVE_USAGE = load("usage/remove_usage")
 CREATE = """

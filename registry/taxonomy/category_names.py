@@ -158,7 +158,7 @@ def _candidates(service: Service) -> Iterator[tuple[str, str, float]]:
     for (term, word), weight in chain(
         ((each, 1.0) for each in telling_words(" ".join(service.tags))), ((each, OF_TEXT) for each in nouns)
     ):
-        if term not in verbs() and term not in _fillers():
+        if term not in verbs() and _load("words.json")["nouns"].get(term, 0.0) < FILLER:
             yield term, word, weight * _telling(term)
 
 
@@ -205,11 +205,6 @@ def verbs() -> frozenset[str]:
 @cache
 def _qualifiers() -> frozenset[str]:
     return frozenset(_load("words.json")["qualifiers"].split())
-
-
-@cache
-def _fillers() -> frozenset[str]:
-    return frozenset(term for term, share in _load("words.json")["nouns"].items() if share >= FILLER)
 
 
 @cache

@@ -6,12 +6,12 @@ A category's id in the graph is `TAXONOMY:ID`, so that two taxonomies may use on
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Vectors
+from waygraph.registry.graph.write import run_batches
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
@@ -141,8 +141,8 @@ def put_taxonomy(
     `directions`: those that change, float32 of shape (dimension,); others stay.
     """
     before = former.categories if former else {}
-    for ids in batched([f"{new.name}:{each}" for each in before if each not in new.categories], BATCH_ROWS):
-        session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
+    old_ids = [f"{new.name}:{each}" for each in before if each not in new.categories]
+    run_batches(session, _TAXONOMY_REMOVE_CATEGORIES, "ids", old_ids)
     session.run(_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
     categories = [each for each in new.categories.values() if each != before.get(each.id)]
     rows = [{"id": f"{new.name}:{each.id}", "props": _category_props(each, directions or {})} for each in categories]
@@ -152,16 +152,15 @@ def put_taxonomy(
         for category, direction in (directions or {}).items()
         if category not in new_ids and category in new.categories
     ]
-    for batch in batched(rows, BATCH_ROWS):
-        session.run(_TAXONOMY_PUT_CATEGORIES, rows=list(batch))
+    run_batches(session, _TAXONOMY_PUT_CATEGORIES, "rows", rows)
     session.run(_TAXONOMY_PUT_ROOT, id=new.name, root=f"{new.name}:{new.root.id}")
     _put_children(session, new.name, [each for each in categories if _children(before, each.id) != each.children])
     _put_holdings(session, new, categories, before)
 
 
 def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
-    for ids in batched([f"{taxonomy.name}:{each}" for each in taxonomy.categories], BATCH_ROWS):
-        session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
+    ids = [f"{taxonomy.name}:{each}" for each in taxonomy.categories]
+    run_batches(session, _TAXONOMY_REMOVE_CATEGORIES, "ids", ids)
     session.run(_REMOVE_TAXONOMY, id=taxonomy.name)
 
 
@@ -187,17 +186,14 @@ def _children(categories: Mapping[str, Category], category_id: str) -> tuple[str
     return categories[category_id].children if category_id in categories else ()
 
 
-def _put_children(session: GraphSession, name: str, parents: Iterable[Category]) -> None:
-    parent_ids = list(parents)
-    for ids in batched([f"{name}:{each.id}" for each in parent_ids], BATCH_ROWS):
-        session.run(_TAXONOMY_REMOVE_CHILDREN, ids=list(ids))
-    rows = [
+def _put_children(session: GraphSession, name: str, parents: Sequence[Category]) -> None:
+    run_batches(session, _TAXONOMY_REMOVE_CHILDREN, "ids", (f"{name}:{each.id}" for each in parents))
+    rows = (
         {"parent": f"{name}:{each.id}", "child": f"{name}:{child}", "position": position}
-        for each in parent_ids
+        for each in parents
         for position, child in enumerate(each.children)
-    ]
-    for batch in batched(rows, BATCH_ROWS):
-        session.run(_TAXONOMY_PUT_CHILDREN, rows=list(batch))
+    )
+    run_batches(session, _TAXONOMY_PUT_CHILDREN, "rows", rows)
 
 
 def _put_holdings(
@@ -215,7 +211,6 @@ def _put_holdings(
             for entity, by in each.holds.items()
             if former.get(entity) != by
         ]
-    for batch in batched(old_edges, BATCH_ROWS):
-        session.run(_TAXONOMY_RELEASE, rows=list(batch))
-    for batch in batched(new_edges, BATCH_ROWS):
-        session.run(_TAXONOMY_HOLD_AGENTS if new.of is Of.AGENTS else _TAXONOMY_HOLD_TOOLS, rows=list(batch))
+    run_batches(session, _TAXONOMY_RELEASE, "rows", old_edges)
+    hold = _TAXONOMY_HOLD_AGENTS if new.of is Of.AGENTS else _TAXONOMY_HOLD_TOOLS
+    run_batches(session, hold, "rows", new_edges)

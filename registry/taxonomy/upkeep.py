@@ -8,6 +8,7 @@ tells of an agent to somebody who may not see it.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from waygraph.registry.graph.engine import GraphSession
@@ -161,9 +162,8 @@ def keep_placed(
 ) -> None:
     tree = _Tree(former, {}, new_ids=())
     absent = [entity for entity in tree.where if owner_of(entity) in agent_ids and entity not in now]
-    with_new_vector = [
-        entity for entity in now if entity in before and _has_new_vector(former, before[entity], now[entity])
-    ]
+    key = attrgetter("service" if former.built_by == By.WORDS else "vector_key")
+    with_new_vector = [each for each in now if each in before and key(before[each]) != key(now[each])]
     coming = [entity for entity in now if entity not in tree.where or entity in with_new_vector]
     stood_open = {owner_of(entity) for entity, was in before.items() if was.is_public and entity in tree.where}
     private = {*former.private, *_private_agents(session, stood_open)}
@@ -180,10 +180,6 @@ def keep_placed(
         new_directions = {}
     tree.drop_empty()
     put_taxonomy(session, replace(tree.taxonomy(), private=tuple(sorted(private))), former, new_directions)
-
-
-def _has_new_vector(taxonomy: Taxonomy, before: Placeable, now: Placeable) -> bool:
-    return before.service != now.service if taxonomy.built_by == By.WORDS else before.vector_key != now.vector_key
 
 
 def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[str]:

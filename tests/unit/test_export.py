@@ -22,7 +22,7 @@ from waygraph.registry.graph.read import read_agents, read_claims, read_settings
 from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.export.formats import export, json_in_html
-from waygraph.registry.storage.export.page_layout import Circle, lay_out
+from waygraph.registry.storage.export.map import Circle, lay_out
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

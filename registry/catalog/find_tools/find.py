@@ -313,7 +313,8 @@ def answer_request(
     spare = FAR if _asks_model(request.recipe) else SPARE  # no model is asked twice
     route = _route_tools(registry, request, principal, request.limit + spare, strict=strict)
     candidates = _judge_matches(registry, request, route.matches, judges, why_not)
-    if spare < FAR and len(route.matches) >= request.limit + SPARE and _callable(candidates) < request.limit:
+    callables = sum(each.judgement.verdict != "deny" for each in candidates)
+    if spare < FAR and len(route.matches) >= request.limit + SPARE and callables < request.limit:
         route = _route_tools(registry, request, principal, request.limit + FAR, strict=strict)
         candidates = _judge_matches(registry, request, route.matches, judges, why_not)
     agents = _describe_agents(registry, route.agents, principal)
@@ -402,10 +403,6 @@ def _route_tools(
         recipe=request.recipe,
         principal=principal,
     )
-
-
-def _callable(candidates: Sequence[_JudgedTool]) -> int:
-    return sum(each.judgement.verdict != "deny" for each in candidates)
 
 
 def _judge_matches(
@@ -497,23 +494,15 @@ def _browse(registry: "Searchable", request: FindAsked, judges: Judging, why_not
     place |= {"holds": {view.of.value: view.count}, "by": view.built_by}
     if view.children:
         rows = list(_category_rows(view))
-        return _rows_answer(request, "categories", rows[request.offset : request.offset + ROWS], len(rows), place)
+        part = dict(rows[request.offset : request.offset + ROWS])
+        return RowsAnswer("categories", part, {**place, **_next(request, ROWS, len(rows))})
     tools = view.members if view.of is Of.TOOLS else _tools_of_few(registry, request, view, judges.principal)
     if tools is None:
-        part = _member_rows(registry, view, view.members[request.offset : request.offset + ROWS], judges.principal)
-        return _rows_answer(request, "members", part, len(view.members), place)
+        ids = view.members[request.offset : request.offset + ROWS]
+        part = dict(_member_rows(registry, view, ids, judges.principal))
+        return RowsAnswer("members", part, {**place, **_next(request, ROWS, len(view.members))})
     answer = _tools_part(registry, request, tools, judges, why_not)
     return ToolsAnswer(answer.tools, {**place, **answer.facts})
-
-
-def _rows_answer(
-    request: FindAsked,
-    kind: Literal["categories", "members"],
-    rows: Iterable[tuple[str, str]],
-    total: int,
-    place: Mapping[str, Any],
-) -> RowsAnswer:
-    return RowsAnswer(kind, dict(rows), {**place, **_next(request, ROWS, total)})
 
 
 def _next(request: FindAsked, most: int, total: int) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from waygraph.registry.model.errors import (
     CypherFailed,
     CypherLimit,
     CypherRefused,
-    InvalidSetting,
     nearest,
 )
 from waygraph.registry.model.identity import is_broken
@@ -42,12 +41,7 @@ class CypherPlaces:
     """As many places as there may be workers of one registry. Threads share it."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises InvalidSetting for less than one place, or a wait below zero."""
         self._allowed, self._wait_s = settings.cypher_workers, settings.cypher_wait_s
-        if self._allowed < 1:
-            raise InvalidSetting(f"WAYGRAPH_CYPHER_WORKERS must be 1 or more, not {self._allowed}")
-        if not 0 <= self._wait_s <= threading.TIMEOUT_MAX:
-            raise InvalidSetting(f"WAYGRAPH_CYPHER_WAIT_S must be 0 or more seconds, not {self._wait_s:g}")
         self._free = threading.BoundedSemaphore(self._allowed)
 
     @contextmanager

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import batched
 from typing import Any
 
-from waygraph.cypher import Statement, load
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.read import read_entries, read_settings
 from waygraph.registry.graph.schema import unique_id
+from waygraph.registry.graph.write import run_batches
 from waygraph.registry.index.search_index import agent_document, agent_names, record_of, tool_document, tool_names
 from waygraph.registry.model.nouns import Agent, Tool, reachable
 from waygraph.registry.model.transitions import is_tool
@@ -89,23 +89,14 @@ def vector_index(label: str, dimension: int) -> str:
 def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[None]:
     """Notes what is indexed of these agents and their tools, and after the block indexes what there is then."""
     ids = sorted(agent_ids)
-    before = {
-        row["id"]: row
-        for batch in batched(ids, BATCH_ROWS)
-        for row in session.run(_NEO4J_UPKEEP_ENTRIES, agent_ids=list(batch))
-    }
+    before = {row["id"]: row for row in run_batches(session, _NEO4J_UPKEEP_ENTRIES, "agent_ids", ids)}
     yield
     after = Documents.read(session, ids)
-    _run_all(session, _NEO4J_UPKEEP_PUT_AGENTS, after.agent_rows)
+    run_batches(session, _NEO4J_UPKEEP_PUT_AGENTS, "rows", after.agent_rows)
     # Of a text that is written again Lucene counts the former one too, until it merges its files.
     changed_tools = [row for row in after.tool_rows if not _is_indexed(row, before.get(row["id"]))]
-    _run_all(session, _NEO4J_UPKEEP_PUT_TOOLS, changed_tools)
-    _run_all(session, _NEO4J_UPKEEP_COUNT_TERMS, differences(counts(before.values()), counts(after.rows)))
-
-
-def _run_all(session: GraphSession, statement: Statement, rows: Iterable[Row]) -> None:
-    for batch in batched(rows, BATCH_ROWS):
-        session.run(statement, rows=list(batch))
+    run_batches(session, _NEO4J_UPKEEP_PUT_TOOLS, "rows", changed_tools)
+    run_batches(session, _NEO4J_UPKEEP_COUNT_TERMS, "rows", differences(counts(before.values()), counts(after.rows)))
 
 
 def _is_indexed(row: Row, former: Row | None) -> bool:
@@ -246,9 +237,9 @@ def renew_index(session: GraphSession) -> Iterator[None]:
         (_NEO4J_UPKEEP_PUT_AGENTS, comparison.agents),
         (_NEO4J_UPKEEP_PUT_TOOLS, comparison.tools),
     ):
-        _run_all(session, statement, [target for target, actual in pairs.values() if target != actual])
+        run_batches(session, statement, "rows", [target for target, actual in pairs.values() if target != actual])
     target, actual = comparison.terms
-    _run_all(session, _NEO4J_UPKEEP_COUNT_TERMS, differences(actual, target))
+    run_batches(session, _NEO4J_UPKEEP_COUNT_TERMS, "rows", differences(actual, target))
 
 
 def _beside(target: Iterable[Row], actual: Iterable[Row]) -> dict[str, tuple[Row, Row]]:

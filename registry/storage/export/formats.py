@@ -28,7 +28,7 @@ from waygraph.registry.storage.noun_list import NOUNS
 if TYPE_CHECKING:
     import networkx as nx
 
-    from waygraph.registry.storage.graph_access import GraphAccess
+    from waygraph.registry.storage.store import GraphAccess
 
     Graph = nx.DiGraph[str]
 
@@ -137,7 +137,8 @@ def as_json(contents: Contents) -> str:
         f'"agents": {_lines(_agent(agent, tools_by_agent[agent.id]) for agent in agents)}',
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
         f'"operator": {_lines(shapes.shape(setting) for setting in contents.settings.values())}',
-        f'"approval": {_lines(_approval(each) for each in entities if each.pending or each.approved_hash)}',
+        # Whether it waits, and what of it was approved. Flags are found again.
+        f'"approval": {_lines(_fields(each, _APPROVAL) for each in entities if each.pending or each.approved_hash)}',
     ]
     values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in NOUNS}
     parts += [f'"{name}": {_lines(documents)}' for name, documents in values.items() if documents]
@@ -194,9 +195,7 @@ def _source(source: SourceSummary) -> dict[str, object]:
     }
 
 
-def _approval(entity: Agent | Tool) -> dict[str, object]:
-    """Whether it waits, and what of it was approved. Flags are found again."""
-    return {"id": entity.id, "pending": entity.pending, "approved_hash": entity.approved_hash}
+_APPROVAL = ("id", "pending", "approved_hash")
 
 
 # The document of `/.well-known/ai-catalog.json`: AI Catalog 1.0, with a host (its conformance level 2).
@@ -276,23 +275,21 @@ def _address(base_url: str) -> tuple[str, str]:
 
 def _entry(agent: Agent, publisher: str, base: str) -> dict[str, Any]:
     # An identifier below the own host: what the entry leads to is this registry's record, which it publishes itself.
-    return {
+    entry = {
         "identifier": _identifier(publisher, agent.kind, agent.id),
         "type": AGENT_TYPE,
         "url": f"{base}/v1/agents/{quote(agent.id, safe='')}",
-    } | _without_empty(
-        displayName=agent.name, description=agent.description, tags=list(agent.tags), version=agent.version
-    )
+        "displayName": agent.name,
+        "description": agent.description,
+        "tags": list(agent.tags),
+        "version": agent.version,
+    }
+    return {name: value for name, value in entry.items() if value}
 
 
 def _identifier(*parts: str) -> str:
     """`urn:air:<publisher>:<kind>:<id>`: different parts make different URNs, and can be read back from them."""
     return ":".join(("urn", "air", *(quote(part, safe="") for part in parts)))
-
-
-def _without_empty(**members: Any) -> dict[str, Any]:
-    """Without those that say nothing."""
-    return {name: value for name, value in members.items() if value}
 
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"

@@ -27,7 +27,6 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.files import lock_of, write_lock
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.integrity.findings import (
     DAMAGE,
@@ -35,12 +34,11 @@ from waygraph.registry.storage.integrity.findings import (
     Graph,
     absent,
     attempt,
-    embedder_finding,
+    describe_index,
     graph_findings,
     refuse,
     restore_advice,
-    similarity_findings,
-    source_findings,
+    shared_findings,
     versions,
 )
 from waygraph.registry.storage.integrity.index_dump import IndexDump
@@ -92,7 +90,7 @@ def examine_embedded(registry: LocalRegistry, store: EmbeddedStore, *, deep: boo
         advice = waits if error.retryable else ways
         return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
     findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _index, _graph_copy)]
-    findings += [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(store)]
+    findings += shared_findings(registry)
     if deep:
         findings += examine_deep(store, registry.settings)
     return [Finding(check="registry", ok=True, detail=store.place), *findings]
@@ -164,15 +162,9 @@ def _index(store: EmbeddedStore) -> Finding:
 
     def look() -> str:
         with closing(LocalIndex.open(store.folder)) as index:
-            state = index.state
             index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
             index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
-            if not is_form(state.texts):
-                raise RegistryError(f"texts of the form {state.texts!r} are not known")
-            return (
-                f"revision {state.revision}: {state.agents} agents, {state.tools} tools, "
-                f"{len(index.sources())} sources, {state.texts} texts"
-            )
+            return describe_index(index)
 
     return attempt("index", look, rebuild_advice(store))
 

@@ -17,10 +17,12 @@ from waygraph.registry.embedding.weights import locate, unread_texts, vectors_ad
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
+from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import AgentEntry, entries_of
 from waygraph.registry.model.errors import RegistryError, RegistryNotFound, WaygraphError
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -87,6 +89,22 @@ _UNREAD_SHARE = 0.05
 """Of a catalogue's texts, that is worth telling."""
 _MOST_TEXTS = 2_000
 """Of a catalogue, that are looked at."""
+
+
+def shared_findings(registry: LocalRegistry) -> list[Finding]:
+    """Those of sources, of the embedder, of versions and of similar agents."""
+    return [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(registry.store)]
+
+
+def describe_index(index: SearchIndex) -> str:
+    """Its revision and what it holds. Raises RegistryError if its texts are of a form that is not known."""
+    state = index.state
+    if not is_form(state.texts):
+        raise RegistryError(f"texts of the form {state.texts!r} are not known")
+    return (
+        f"revision {state.revision}: {state.agents} agents, {state.tools} tools, "
+        f"{len(index.sources())} sources, {state.texts} texts"
+    )
 
 
 def absent(place: str) -> Finding:

@@ -19,7 +19,6 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import Comparison
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.storage.integrity.findings import (
     DAMAGE,
     REINDEX,
@@ -27,11 +26,10 @@ from waygraph.registry.storage.integrity.findings import (
     Graph,
     absent,
     attempt,
-    embedder_finding,
+    describe_index,
     graph_findings,
     restore_advice,
-    similarity_findings,
-    source_findings,
+    shared_findings,
     unless,
     versions,
 )
@@ -54,7 +52,7 @@ def examine_server(registry: LocalRegistry, store: ServerStore, *, deep: bool = 
     if not findings[-1].ok:
         return [*findings, versions()]
     findings += [check(store) for check in (_writer, _schema, _constraints, _text_indexes, _vector_indexes, _search)]
-    findings += [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(store)]
+    findings += shared_findings(registry)
     if deep:
         findings += examine_server_deep(store, registry.settings)
     return findings
@@ -75,14 +73,7 @@ def _registry(store: ServerStore) -> Finding:
     try:
         if not store.exists:
             return absent(store.place)
-        index = Neo4jIndex(store.engine)
-        state = index.state
-        if not is_form(state.texts):
-            raise RegistryError(f"texts of the form {state.texts!r} are not known")
-        detail = (
-            f"revision {state.revision}: {state.agents} agents, {state.tools} tools, "
-            f"{len(index.sources())} sources, {state.texts} texts"
-        )
+        detail = describe_index(Neo4jIndex(store.engine))
     except DAMAGE as error:
         advice = "upgrade waygraph, or see docs/storage.md, What may go wrong"
         return Finding(check="registry", ok=False, detail=str(error) or type(error).__name__, advice=advice)
