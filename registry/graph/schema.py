@@ -6,6 +6,7 @@ its statements ran, and one that was cut short runs again from its start.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import batched, chain
 from pathlib import Path
 
@@ -66,10 +67,8 @@ class Migration:
     statements: tuple[Statement, ...]
 
 
-def unique_id(label: str) -> Statement:
-    return load("schema/unique_id", label)
-
-
+unique_id = partial(load, "schema/unique_id")
+"""The constraint that the nodes of a label have ids of their own."""
 _AT_FIRST = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
 _SUBJECTS = (
     load("subject/agents_of_changes"),
