@@ -174,16 +174,16 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
 
 def put_agents(session: GraphSession, agents: Iterable[AgentEntry | StoredAgent], vectors: NewVectors) -> None:
     """Creates or replaces them, without their tools."""
-    rows = [
+    rows = (  # made a batch at a time: as lists of floats all vectors would take gigabytes
         {"id": item.agent.id, "props": agent_props(item.agent, item.bundle_hash) | vectors.props(item.agent.id)}
         for item in agents
-    ]
+    )
     run_batches(session, _SYNC_PUT_AGENTS, "rows", rows, most=BATCH_VECTORS)
 
 
 def create_tools(session: GraphSession, tools: Iterable[Tool], vectors: NewVectors) -> None:
     """Of agents that exist; there is none of their ids yet."""
-    rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in tools]
+    rows = ({"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in tools)
     run_batches(session, _SYNC_CREATE_TOOLS, "rows", rows, most=BATCH_VECTORS)
 
 
