@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.fake_openai import FakeOpenAI, fake_openai
+from tests.processes_left import end_all, new_mark
+
 pytest_plugins = ["tests.neo4j_fixtures", "tests.tiers"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,3 +47,17 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.delenv(name)
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """Marks the processes of a test, and ends those that it should not have left."""
+    made = new_mark()
+    yield made
+    end_all(made)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    with fake_openai() as running:
+        yield running

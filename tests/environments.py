@@ -139,7 +139,7 @@ def installed(environment: Environment, beside: tuple[Environment, ...] = ()) ->
 def made(environment: Environment) -> Path | NotInstalled:
     folder = environment.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with locked(folder.with_suffix(".lock")):
         if not environment.is_whole:
             shutil.rmtree(folder, ignore_errors=True)
             try:
@@ -151,8 +151,8 @@ def made(environment: Environment) -> Path | NotInstalled:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Of the processes that want the same environment one installs it, the others wait."""
+def locked(path: Path) -> Iterator[None]:
+    """Of the processes that want the same thing one makes it, the others wait."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

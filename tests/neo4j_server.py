@@ -3,7 +3,6 @@
 `start_server` runs the jars and can kill and restart them; `neo4j_for_tests` takes whatever of the three is there.
 """
 
-import fcntl
 import gc
 import os
 import re
@@ -24,6 +23,8 @@ from typing import IO, Any, Final, Self
 
 from neo4j import GraphDatabase
 from platformdirs import user_cache_path
+
+from tests.environments import locked
 
 ENVIRON: Final = dict(os.environ)
 """As the caller set it: tests/conftest.py takes WAYGRAPH_* away once tests run."""
@@ -155,7 +156,7 @@ def jars(release: Release) -> Path:
     """The folder with the server's jars, fetched by Maven the first time (about 130 MB). Raises NoServer."""
     folder = _jar_folder(release)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.parent / f"{release.version}.lock"):
+    with locked(folder.parent / f"{release.version}.lock"):
         if not _complete(folder):
             _fetch(release, folder)
     return folder
@@ -168,14 +169,6 @@ def _jar_folder(release: Release) -> Path:
 
 def _complete(folder: Path) -> bool:
     return (folder / ".complete").exists()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Of the processes that want the same jars one fetches, the others wait for it."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(release: Release, folder: Path) -> None:

@@ -298,3 +298,9 @@ def ingest(client: httpx2.Client, source: str, *agents: Mapping[str, object], **
     report: dict[str, Any]
     [report] = told["reports"]
     return report
+
+
+def content(service: Served) -> object:
+    """All that it exports, its revision apart."""
+    told = service.admin().get("/v1/export").json()
+    return {name: part for name, part in told.items() if name != "revision"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import KEY, FakeOpenAI
 from tests.sync_graph import entry, manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import MassRemoval
@@ -21,14 +21,8 @@ HIDDEN = "the safe stands behind the second mirror"
 
 
 @pytest.fixture
-def endpoint() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        yield running
-
-
-@pytest.fixture
-def registry(endpoint: FakeOpenAI, tmp_path: Path) -> Iterator[Registry]:
-    environ = {"OPENAI_BASE_URL": endpoint.url, "OPENAI_API_KEY": KEY}
+def registry(fake: FakeOpenAI, tmp_path: Path) -> Iterator[Registry]:
+    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
     settings = Settings(cache_dir=str(tmp_path))
     with Registry.open(":memory:", embedder="openai:any-model", settings=settings, environ=environ) as opened:
         sync(opened, manifest("secret", entry("vault", HIDDEN)))
@@ -38,19 +32,19 @@ def registry(endpoint: FakeOpenAI, tmp_path: Path) -> Iterator[Registry]:
 
 @pytest.mark.parametrize("principal", [CREW, None], ids=["of a group", "who sees everything"])
 def test_the_texts_embedded_tell_a_group_nothing_of_equal_hidden_ones(
-    registry: Registry, endpoint: FakeOpenAI, principal: Principal | None
+    registry: Registry, fake: FakeOpenAI, principal: Principal | None
 ) -> None:
     """Nor does the work: each text is embedded. Who sees everything pays for none twice."""
     told: list[tuple[int, int]] = []
     for source, text in (("guess", HIDDEN), ("other", "nobody has ever written this before")):
-        asked = sum(map(len, endpoint.batches))
+        asked = sum(map(len, fake.batches))
         report = sync(registry, manifest(source, entry(source, text)), principal=principal)
-        told.append((report.texts_embedded, sum(map(len, endpoint.batches)) - asked))
+        told.append((report.texts_embedded, sum(map(len, fake.batches)) - asked))
     assert (told[0] == told[1]) == (principal is not None)
     assert told[1][0] == told[1][1] > 0
 
 
-def test_a_text_that_was_embedded_for_a_group_is_kept(registry: Registry, endpoint: FakeOpenAI) -> None:
+def test_a_text_that_was_embedded_for_a_group_is_kept(registry: Registry, fake: FakeOpenAI) -> None:
     sync(registry, manifest("crew", entry("crew", "sails by night")), principal=CREW)
     report = sync(registry, manifest("again", entry("crew2", "sails by night")))
     assert report.texts_embedded < sync(registry, manifest("new", entry("crew3", "rows at noon"))).texts_embedded

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.processes_left import MARK, left_of, needs_proc, new_mark
+from tests.processes_left import MARK, left_of, needs_proc
 from tests.upstream.calling import PATIENCE_S, Listening, tools_by_hand
 from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
@@ -33,11 +33,6 @@ pytestmark = needs_proc
 ONE = Agent(id="one", name="One")
 NO_COMMAND = StdioLaunch(command="waygraph-no-such-command")
 NOBODY = HttpLaunch(url="http://127.0.0.1:9/mcp")
-
-
-@pytest.fixture
-def mark() -> str:
-    return new_mark()
 
 
 def hand_tools(mark: str, *args: str) -> StdioLaunch:

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -52,12 +52,6 @@ RED, NOBODY = Principal(groups=("red",)), Principal()
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Place:
     return new_place(request.param, tmp_path, neo4j_servers, Settings(max_changes_kept=KEPT))
-
-
-@pytest.fixture
-def registry(place: Place) -> Iterator[LocalRegistry]:
-    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
-        yield opened
 
 
 def entry(key: str, *tools: str, text: str = "", tool_text: str = "", groups: tuple[str, ...] = ()) -> AgentEntry:

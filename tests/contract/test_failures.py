@@ -1,34 +1,19 @@
 """What of a source fails is kept with it in the graph, in every place, until it works or is named no more."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.places import PLACES, Place, Servers, new_place
 from tests.sync_graph import entry, manifest
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import put_statuses, sync
 from waygraph.registry.model.changes import MAX_FAILURES, MAX_KEY_CHARS, Rejected
 from waygraph.registry.model.errors import NotAllowed
 from waygraph.registry.model.nouns import MAX_REASON_CHARS, ONLINE, Principal, failing, unreachable
-from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 LONG_AGO = "2026-03-01T08:00:00+00:00"
 SINCE = "2026-03-02T08:00:00+00:00"
-
-
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Place:
-    return new_place(request.param, tmp_path, neo4j_servers, Settings())
-
-
-@pytest.fixture
-def registry(place: Place) -> Iterator[LocalRegistry]:
-    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
-        yield opened
 
 
 def fails(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import KEY, FakeOpenAI
 from tests.faults.fleet import entry
 from tests.places import PLACES, Servers, new_place
 from tests.sync_graph import entry as described
@@ -213,61 +213,55 @@ def test_a_lost_graph_is_not_written_over(tmp_path: Path) -> None:
         assert sync(registry, manifest(entry("a", 2, 2))).revision == 2
 
 
-@pytest.fixture
-def endpoint() -> Iterator[FakeOpenAI]:
-    with fake_openai() as fake:
-        yield fake
-
-
-def embedding_registry(endpoint: FakeOpenAI, tmp_path: Path, name: str = "r.grafeo") -> LocalRegistry:
-    environ = {"OPENAI_BASE_URL": endpoint.url, "OPENAI_API_KEY": KEY}
+def embedding_registry(fake: FakeOpenAI, tmp_path: Path, name: str = "r.grafeo") -> LocalRegistry:
+    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
     cache = Settings(cache_dir=str(tmp_path / "cache"))
     return LocalRegistry.open(tmp_path / name, embedder="openai:any-model", settings=cache, environ=environ)
 
 
-def asked(endpoint: FakeOpenAI) -> list[str]:
+def asked(fake: FakeOpenAI) -> list[str]:
     """The texts sent to the endpoint since the last call, the dimension probe apart."""
-    texts = [text for batch in endpoint.batches for text in batch]
-    endpoint.requests.clear()
+    texts = [text for batch in fake.batches for text in batch]
+    fake.requests.clear()
     return texts
 
 
-def test_only_new_texts_reach_the_endpoint(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+def test_only_new_texts_reach_the_endpoint(fake: FakeOpenAI, tmp_path: Path) -> None:
     """Created and changed texts, each once, ever: not again when a tool returns, nor for another registry."""
-    with embedding_registry(endpoint, tmp_path) as registry:
+    with embedding_registry(fake, tmp_path) as registry:
         one, two = entry("a", 1, 2), entry("a", 2, 2)
         first = sync(registry, manifest(one))
         assert first.texts_embedded == 7
-        asked(endpoint)
+        asked(fake)
         assert sync(registry, manifest(one)).texts_embedded == 0
-        assert asked(endpoint) == []
+        assert asked(fake) == []
         assert sync(registry, manifest(one, entry("b", 1, 0))).texts_embedded == 1
-        assert asked(endpoint) == ["b: Looks after harbours, revision1"]
+        assert asked(fake) == ["b: Looks after harbours, revision1"]
         assert sync(registry, manifest(two, entry("b", 1, 0))).texts_embedded == 7
-        assert len(asked(endpoint)) == 7
+        assert len(asked(fake)) == 7
         assert sync(registry, manifest(one, entry("b", 1, 0))).texts_embedded == 0
-        assert asked(endpoint) == []
-    with embedding_registry(endpoint, tmp_path, "other.grafeo") as registry:
+        assert asked(fake) == []
+    with embedding_registry(fake, tmp_path, "other.grafeo") as registry:
         assert sync(registry, manifest(one)).texts_embedded == 0
 
 
 @pytest.mark.parametrize("principal", [None, Principal(groups=("g",))])
 def test_new_texts_are_embedded_before_the_lock_is_taken(
-    endpoint: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, principal: Principal | None
+    fake: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, principal: Principal | None
 ) -> None:
     """In parts. For a principal no cache is read, so that they are embedded by the write itself."""
     change, before_lock = LocalRegistry.change, list[str]()
 
     def note_texts(registry: LocalRegistry, *given: Any, **options: Any) -> Any:
-        before_lock.extend(asked(endpoint))
+        before_lock.extend(asked(fake))
         return change(registry, *given, **options)
 
     monkeypatch.setattr(apply, "BATCH_TEXTS", 3)
     monkeypatch.setattr(apply, "MOST_EMBEDDED_UNDER_LOCK", 2)
     progress: list[tuple[int, int]] = []
-    with embedding_registry(endpoint, tmp_path) as registry:
+    with embedding_registry(fake, tmp_path) as registry:
         sync(registry, manifest(entry("b", 1, 0), source="other"))
-        asked(endpoint)
+        asked(fake)
         monkeypatch.setattr(LocalRegistry, "change", note_texts)
         report = sync(
             registry,
@@ -276,15 +270,15 @@ def test_new_texts_are_embedded_before_the_lock_is_taken(
             progress=lambda done, total: progress.append((done, total)),
         )
         assert report.texts_embedded == 7
-        under_lock = asked(endpoint)
+        under_lock = asked(fake)
     assert (len(before_lock), len(under_lock)) == ((0, 7) if principal else (7, 0))
     assert progress == sorted(progress)
     assert progress[-1] == (7, 7)
 
 
-def test_vectors_survive_publications(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+def test_vectors_survive_publications(fake: FakeOpenAI, tmp_path: Path) -> None:
     """Each revision's index holds the same vector for the same text, whether it was embedded now or before."""
-    with embedding_registry(endpoint, tmp_path) as registry:
+    with embedding_registry(fake, tmp_path) as registry:
         sync(registry, manifest(entry("a", 1, 3)))
         before = registry.route("moors ship", recipe="tools").matches[0].votes[0].score
         sync(registry, manifest(entry("a", 1, 3), entry("b", 1, 1)))
@@ -292,8 +286,8 @@ def test_vectors_survive_publications(endpoint: FakeOpenAI, tmp_path: Path) -> N
         assert [vote.score for match in after for vote in match.votes if match.agent.id == "a"] == [before]
 
 
-def test_another_embedder_is_refused_before_anything_is_written(endpoint: FakeOpenAI, tmp_path: Path) -> None:
-    with embedding_registry(endpoint, tmp_path) as registry:
+def test_another_embedder_is_refused_before_anything_is_written(fake: FakeOpenAI, tmp_path: Path) -> None:
+    with embedding_registry(fake, tmp_path) as registry:
         sync(registry, manifest(entry("a", 1, 1)))
     before = fingerprint(folder_of(tmp_path / "r.grafeo"))
     with pytest.raises(EmbedderMismatch, match="reindex"):
@@ -301,17 +295,17 @@ def test_another_embedder_is_refused_before_anything_is_written(endpoint: FakeOp
     assert fingerprint(folder_of(tmp_path / "r.grafeo")) == before
 
 
-def test_an_endpoint_that_fails_leaves_the_registry_as_it_was(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+def test_an_endpoint_that_fails_leaves_the_registry_as_it_was(fake: FakeOpenAI, tmp_path: Path) -> None:
     """An ingest whose texts cannot be embedded changes nothing; the next one succeeds."""
-    with embedding_registry(endpoint, tmp_path) as registry:
+    with embedding_registry(fake, tmp_path) as registry:
         sync(registry, manifest(entry("a", 1, 1)))
         shown = published_state(folder_of(tmp_path / "r.grafeo"))
-        endpoint.overloads, endpoint.overload_status = 100, 400
+        fake.overloads, fake.overload_status = 100, 400
         with pytest.raises(EmbedderError, match="400"):
             sync(registry, manifest(entry("a", 2, 1)))
         assert published_state(folder_of(tmp_path / "r.grafeo")) == shown
         assert registry.status().state.revision == 1
-        endpoint.overloads = 0
+        fake.overloads = 0
         assert sync(registry, manifest(entry("a", 2, 1))).revision == 2
 
 

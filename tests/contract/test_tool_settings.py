@@ -1,7 +1,7 @@
 """What operators say of tools: laid over what the source says on every engine, and kept whatever the source does."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from tests.gateway_catalog import ISSUE, PUBLIC, agent, put, tool
-from tests.places import PLACES, Place, Servers, new_place
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, Document
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting, UnknownName
-from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph.registry.storage.integrity.examine import examine
@@ -42,16 +40,10 @@ def github(description: str = "Open an issue in a repository.") -> AgentEntry:
     )
 
 
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Place:
-    return new_place(request.param, tmp_path, neo4j_servers, Settings())
-
-
 @pytest.fixture
-def registry(place: Place) -> Iterator[LocalRegistry]:
-    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
-        put(opened, "work", [github()])
-        yield opened
+def registry(registry: LocalRegistry) -> LocalRegistry:
+    put(registry, "work", [github()])
+    return registry
 
 
 def test_a_tool_is_as_the_operator_says(registry: LocalRegistry) -> None:

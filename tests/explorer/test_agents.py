@@ -25,26 +25,22 @@ def place(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.fixture(scope="module")
-def box(place: Place, catalog: Path) -> Iterator[Served]:
+def explored(place: Place, catalog: Path) -> Iterator[Served]:
     """A service over them whose operator lets people run tools."""
     with served(place.registry, settings=Settings(explorer_calls=True)) as service:
         ingest(service.registry, str(catalog))
         yield service
 
 
-@pytest.fixture
-def visit(browser: Browser, box: Served) -> Iterator[Visit]:
-    with visited(browser, box.url) as visit:
-        yield visit
-
-
 def result_of(page: Page) -> str:
     return page.get_by_role("region", name="Result").inner_text()
 
 
-def test_an_agent_is_found_opened_and_hidden_from_answers(visit: Visit, box: Served) -> None:
+def test_an_agent_is_found_opened_and_hidden_from_answers(visit: Visit, explored: Served) -> None:
     def found() -> list[str]:
-        return [match.agent.id for match in box.registry.route("compares products and prices of many shops").matches]
+        return [
+            match.agent.id for match in explored.registry.route("compares products and prices of many shops").matches
+        ]
 
     assert "bazaar-lane" in found()
     page = visit.open("/explore/agents")
@@ -76,7 +72,7 @@ def test_a_list_is_shared_by_its_address(visit: Visit) -> None:
     assert page.get_by_role("row").count() > 1
 
 
-def test_what_operators_set_of_an_agent_is_told_apart(visit: Visit, box: Served) -> None:
+def test_what_operators_set_of_an_agent_is_told_apart(visit: Visit, explored: Served) -> None:
     page = visit.open("/explore/agents/bureau-fx")
     page.get_by_text("Settings of operators").click()
     page.get_by_label("Tags beside").fill("money, rates")
@@ -85,19 +81,19 @@ def test_what_operators_set_of_an_agent_is_told_apart(visit: Visit, box: Served)
     page.get_by_label("Only these groups").fill("desk")
     page.get_by_role("button", name="Save").last.click()
     expect(page.get_by_text("only the groups desk, as operators set it")).to_be_visible()
-    assert box.registry.agent("bureau-fx").visible_to == ("desk",)
+    assert explored.registry.agent("bureau-fx").visible_to == ("desk",)
 
 
-def test_removing_an_agent_asks_first(visit: Visit, box: Served) -> None:
+def test_removing_an_agent_asks_first(visit: Visit, explored: Served) -> None:
     page = visit.open("/explore/agents/cubby-files")
     page.get_by_text("Settings of operators").click()
     page.get_by_role("button", name="Remove …").click()
     page.get_by_role("button", name="Keep").click()
-    assert box.registry.agent("cubby-files")
+    assert explored.registry.agent("cubby-files")
     page.get_by_role("button", name="Remove …").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     page.wait_for_url("**/explore/agents")
-    assert "cubby-files" not in [agent.id for agent in box.registry.agents()]
+    assert "cubby-files" not in [agent.id for agent in explored.registry.agents()]
 
 
 def test_a_tool_is_tried_by_its_form(visit: Visit) -> None:
@@ -131,10 +127,10 @@ PARCEL = {
 }
 
 
-def test_a_schema_of_many_forms_is_filled_in(visit: Visit, box: Served) -> None:
+def test_a_schema_of_many_forms_is_filled_in(visit: Visit, explored: Served) -> None:
     """Nested objects, lists, choices and references; what a form cannot hold is JSON, and JSON fills the form."""
     tool = {"name": "send", "description": "Sends a parcel.", "inputSchema": PARCEL}
-    ingest_at(box.client(), "parcels", {"id": "parcels", "name": "Parcels", "description": "x", "tools": [tool]})
+    ingest_at(explored.client(), "parcels", {"id": "parcels", "name": "Parcels", "description": "x", "tools": [tool]})
     page = visit.open("/explore/tools/parcels/send")
     form, text = page.get_by_role("form", name="Arguments"), page.get_by_label("Arguments as JSON")
     expect(form).to_contain_text("number, above 0.")
@@ -293,11 +289,11 @@ def test_a_result_that_a_server_gives_twice_is_shown_once(visit: Visit) -> None:
     expect(result.get_by_role("region", name="Structured content")).to_contain_text('"high"')
 
 
-def test_what_makes_a_sign_a_picture_is_usual(visit: Visit, box: Served) -> None:
+def test_what_makes_a_sign_a_picture_is_usual(visit: Visit, explored: Served) -> None:
     """One selector behind a pictograph; two, or one behind a letter, are unseen characters."""
     scales = "\N{SCALES}\N{VARIATION SELECTOR-16}"
     description = f"Weighs {scales}, {scales}\N{VARIATION SELECTOR-16} and a\N{VARIATION SELECTOR-16}."
-    ingest_at(box.client(), "scales", {"id": "scales", "name": "Scales", "description": description})
+    ingest_at(explored.client(), "scales", {"id": "scales", "name": "Scales", "description": description})
     page = visit.open("/explore/agents/scales")
     expect(page.locator("main p mark.unseen")).to_have_text(["U+FE0F ×2", "U+FE0F"])
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser import Visit, visited
+from tests.browser import Visit
 from tests.service import Served, served
 from waygraph.ingest import ingest
 from waygraph.registry.model.changes import Policy
@@ -24,8 +24,8 @@ FINE = "Reserve a table under a name, for a day and an hour."
 class Source:
     """A file that changes, under the policy `hold`."""
 
-    def __init__(self, folder: Path, service: Served) -> None:
-        self.path, self.registry, self.questions = folder / "tables.json", service.registry, list[str]()
+    def __init__(self, folder: Path, explored: Served) -> None:
+        self.path, self.registry, self.questions = folder / "tables.json", explored.registry, list[str]()
 
     def says(self, reserve: str = FINE, policy: Policy = "hold", **more: str) -> None:
         tools: list[dict[str, Any]] = [{"name": "reserve", "description": reserve, "questions": self.questions}]
@@ -36,29 +36,23 @@ class Source:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path / "r.grafeo") as service:
-        yield service
+def explored(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path / "r.grafeo") as explored:
+        yield explored
 
 
 @pytest.fixture
-def source(tmp_path: Path, service: Served) -> Source:
-    source = Source(tmp_path, service)
+def source(tmp_path: Path, explored: Served) -> Source:
+    source = Source(tmp_path, explored)
     source.says()
     return source
-
-
-@pytest.fixture
-def visit(browser: Browser, service: Served) -> Iterator[Visit]:
-    with visited(browser, service.url) as visit:
-        yield visit
 
 
 def text_of(page: Page, name: str) -> Any:
     return page.get_by_role("article", name=name, exact=True)
 
 
-def test_a_poisoned_change_is_seen_for_what_it_is_and_rejected(visit: Visit, service: Served, source: Source) -> None:
+def test_a_poisoned_change_is_seen_for_what_it_is_and_rejected(visit: Visit, explored: Served, source: Source) -> None:
     """Its words beside those before, what is not seen and what only looks like a letter; then it waits no more."""
     source.says(POISON)
     page = visit.open("/explore/changes")
@@ -82,7 +76,7 @@ def test_a_poisoned_change_is_seen_for_what_it_is_and_rejected(visit: Visit, ser
     expect(page.locator(".log > li").first).to_contain_text("rejected tables/reserve")
     page.locator(".log summary").first.click()
     expect(page.locator(".log > li").first).to_contain_text("it asks for passwords")
-    assert service.registry.tool("tables/reserve").rejection == "it asks for passwords"
+    assert explored.registry.tool("tables/reserve").rejection == "it asks for passwords"
     page.goto(f"{visit.url}/explore/tools/tables/reserve")
     expect(page.locator(".facts")).to_contain_text("it asks for passwords")
     expect(page.locator(".facts")).not_to_contain_text("waits for approval")
@@ -111,7 +105,9 @@ def test_of_what_is_new_all_is_shown_that_a_model_reads(visit: Visit, source: So
     expect(item.get_by_role("group", name="input_schema now")).to_contain_text("Its number.")
 
 
-def test_another_text_than_the_one_that_was_read_is_not_approved(visit: Visit, service: Served, source: Source) -> None:
+def test_another_text_than_the_one_that_was_read_is_not_approved(
+    visit: Visit, explored: Served, source: Source
+) -> None:
     """The service refuses it, and the page shows the other one, which is not chosen."""
     source.says(cancel="Cancel a table.")
     page = visit.open("/explore/changes")
@@ -124,16 +120,16 @@ def test_another_text_than_the_one_that_was_read_is_not_approved(visit: Visit, s
     item.get_by_text("Its text").click()
     expect(item).to_contain_text("Cancel every table.")
     expect(page.get_by_label("choose tables/cancel")).not_to_be_checked()
-    assert service.registry.tool("tables/cancel").pending
+    assert explored.registry.tool("tables/cancel").pending
 
 
-def test_an_agent_is_chosen_with_those_of_its_tools_that_are_listed(visit: Visit, service: Served) -> None:
+def test_an_agent_is_chosen_with_those_of_its_tools_that_are_listed(visit: Visit, explored: Served) -> None:
     """What stands in the other list stays as it is, though it is of the same agent."""
     tools = [{"name": name, "description": f"To {name} a ship."} for name in ("moor", "sail")]
     agents = [{"id": "ships", "name": "Ships", "description": "Ships at sea.", "tools": tools}]
     document = {"waygraph": 1, "agents": agents}
-    service.client().post("/v1/manifests", json={"source": "ships", "policy": "strict", "manifest": document})
-    service.registry.operator.reject("ships/moor", reason="not now")
+    explored.client().post("/v1/manifests", json={"source": "ships", "policy": "strict", "manifest": document})
+    explored.registry.operator.reject("ships/moor", reason="not now")
     page = visit.open("/explore/changes")
     page.get_by_label("choose ships", exact=True).check()
     expect(page.get_by_label("choose ships/sail")).to_be_checked()
@@ -141,7 +137,7 @@ def test_an_agent_is_chosen_with_those_of_its_tools_that_are_listed(visit: Visit
     expect(page.get_by_role("dialog").get_by_role("listitem").locator("b")).to_have_text(["ships", "ships/sail"])
     page.get_by_role("button", name="Approve 2").click()
     expect(page.get_by_text("Nothing waits")).to_be_visible()
-    assert service.registry.tool("ships/moor").rejection == "not now"
+    assert explored.registry.tool("ships/moor").rejection == "not now"
 
 
 def test_what_a_name_hides_is_seen_where_it_is_approved(visit: Visit, source: Source) -> None:
@@ -157,10 +153,10 @@ def test_what_a_name_hides_is_seen_where_it_is_approved(visit: Visit, source: So
 
 
 def test_a_rejection_survives_the_next_sync_and_another_text_waits_again(
-    visit: Visit, service: Served, source: Source
+    visit: Visit, explored: Served, source: Source
 ) -> None:
     source.says(POISON)
-    service.registry.operator.reject("tables/reserve", reason="it asks for passwords")
+    explored.registry.operator.reject("tables/reserve", reason="it asks for passwords")
     source.says(POISON, cancel="Cancel a table.")
     page = visit.open("/explore/changes")
     expect(text_of(page, "tables/cancel")).to_be_visible()
@@ -170,7 +166,7 @@ def test_a_rejection_survives_the_next_sync_and_another_text_waits_again(
     expect(text_of(page, "tables/reserve")).to_be_visible()
 
 
-def test_many_are_approved_at_once_and_the_dialog_names_them(visit: Visit, service: Served, source: Source) -> None:
+def test_many_are_approved_at_once_and_the_dialog_names_them(visit: Visit, explored: Served, source: Source) -> None:
     source.says(cancel="Cancel a table.", move="Move to another table.")
     page = visit.open("/explore/changes")
     page.get_by_label("all 2").check()
@@ -180,7 +176,7 @@ def test_many_are_approved_at_once_and_the_dialog_names_them(visit: Visit, servi
     )
     page.get_by_role("button", name="Approve 2").click()
     expect(page.get_by_text("Nothing waits")).to_be_visible()
-    assert [tool.id for tool in service.registry.tools() if tool.pending] == []
+    assert [tool.id for tool in explored.registry.tools() if tool.pending] == []
 
 
 def test_a_change_of_questions_is_shown_before_and_after(visit: Visit, source: Source) -> None:
@@ -220,9 +216,9 @@ def test_what_hides_by_its_number_or_its_looks_stands_out(visit: Visit, source: 
     expect(now.locator("mark.script")).to_have_text(["\u0440\u0430\u0443 Cyrillic "])
 
 
-def test_a_rejected_one_can_be_approved(visit: Visit, service: Served, source: Source) -> None:
+def test_a_rejected_one_can_be_approved(visit: Visit, explored: Served, source: Source) -> None:
     source.says(cancel="Cancel a table.")
-    service.registry.operator.reject("tables/cancel", reason="not now")
+    explored.registry.operator.reject("tables/cancel", reason="not now")
     page = visit.open("/explore/changes")
     page.get_by_text("Rejected: 1").click()
     expect(text_of(page, "tables/cancel")).to_contain_text("not now")
@@ -230,10 +226,10 @@ def test_a_rejected_one_can_be_approved(visit: Visit, service: Served, source: S
     page.get_by_role("button", name="Approve …").click()
     page.get_by_role("button", name="Approve 1").click()
     expect(page.get_by_text("Rejected: 1")).to_have_count(0)
-    assert not service.registry.tool("tables/cancel").pending
+    assert not explored.registry.tool("tables/cancel").pending
 
 
-def test_the_log_is_at_an_address_of_its_own(visit: Visit, service: Served, source: Source) -> None:
+def test_the_log_is_at_an_address_of_its_own(visit: Visit, explored: Served, source: Source) -> None:
     """By agent and since when; a link to one change shows it open."""
     source.says(POISON)
     page = visit.open("/explore/changes?agent=tables&since=1d")
@@ -253,17 +249,17 @@ def test_the_log_is_at_an_address_of_its_own(visit: Visit, service: Served, sour
 @pytest.mark.parametrize("scopes", [("read", "route"), ("read", "route", "write")])
 def test_a_caller_of_a_group_sees_its_own_and_is_offered_nothing_more(tmp_path: Path, scopes: tuple[str, ...]) -> None:
     """The list and the log are the service's; decisions are for operators."""
-    with served(tmp_path / "r.grafeo", auth=True, folder=tmp_path) as service:
+    with served(tmp_path / "r.grafeo", auth=True, folder=tmp_path) as explored:
         tools = [{"name": "run", "description": "Runs."}]
         agents = [
             {"id": name, "name": name, "description": "x", "visible_to": [name], "tools": tools}
             for name in ("red", "blue")
         ]
-        admin = service.caller(everything=True)
+        admin = explored.caller(everything=True)
         admin.post(
             "/v1/manifests", json={"source": "s", "policy": "strict", "manifest": {"waygraph": 1, "agents": agents}}
         )
-        caller = service.caller(*scopes, groups=("red",))
+        caller = explored.caller(*scopes, groups=("red",))
         body = caller.get("/v1/waiting").json()
         assert [each["id"] for each in body["waiting"]] == ["red", "red/run"]
         assert "blue" not in json.dumps(body) + caller.get("/v1/changes").text + caller.get("/v1/sources").text

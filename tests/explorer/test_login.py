@@ -6,24 +6,18 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser import Visit, visited
+from tests.browser import Visit
 from tests.service import Served, agent, ingest, served
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Served]:
+def explored(tmp_path: Path) -> Iterator[Served]:
     """Asks who calls; one of its agents is for the crew alone."""
     with served(tmp_path / "r.grafeo", auth=True, folder=tmp_path) as service:
         ingest(service.admin(), "s", agent("harbour", "look"), agent("bilge", "pump", visible_to=["crew"]))
         yield service
-
-
-@pytest.fixture
-def visit(browser: Browser, guarded: Served) -> Iterator[Visit]:
-    with visited(browser, guarded.url) as visit:
-        yield visit
 
 
 def log_in(visit: Visit, key: str, path: str = "/explore") -> Page:
@@ -35,9 +29,9 @@ def log_in(visit: Visit, key: str, path: str = "/explore") -> Page:
     return page
 
 
-def test_a_key_of_one_group_sees_its_agents_alone(visit: Visit, guarded: Served) -> None:
+def test_a_key_of_one_group_sees_its_agents_alone(visit: Visit, explored: Served) -> None:
     """Nothing of the others shows, nor is offered what the key may not do. The session outlives a reload."""
-    page = log_in(visit, guarded.key("route", "read", groups=("deck",)))
+    page = log_in(visit, explored.key("route", "read", groups=("deck",)))
     shown = page.evaluate("fetch('/v1/agents').then((answer) => answer.text())")
     assert "harbour" in shown
     assert "bilge" not in shown
@@ -60,11 +54,11 @@ def test_a_key_that_is_not_known_is_told_so(visit: Visit) -> None:
     visit.faults.clear()  # the browser itself reports a 401
 
 
-def test_a_key_that_is_revoked_leads_back_to_the_login(visit: Visit, guarded: Served) -> None:
-    assert guarded.keys
-    key, text = guarded.keys.create("one", ["route", "read"])
+def test_a_key_that_is_revoked_leads_back_to_the_login(visit: Visit, explored: Served) -> None:
+    assert explored.keys
+    key, text = explored.keys.create("one", ["route", "read"])
     page = log_in(visit, text)
-    guarded.keys.revoke(key.id)
+    explored.keys.revoke(key.id)
     page.get_by_role("link", name="Agents").click()
     page.reload()
     expect(page.get_by_label("API key or token")).to_be_visible()
@@ -89,7 +83,7 @@ addEventListener("load", async () => {{
 
 
 @pytest.fixture
-def elsewhere(guarded: Served) -> Iterator[str]:
+def elsewhere(explored: Served) -> Iterator[str]:
     """The address of a page on another port of the same host: to a browser it is of the same site, and gets cookies."""
 
     class Attack(BaseHTTPRequestHandler):
@@ -97,7 +91,7 @@ def elsewhere(guarded: Served) -> Iterator[str]:
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            self.wfile.write(ATTACK.format(url=guarded.url).encode())
+            self.wfile.write(ATTACK.format(url=explored.url).encode())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -111,10 +105,10 @@ def elsewhere(guarded: Served) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_cross_site_form_changes_nothing(visit: Visit, guarded: Served, elsewhere: str) -> None:
+def test_a_cross_site_form_changes_nothing(visit: Visit, explored: Served, elsewhere: str) -> None:
     """Sent by a page that the person opens in the browser in which they are logged in."""
-    page = log_in(visit, guarded.key(everything=True))
-    before = guarded.registry.stamp
+    page = log_in(visit, explored.key(everything=True))
+    before = explored.registry.stamp
     other = visit.context.new_page()
     other.goto(elsewhere)
     other.wait_for_function('document.title === "done"')
@@ -122,14 +116,14 @@ def test_a_cross_site_form_changes_nothing(visit: Visit, guarded: Served, elsewh
     assert visit.context.cookies(elsewhere), "the browser has sent it the cookie"
     other.close()
     visit.faults.clear()  # that it left the service is the point of it
-    assert guarded.registry.stamp == before
+    assert explored.registry.stamp == before
     page.reload()
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
 
 
-def test_a_link_of_elsewhere_locks_nobody_out(visit: Visit, guarded: Served) -> None:
+def test_a_link_of_elsewhere_locks_nobody_out(visit: Visit, explored: Served) -> None:
     """A mark is taken only by the tab that left for the issuer; and who has lost theirs can log in again."""
-    page = log_in(visit, guarded.key(everything=True))
+    page = log_in(visit, explored.key(everything=True))
     mark = page.evaluate("localStorage.getItem('csrf')")
     other = visit.context.new_page()
     other.goto(f"{visit.url}/explore/agents#mark=x")
@@ -143,7 +137,7 @@ def test_a_link_of_elsewhere_locks_nobody_out(visit: Visit, guarded: Served) -> 
     assert other.evaluate("sessionStorage.getItem('away')") is None
     other.evaluate("localStorage.setItem('csrf', 'lost')")
     other.close()
-    log_in(visit, guarded.key(everything=True), "/explore/tools")
+    log_in(visit, explored.key(everything=True), "/explore/tools")
 
 
 def test_a_login_elsewhere_that_was_refused_is_told_where_it_began(visit: Visit) -> None:

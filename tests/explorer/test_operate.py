@@ -6,16 +6,16 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser import Visit, visited
+from tests.browser import Visit
 from tests.explorer.test_login import log_in
 from tests.service import Served, agent, ingest, served
 from waygraph.registry.model.settings import Settings
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Served]:
+def explored(tmp_path: Path) -> Iterator[Served]:
     settings = Settings(login_key="A" * 43 + "=", rate_burst=777)
     with served(tmp_path / "r.grafeo", auth=True, folder=tmp_path, settings=settings) as service:
         ingest(service.admin(), "s", agent("harbour", "look"), agent("bilge", "pump", visible_to=["crew"]))
@@ -23,13 +23,12 @@ def guarded(tmp_path: Path) -> Iterator[Served]:
 
 
 @pytest.fixture
-def visit(browser: Browser, guarded: Served) -> Iterator[Visit]:
-    with visited(browser, guarded.url) as visit:
-        log_in(visit, guarded.key(everything=True), "/explore/operate")
-        yield visit
+def visit(visit: Visit, explored: Served) -> Visit:
+    log_in(visit, explored.key(everything=True), "/explore/operate")
+    return visit
 
 
-def test_a_key_is_made_used_and_revoked(visit: Visit, guarded: Served) -> None:
+def test_a_key_is_made_used_and_revoked(visit: Visit, explored: Served) -> None:
     """Its text is shown once; it sees what its group sees, until it is revoked."""
     page = visit.open("/explore/operate/keys")
     page.get_by_text("Make a key").click()
@@ -41,8 +40,8 @@ def test_a_key_is_made_used_and_revoked(visit: Visit, guarded: Served) -> None:
     found = re.search(r"wg_\w{12}_[\w-]{43}", dialog.inner_text())
     assert found
     key = found[0]
-    expect(dialog).to_contain_text(f"curl -H 'Authorization: Bearer {key}' {guarded.url}/v1/agents")
-    shown = httpx2.get(f"{guarded.url}/v1/agents", headers={"Authorization": f"Bearer {key}"})
+    expect(dialog).to_contain_text(f"curl -H 'Authorization: Bearer {key}' {explored.url}/v1/agents")
+    shown = httpx2.get(f"{explored.url}/v1/agents", headers={"Authorization": f"Bearer {key}"})
     assert [each["id"] for each in shown.json()["agents"]] == ["bilge", "harbour"]
     page.get_by_role("button", name="I have kept it").click()
     expect(page.get_by_text(key)).to_have_count(0)
@@ -53,11 +52,11 @@ def test_a_key_is_made_used_and_revoked(visit: Visit, guarded: Served) -> None:
     row.get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(row).to_contain_text("revoked")
-    assert httpx2.get(f"{guarded.url}/v1/agents", headers={"Authorization": f"Bearer {key}"}).status_code == 401
-    assert [line for line in guarded.log.splitlines() if key in line] == []
+    assert httpx2.get(f"{explored.url}/v1/agents", headers={"Authorization": f"Bearer {key}"}).status_code == 401
+    assert [line for line in explored.log.splitlines() if key in line] == []
 
 
-def test_a_toolset_is_made_edited_and_removed(visit: Visit, guarded: Served) -> None:
+def test_a_toolset_is_made_edited_and_removed(visit: Visit, explored: Served) -> None:
     page = visit.open("/explore/operate/toolsets")
     page.get_by_role("button", name="Make a toolset").click()
     page.get_by_label("Name", exact=True).fill("deck")
@@ -68,7 +67,7 @@ def test_a_toolset_is_made_edited_and_removed(visit: Visit, guarded: Served) -> 
     page.get_by_label("Agents, with all their tools").fill("harbour")
     page.get_by_role("button", name="Set it").click()
     expect(page.get_by_role("row").filter(has_text="/deck/mcp")).to_contain_text("1 tools")
-    assert guarded.registry.toolset("deck").agents == ("harbour",)
+    assert explored.registry.toolset("deck").agents == ("harbour",)
     page.get_by_role("button", name="Remove deck").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("There is no toolset.")).to_be_visible()

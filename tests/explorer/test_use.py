@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser import Visit, visited
+from tests.browser import Visit
 from tests.service import Served, agent, ingest, served
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.usage_file import UsageCounter
@@ -16,7 +16,7 @@ PRIVATE_TEXT = "zorbulate the submarine of Ann"
 
 
 @pytest.fixture(params=[False, True], ids=["without texts", "with texts"])
-def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+def explored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     settings = Settings(data_dir=str(tmp_path / "data"), usage_requests=request.param)
     with served(tmp_path / "r.grafeo", settings=settings) as service:
         client = service.client()
@@ -36,13 +36,7 @@ def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
         yield service
 
 
-@pytest.fixture
-def visit(browser: Browser, used: Served) -> Iterator[Visit]:
-    with visited(browser, used.url) as visit:
-        yield visit
-
-
-def test_use_is_shown_by_day_tool_and_caller(visit: Visit, used: Served) -> None:
+def test_use_is_shown_by_day_tool_and_caller(visit: Visit, explored: Served) -> None:
     page = visit.open("/explore/use?days=7")
     expect(page.get_by_role("img", name="Calls a day: 4 in 7 days, of which 1 failed.")).to_be_visible()
     expect(page.get_by_role("img", name="Requests a day: 3 in 7 days, of which 1 found nothing.")).to_be_visible()
@@ -52,12 +46,12 @@ def test_use_is_shown_by_day_tool_and_caller(visit: Visit, used: Served) -> None
     words = page.get_by_role("region", name="Words that no agent and no tool has")
     expect(words).to_contain_text("submarine")
     expect(words).not_to_contain_text("harbour")
-    if used.service.settings.usage_requests:
+    if explored.service.settings.usage_requests:
         expect(page.get_by_role("region", name="Requests that found nothing")).to_contain_text(PRIVATE_TEXT)
     else:
         expect(page.get_by_text("WAYGRAPH_USAGE_REQUESTS=true")).to_be_visible()
         assert PRIVATE_TEXT not in page.content()
-        for path in Path(used.service.settings.data_dir).glob("usage.sqlite*"):
+        for path in Path(explored.service.settings.data_dir).glob("usage.sqlite*"):
             assert PRIVATE_TEXT.encode() not in path.read_bytes()
             assert path.stat().st_mode & 0o777 == 0o600
 
@@ -71,12 +65,12 @@ def test_one_tool_has_an_address_of_its_own(visit: Visit) -> None:
     expect(page.get_by_role("img", name="Calls a day: 4 in 30 days, of which 1 failed.")).to_be_visible()
 
 
-def test_what_is_asked_in_the_pages_is_not_counted(visit: Visit, used: Served) -> None:
+def test_what_is_asked_in_the_pages_is_not_counted(visit: Visit, explored: Served) -> None:
     page = visit.open("/explore/use")
     asked = (
         "fetch('/v1/route', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{\"text\": \"x\"}'})"
     )
     assert page.evaluate(f"{asked}.then((answer) => answer.status)") == 200
-    assert used.service.usage
-    used.service.usage.write()
-    assert sum(part.calls for part in used.registry.operator.usage_days(of="request")) == 3
+    assert explored.service.usage
+    explored.service.usage.write()
+    assert sum(part.calls for part in explored.registry.operator.usage_days(of="request")) == 3

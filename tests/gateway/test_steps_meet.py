@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_openai import FakeOpenAI, fake_openai, in_order
+from tests.fake_openai import FakeOpenAI, in_order
 from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -19,12 +19,6 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 RATES, TABLE = "today's exchange rates of a currency", "book a table for dinner"
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        yield running
 
 
 def open_catalog(folder: Path, settings: Settings, environ: dict[str, str]) -> LocalRegistry:

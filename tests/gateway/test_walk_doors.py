@@ -11,7 +11,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.fake_openai import FakeOpenAI, fake_openai
+from tests.fake_openai import FakeOpenAI
 from tests.gateway.hosts import Place, error_of, on_stdio, over_http, told, toolbox_place
 from tests.gateway_catalog import GROUP, GROUPS, PUBLIC, SECRET, agent, by_hand, fill, put, tool
 from tests.service import PROGRAM, Served, assert_good, assert_problem, notice_of, process, served
@@ -69,10 +69,9 @@ def deep(services: Sequence[Any], *_: object) -> Taxonomy:
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        running.answer = every
-        yield running
+def fake(fake: FakeOpenAI) -> FakeOpenAI:
+    fake.answer = every
+    return fake
 
 
 SETTINGS = Settings(embedder="none", walk=MODEL, walk_max_calls=MOST_CALLS, openai_retries=0, openai_timeout_s=5.0)

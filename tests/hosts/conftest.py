@@ -1,29 +1,15 @@
 """A home of its own for each test, with hosts' configs in it, and `waygraph` run there."""
 
-import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli_answers import Answer, run_program
 from tests.hosts.configs import CONFIGS, SECRETS
-from waygraph.api.cli.app import main
 from waygraph.ingest.hosts.hosts import HOSTS, Places
 from waygraph.registry.registry import Registry
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.out)
-        return told
 
 
 @dataclass
@@ -60,11 +46,9 @@ class Home:
         return Path(__file__).with_name("tides.py")
 
     def run(self, *words: object) -> Answer:
-        self.capsys.readouterr()
-        status = main([*map(str, words)])
-        said = self.capsys.readouterr()
-        self.said += [said.out, said.err]
-        return Answer(status, said.out, said.err)
+        answer = run_program(self.capsys, *words)
+        self.said += [answer.out, answer.err]
+        return answer
 
     def tools(self) -> list[str]:
         with Registry.open(self.registry, embedder="none") as registry:

@@ -236,7 +236,7 @@ def test_what_connect_writes_is_read_by_ingest(home: Home, host: str) -> None:
     assert home.run("connect", host, "--write").status == 0
     answer = home.run("ingest", file, "--no-connect", "--json")
     assert answer.status == 0
-    listed = home.run("agents", "--json").told
+    listed = home.run("agents", "--json").json
     assert "tides" in {agent["name"] for agent in listed["agents"]}
 
 

@@ -29,14 +29,14 @@ def test_there_and_back_the_file_is_the_same_to_the_byte(
     """Comments, last commas, Windows line breaks, marks at the begin, odd indentation; no value is ever printed."""
     file = home.put(host)
     before = file.read_bytes()
-    taken = home.run("connect", host, "--import", "--json").told
+    taken = home.run("connect", host, "--import", "--json").json
     assert "tides" in taken["taken"]
     now = read_config(HOSTS[host], file).servers
     assert "waygraph" in now
     assert not set(now) & set(taken["taken"])
     tools = home.tools()
     assert tools != []
-    back = home.run("connect", host, "--restore", "--json").told
+    back = home.run("connect", host, "--restore", "--json").json
     assert (back["restored"], back["whole"]) == (taken["taken"], True)
     assert file.read_bytes() == before
     assert (home.tools(), [*home.shelf.iterdir()]) == (tools, [])  # now of the host's own file
@@ -46,7 +46,7 @@ def test_there_and_back_the_file_is_the_same_to_the_byte(
 def test_what_was_taken_over_can_be_started_from_our_file(home: Home) -> None:
     """With its secrets, which its owner alone may read; the graph, the registry's files and the index have none."""
     home.put("cursor")
-    told = home.run("connect", "cursor", "--import", "--json").told
+    told = home.run("connect", "cursor", "--import", "--json").json
     config = Path(told["kept_in"])
     entry = config_entry(str(config), "tides", Settings(), Surroundings())
     assert entry.launch == StdioLaunch(
@@ -120,7 +120,7 @@ def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Ho
         '"gone": {"command"', '"waygraph": {"url": "http://127.0.0.1:9/mcp"}, "g": {"x"'
     )
     of_folders.write_text(text)
-    told = home.run("connect", "claude-code", "--import", "--json").told
+    told = home.run("connect", "claude-code", "--import", "--json").json
     assert told["taken"] == ["tides", "work/tides"]
     assert [*told["stays"]] == ["work/g"]
     assert [*json.loads(of_folders.read_text())["projects"][str(Path.cwd())]["mcpServers"]] == ["waygraph", "g"]
@@ -136,7 +136,7 @@ def test_a_server_that_calls_itself_a_gateway_stays_with_its_host(home: Home) ->
         "by its key": {"url": "http://127.0.0.1:9/x", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}},
     }
     home.put("cursor", json.dumps({"mcpServers": servers}))
-    told = home.run("connect", "cursor", "--import", "--json").told
+    told = home.run("connect", "cursor", "--import", "--json").json
     assert (told["taken"], {*told["stays"]}) == (["tides"], servers.keys() - {"tides"})
     assert not (home.folder / "ran").exists()
     assert home.tools() == ["tides/tides"]
@@ -148,7 +148,7 @@ def test_a_file_that_was_changed_since_gets_its_servers_beside_what_it_has(home:
     home.run("connect", "cursor", "--import")
     changed = read_config(HOSTS["cursor"], file).with_servers({"new": {"command": "n"}, "tides": {"command": "mine"}})
     file.write_text(changed.text or "")
-    told = home.run("connect", "cursor", "--restore", "--json").told
+    told = home.run("connect", "cursor", "--restore", "--json").json
     assert (told["whole"], told["kept"], "tides" in told["restored"]) == (False, ["tides"], False)
     after = read_config(HOSTS["cursor"], file)
     assert after.servers == {**before, "new": {"command": "n"}, "tides": {"command": "mine"}}

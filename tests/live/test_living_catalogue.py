@@ -42,14 +42,6 @@ class World:
         return path
 
 
-@pytest.fixture
-def mark() -> Iterator[str]:
-    """Marks the processes of a test, and ends those that it should not have left."""
-    made = new_mark()
-    yield made
-    end_all(made)
-
-
 def world_in(folder: Path) -> World:
     return World(folder, {**os.environ, "WAYGRAPH_REGISTRY": str(folder / "r.grafeo")})
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from tests.faults.processes import child
 from tests.live_asking import hold_all, peak_of_asking
 from tests.live_servers import REAL_SERVERS, real_server
-from tests.processes_left import MARK, command_of, end_all, left_of, needs_proc, new_mark, none_left, until
+from tests.processes_left import MARK, command_of, left_of, needs_proc, none_left, until
 from tests.servers import misbehaving
 from tests.servers import misbehaving_http as web
 from tests.servers.misbehaving_http import Behaviour, misbehaving_http
@@ -31,14 +31,6 @@ MEGABYTE = 1_000_000
 WAYGRAPH = (sys.executable, "-c", "from waygraph.api.cli.app import main; main()")
 
 pytestmark = needs_proc
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    """Marks the processes of a test, and ends those that it should not have left."""
-    made = new_mark()
-    yield made
-    end_all(made)
 
 
 def launch(mark: str, does: str, argument: str = "") -> StdioLaunch:

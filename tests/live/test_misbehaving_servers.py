@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.processes_left import MARK, end_all, needs_proc, new_mark, none_left
+from tests.processes_left import MARK, needs_proc, none_left
 from tests.servers import misbehaving
 from tests.servers import misbehaving_http as web
 from tests.servers.certificates import certified
@@ -168,14 +168,6 @@ def is_one_line(reason: str) -> None:
     assert reason.isprintable()
     assert len(reason) <= 400
     assert not any(SECRET[start : start + 5] in reason for start in range(len(SECRET) - 4))
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    """Marks the processes of a test, and ends those that it should not have left."""
-    made = new_mark()
-    yield made
-    end_all(made)
 
 
 def stdio(mark: str, does: str, argument: str = "", **env: str) -> StdioLaunch:

@@ -5,44 +5,24 @@ import json
 import re
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from subprocess import run as run_program
 from typing import Any
 
 import pytest
 
+from tests.cli_answers import Answer, run_program
 from tests.service import Served, served
 from waygraph import Settings
-from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.registry import Registry
 
 AGENT = {"id": "gale", "description": "wind at sea", "tools": [{"name": "wind_at", "description": "the wind"}]}
 OTHER = {"id": "squall", "description": "gusts at sea", "tools": [{"name": "gust_at", "description": "the gust"}]}
-CHANGING = re.compile(
-    r"20\d\d-\d\d-\d\d[T ][\d:.]+(\+00:00)?|\"(elapsed_ms|seconds)\": ?[\d.e-]+|[\d.]+ m?s\b|\"location\": ?\"[^\"]*\""
-    r"|registry\t\S+"
-)
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def steady(self) -> "Answer":
-        """Without what differs from run to run, and where the registry is."""
-        return replace(self, out=CHANGING.sub("…", self.out))
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 type Run = Callable[..., Answer]
@@ -86,10 +66,7 @@ def there(held: Path, tmp_path: Path) -> Iterator[Served]:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(on: object, *words: object) -> Answer:
-        capsys.readouterr()
-        status = main(["--registry", str(on), *map(str, words)])
-        said = capsys.readouterr()
-        return Answer(status, said.out, said.err)
+        return run_program(capsys, "--registry", on, *words)
 
     return call
 
@@ -289,11 +266,11 @@ def test_the_key_comes_from_the_environment(
 def test_the_program_itself(there: Served, here: Path) -> None:
     """As a process of its own, its warnings errors; another location imports no HTTP client."""
     program = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app", "--registry", there.url, "route", "a table"]
-    told = run_program(program, capture_output=True, text=True, check=True)
+    told = subprocess.run(program, capture_output=True, text=True, check=True)
     assert told.stdout.startswith("#\tagent\tscore\ttools\n")
     script = (
         "import sys; from waygraph.api.cli.app import main; "
         f"main(['--registry', {str(here)!r}, 'agents']); main(['--registry', {str(here)!r}, 'ingest', 'nothing']); "
         "sys.exit('httpx2' in sys.modules)"
     )
-    assert run_program([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.service import Served, served
@@ -34,6 +35,11 @@ def blank() -> Iterator[Served]:
     """Over a registry that is not there yet, without authentication and vectors."""
     with served() as service:
         yield service
+
+
+@pytest.fixture
+def client(blank: Served) -> httpx2.Client:
+    return blank.client()
 
 
 @pytest.fixture

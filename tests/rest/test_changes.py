@@ -18,11 +18,6 @@ from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 
 
-@pytest.fixture
-def client(blank: Served) -> httpx2.Client:
-    return blank.client()
-
-
 def saying(agent_id: str, text: str, *tools: str, **said: object) -> dict[str, Any]:
     """An agent whose tools all say this."""
     described = [{"name": name, "description": text} for name in tools]

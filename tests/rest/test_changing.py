@@ -7,14 +7,9 @@ import httpx2
 import pytest
 import yaml
 
-from tests.service import Served, agent, assert_good, assert_problem, ingest, served
+from tests.service import agent, assert_good, assert_problem, ingest, served
 
 NOTHING = {"created": [], "updated": [], "removed": [], "unchanged": 0}
-
-
-@pytest.fixture
-def client(blank: Served) -> httpx2.Client:
-    return blank.client()
 
 
 def ids(client: httpx2.Client) -> list[str]:

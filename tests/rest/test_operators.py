@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from tests.service import Served, agent, assert_good, assert_problem, manifest
+from tests.service import Served, agent, assert_good, assert_problem, content, manifest
 from waygraph.registry.model.errors import NotAllowed
 
 Call = Callable[[httpx2.Client], httpx2.Response]
@@ -76,11 +76,6 @@ def filled(guarded: Served) -> Served:
         assert_good(call(admin))
     assert_good(admin.patch("/v1/tools/open/look", json={"parameters": {"note": {"pin": "operator"}}}))
     return guarded
-
-
-def content(service: Served) -> object:
-    told = service.admin().get("/v1/export").json()
-    return {name: part for name, part in told.items() if name != "revision"}
 
 
 @pytest.mark.parametrize("name", FOR_OPERATORS)

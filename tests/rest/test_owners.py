@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.service import Served, agent, assert_good, assert_problem, manifest
+from tests.service import Served, agent, assert_good, assert_problem, content, manifest
 from waygraph import Settings
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
@@ -89,11 +89,6 @@ def filled(guarded: Served) -> Served:
         assert_good(admin.post("/v1/manifests", json=manifest(source, *agents)))
     assert_good(guarded.caller(*WRITER).post("/v1/manifests", json=manifest("theirs", agent("theirs", "look"))))
     return guarded
-
-
-def content(service: Served) -> object:
-    told = service.admin().get("/v1/export").json()
-    return {name: part for name, part in told.items() if name != "revision"}
 
 
 @pytest.mark.parametrize("door", DOORS)

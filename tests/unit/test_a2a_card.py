@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.any_value import any_value
+from tests.openapi_documents import manifest_of
 from tests.sync_graph import new_graph
-from waygraph.ingest.manifest.records import Intake, Manifest
+from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import a2a_card
-from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.identity import SKILL_MESSAGE
-from waygraph.registry.model.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "sources" / "pilot-desk.json"
@@ -53,11 +52,6 @@ def read(document: Any) -> Intake:
 
 def rejected(intake: Intake) -> dict[str, str]:
     return {each.where.removeprefix("card.json#"): each.reason for each in intake.rejected}
-
-
-def manifest_of(path: Path) -> Manifest:
-    [manifest] = read_path(str(path), Settings())
-    return manifest
 
 
 def test_a_card_of_1_0_is_an_agent_with_its_skills_as_tools() -> None:

@@ -7,7 +7,6 @@ import runpy
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,12 @@ import typer
 import yaml
 from typer.main import get_command
 
+from tests.cli_answers import Answer, run_program
 from waygraph.api.cli.app import app, main
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"
 HOSTILE = "Reads \x1b[31mred\x1b[0m [bold]mail[/bold] [/] \u202eevil\u202c \x9b2J and\ttabs\nlines" + "x" * 400
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one run of the program said."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """The cells of a plain table, its header left out."""
-        return [line.split("\t") for line in self.out.splitlines()[1:]]
 
 
 type Run = Callable[..., Answer]
@@ -65,10 +47,7 @@ def run(held: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the program on the held registry, or on the one given."""
 
     def call(*words: str | Path, on: Path = held) -> Answer:
-        capsys.readouterr()
-        status = main(["--registry", str(on), *map(str, words)])
-        said = capsys.readouterr()
-        return Answer(status, said.out, said.err)
+        return run_program(capsys, "--registry", on, *words)
 
     return call
 

@@ -3,34 +3,18 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli_answers import Answer, run_program
 from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
-from waygraph.api.cli.app import main
 from waygraph.registry.model.changes import Document
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.calls import IngestReports
 from waygraph.registry.remote.remote_registry import RemoteRegistry
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def report(self) -> dict[str, Any]:
-        """Of the one source."""
-        [source] = json.loads(self.out)["sources"]
-        report: dict[str, Any] = source["report"]
-        return report
-
 
 type Run = Callable[..., Answer]
 
@@ -47,10 +31,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setenv("WAYGRAPH_EMBEDDER", "none")
 
     def call(*words: object, on: object = tmp_path / "r.grafeo") -> Answer:
-        capsys.readouterr()
-        status = main(["--registry", str(on), *map(str, words)])
-        said = capsys.readouterr()
-        return Answer(status, said.out, said.err)
+        return run_program(capsys, "--registry", on, *words)
 
     return call
 

@@ -17,12 +17,6 @@ from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
 from waygraph.registry.model.settings import Settings
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        yield running
-
-
 class Opener:
     """Opens embedders of one endpoint, closes them all, notes what they slept (seconds)."""
 

@@ -1,13 +1,12 @@
 """Language models as they are: those that think first, that need fields of their own, and that answer what is unfit."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
+from tests.fake_openai import KEY, USAGE, FakeOpenAI
 from waygraph.api.cli.app import main
 from waygraph.registry.language_model.answer_text import after_thoughts, begins_with_object, list_in
 from waygraph.registry.language_model.answers import ModelAnswers
@@ -20,10 +19,9 @@ PROMPT = [{"role": "user", "content": "?"}]
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        running.answers = ['{"numbers": [1]}']
-        yield running
+def fake(fake: FakeOpenAI) -> FakeOpenAI:
+    fake.answers = ['{"numbers": [1]}']
+    return fake
 
 
 def chat(fake: FakeOpenAI, **settings: Any) -> ChatModel:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import KEY, FakeOpenAI
 from waygraph.ingest.manifest.questions import (
     TRIES,
     LanguageModelAuthor,
@@ -137,12 +137,6 @@ def test_a_registry_of_weighted_texts_is_sound(tmp_path: Path, form: TextForm) -
         for held in read_path(str(tmp_path / "export.json"), settings):
             assert sync(again, held, texts=form).texts_embedded == 0
         assert [tool.questions for tool in again.tools()] == [asked.questions, ()]
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        yield running
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.manifest.records import Manifest
-from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.settings import Settings
+from tests.openapi_documents import manifest_of
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -36,13 +34,8 @@ def operation(name: str, schema: str) -> dict[str, object]:
     return {"post": {"operationId": name, "summary": f"Does {name}.", "requestBody": {"content": content}}}
 
 
-def read(path: Path) -> Manifest:
-    [manifest] = read_path(str(path), Settings())
-    return manifest
-
-
 def tools(path: Path) -> list[str]:
-    return sorted(tool.name for entry in read(path).entries for tool in entry.tools)
+    return sorted(tool.name for entry in manifest_of(path).entries for tool in entry.tools)
 
 
 @pytest.mark.parametrize("root", ["openapi.json", "openapi.yaml", "swagger.json"])
@@ -52,7 +45,7 @@ def test_files_beside_a_document_are_part_of_it(root: str, tmp_path: Path) -> No
     write(tmp_path, "paths/one.json", operation("one", "../schemas/all.yaml#/Boat"))
     write(tmp_path, "paths/two_{id}.yaml", operation("two", f"../{root}#/components/schemas/Own"))
     write(tmp_path, "schemas/all.yaml", {"Boat": {"type": "object", "properties": {"next": {"$ref": "#/Boat"}}}})
-    manifest = read(document)
+    manifest = manifest_of(document)
     [entry] = manifest.entries
     assert (manifest.rejected, manifest.cut) == ((), ())
     one, two = sorted(entry.tools, key=lambda tool: tool.name)
@@ -66,7 +59,7 @@ def test_the_parts_of_a_document_in_a_folder_are_no_documents(tmp_path: Path) ->
     write(tmp_path, "a.json", SCHEMA)
     write(tmp_path, "other.json", {"no": "kind"})
     assert tools(tmp_path) == ["one"]
-    [fault] = read(tmp_path).rejected
+    [fault] = manifest_of(tmp_path).rejected
     assert fault.where.startswith(str(tmp_path / "other.json"))
 
 
@@ -90,7 +83,7 @@ def test_no_reference_leaves_the_folder(reference: str, tmp_path: Path) -> None:
     document = service(good="good.json", bad=reference.format(outside=outside))
     path = write(folder, "openapi.json", document)
     assert tools(path) == ["good"]
-    [fault] = read(path).rejected
+    [fault] = manifest_of(path).rejected
     assert fault.where == f"{path}#/paths/~1bad"
 
 
@@ -101,4 +94,4 @@ def test_a_document_of_many_files_is_read_as_far_as_the_bound(tmp_path: Path, mo
         write(tmp_path, f"{name}.json", operation(name, "#/post"))
     path = write(tmp_path, "openapi.json", service(**{name: f"{name}.json" for name in names}))
     assert len(tools(path)) == 3
-    assert len(read(path).rejected) == 2
+    assert len(manifest_of(path).rejected) == 2

@@ -2,14 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from tests.fake_openai import FakeOpenAI, fake_openai
+from tests.fake_openai import FakeOpenAI
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
@@ -22,13 +22,6 @@ from waygraph.registry.model.errors import EmbedderMismatch, StorageFailed
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        yield running
-
 
 type Opens = Callable[[], LocalRegistry]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai, in_order
+from tests.fake_openai import KEY, FakeOpenAI, in_order
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -23,12 +23,6 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"
 RERANKED = recipe_named("lexical", rerank="openai:judge")
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        yield running
 
 
 @pytest.fixture

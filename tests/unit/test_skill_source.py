@@ -10,21 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.any_value import any_value
-from waygraph.ingest.manifest.records import Intake, Manifest
+from tests.openapi_documents import told
+from tests.unit.test_sources import read
+from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import skill
 from waygraph.ingest.sources.formats.skill import MAX_CHARS, describe_script
-from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path
+from waygraph.ingest.sources.read import documents, list_path, read_documents
 from waygraph.registry.model.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "sources" / "tide-report"
 S = Settings()
 FRONT = "name: {name}\ndescription: Does {name} things"
-
-
-def read(path: Path | str, **options: str) -> Manifest:
-    [manifest] = read_path(str(path), S, **options)
-    return manifest
 
 
 def written(folder: Path, name: str = "knots", *, front: str = "", body: str = "", file: str = "SKILL.md") -> Path:
@@ -40,11 +37,6 @@ def script(place: Path, name: str, text: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def told(records: Any) -> dict[str, str]:
-    """JSON pointer → reason."""
-    return {each.where.rpartition("#")[2]: each.reason for each in records}
 
 
 def test_a_skill_is_an_agent_and_its_scripts_are_tools() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.test_sources import keys, reasons
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.settings import Settings
@@ -19,15 +20,6 @@ def read(folder: Path, content: str | bytes, name: str) -> Manifest:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     [manifest] = read_path(str(path), S)
     return manifest
-
-
-def keys(manifest: Manifest) -> list[str]:
-    return [entry.key for entry in manifest.entries]
-
-
-def faults(manifest: Manifest) -> dict[str, str]:
-    """Place in the file → reason of what was rejected."""
-    return {rejected.where.rpartition("#")[2]: rejected.reason for rejected in manifest.rejected}
 
 
 TILE: dict[str, Any] = {
@@ -103,7 +95,7 @@ def test_a_bad_record_of_dockers_catalogue_costs_itself(tmp_path: Path) -> None:
     }
     manifest = read(tmp_path, json.dumps({"registry": registry}), "c.json")
     assert {entry.key: [tool.name for tool in entry.tools] for entry in manifest.entries} == {"good": ["b"]}
-    assert faults(manifest) == {
+    assert reasons(manifest) == {
         "/registry/good/tools/0/arguments": "expected a list of objects with a name each",
         "/registry/good/tools/1": "expected a tool object, found a number",
         "/registry/a~1b/tools": "expected a list of tools, found an object",
@@ -132,7 +124,7 @@ def test_a_service_list_is_agents_without_tools(tmp_path: Path) -> None:
         ("one", "银行账户", "custom", ()),
         ("two", "Two", "custom", ()),
     ]
-    assert faults(manifest) == {"/1": "expected a service object, found a number"}
+    assert reasons(manifest) == {"/1": "expected a service object, found a number"}
     assert manifest.partial
 
 
@@ -160,7 +152,7 @@ def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
     text = lines("{", ONE, "[]", '{"name": "\\ud800"}', "9" * 5000, "[" * 100_000, {"name": "x", "url": 5}, TWO, {})
     manifest = read(tmp_path, text, "list.jsonl")
     assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
-    told = faults(manifest)
+    told = reasons(manifest)
     assert told["L1"] == "is not JSON: Expecting property name enclosed in double quotes at column 2"
     assert told["L3"] == "expected a server object, found a list"
     assert "half of a surrogate pair" in told["L4"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_openai import FakeOpenAI, fake_openai
+from tests.fake_openai import FakeOpenAI
 from tests.gateway_catalog import by_hand
 from tests.service import served
 from waygraph.api.cli.app import main
@@ -54,10 +54,9 @@ def by_initial(request: Mapping[str, Any]) -> str:
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with fake_openai() as running:
-        running.answer = by_initial
-        yield running
+def fake(fake: FakeOpenAI) -> FakeOpenAI:
+    fake.answer = by_initial
+    return fake
 
 
 def fill(registry: LocalRegistry, settings: Settings) -> None:

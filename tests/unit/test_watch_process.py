@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.test_cli_pages import misfit
 from tests.mcp_stubs import stdio_server, until, write_config
-from tests.processes_left import end_all, left_of, needs_proc, new_mark, none_left
+from tests.processes_left import left_of, needs_proc, none_left
 from tests.service import process
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
@@ -67,13 +67,6 @@ def watching(folder: Path, *arguments: str, stdout: int | None = None) -> Iterat
     finally:
         running.kill()
         running.wait()
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    made = new_mark()
-    yield made
-    end_all(made)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

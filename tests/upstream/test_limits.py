@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from threading import Event, Thread
 import anyio
 import pytest
 
-from tests.processes_left import MARK, end_all, left_of, needs_proc, new_mark, none_left
+from tests.processes_left import MARK, left_of, needs_proc, none_left
 from tests.upstream.calling import Asking, tools_by_hand
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from waygraph.ingest.manifest.records import StdioLaunch
@@ -26,13 +25,6 @@ from waygraph.ingest.upstream.reaper_process import signal_processes, start_of
 from waygraph.registry.model.errors import UpstreamError
 
 pytestmark = needs_proc
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    mark = new_mark()
-    yield mark
-    end_all(mark)
 
 
 def refusal(launch: StdioLaunch, **limits: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.processes_left import MARK, PATIENCE_S, all_stand, left_of, needs_proc, new_mark, none_left
+from tests.processes_left import MARK, PATIENCE_S, all_stand, left_of, needs_proc, none_left
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from tests.upstream.reapers import has_reapers
 from waygraph.ingest.upstream.open import connect
@@ -20,11 +20,6 @@ from waygraph.registry.model.errors import UpstreamError
 pytestmark = needs_proc
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def mark() -> str:
-    return new_mark()
 
 
 def started(count: int, mark: str) -> "subprocess.Popen[str]":
