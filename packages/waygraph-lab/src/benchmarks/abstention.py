@@ -8,7 +8,6 @@ another embedder, and writes a record of its own; `details.ships` are the number
 
 import json
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -94,7 +93,7 @@ class Probes:
 
 
 def run(world: World) -> Result:
-    spec = world.configured or DEFAULT_EMBEDDER
+    spec = world.spec
     fingerprint = world.embedder(spec).fingerprint
     recipes = RECIPES if spec == DEFAULT_EMBEDDER else [recipe for recipe in RECIPES if recipe.needs_vectors]
     halves = [
@@ -111,7 +110,7 @@ def run(world: World) -> Result:
     doubts = [row for each in recipes for row in doubts_of(_of(halves, each), ships[each.name])]
     pairs = [pair for each in _of(halves, HYBRID, REPORTED) for pair in each.pairs]
     return Result(
-        name=NAME if spec == DEFAULT_EMBEDDER else f"{NAME}_{re.sub(r'[^A-Za-z0-9.-]+', '-', fingerprint)}",
+        name=world.record_name(NAME, fingerprint),
         embedder=fingerprint,
         measures=[
             *_measures(rows),

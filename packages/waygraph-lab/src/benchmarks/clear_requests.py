@@ -25,9 +25,10 @@ NOTES = (
 def run(world: World) -> Result:
     """Skips the data sets that are not there."""
     rows = [row(world, name, by) for name, by in ASKED if world.has(name)]
+    fingerprint = world.embedder(world.spec).fingerprint
     return Result(
-        name=NAME,
-        embedder=world.embedder().fingerprint,
+        name=world.record_name(NAME, fingerprint),
+        embedder=fingerprint,
         measures=[measure for each in rows for measure in _measures(each)],
         notes=NOTES,
         details={"rows": rows},
@@ -39,7 +40,7 @@ def row(world: World, name: str, by: By) -> dict[str, Any]:
     asked = [each for each in dataset.queries(by) if each.gold_tools]
     told = show_progress(f"{name}, {by}")
     clear = right = first = 0
-    with world.registry_of([dataset.catalogue], texts="contextual") as registry:
+    with world.registry_of([dataset.catalogue], texts="contextual", embedder=world.spec) as registry:
         for done, each in enumerate(asked, start=1):
             meant = clearly_meant(registry, each)
             clear += bool(meant)

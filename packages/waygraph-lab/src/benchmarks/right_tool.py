@@ -1,7 +1,7 @@
 """Whether the right tool comes first, and ideas that might bring it there, chosen by leave-one-dataset-out.
 
 An idea scores the 100 best tools of `hybrid` anew. What is reported of a dataset is the idea that is best on all the
-others.
+others. `WAYGRAPH_EMBEDDER=SPEC python -m benchmarks right_tool` measures another embedder, with a record of its own.
 """
 
 import re
@@ -125,9 +125,10 @@ def run(world: World) -> Result:
     found = {name: measure(world, name, by, answers[name], counter) for name, by in SETS if name in answers}
     rows = [{**_row(name, found), **answers[name].means()} for name in found]
     tried = {idea: {name: round(fmean(values[idea]["nDCG@5"]), 4) for name, values in found.items()} for idea in TRIED}
+    fingerprint = world.embedder(world.spec).fingerprint
     return Result(
-        name=NAME,
-        embedder=world.embedder().fingerprint,
+        name=world.record_name(NAME, fingerprint),
+        embedder=fingerprint,
         measures=[
             Measure(name=f"{row['data']}, {told}, tools: {metric}", value=row[told][metric])
             for row in rows
@@ -152,7 +153,7 @@ def measure(world: World, name: str, by: By, answers: Answers, counter: Counter)
     count = min(MOST, len(asked))
     told = show_progress(name)
     judged: dict[str, list[Mapping[str, float]]] = {idea: [] for idea in TRIED}
-    with world.registry_of([dataset.catalogue], texts="contextual") as registry:
+    with world.registry_of([dataset.catalogue], texts="contextual", embedder=world.spec) as registry:
         for place in range(count):
             query = asked[place * len(asked) // count]
             found = registry.find_tools(Query(text=query.texts[0], limit=DEPTH)).matches

@@ -1,6 +1,7 @@
 """What is handed to every benchmark: places, settings, and registries over them."""
 
 import json
+import re
 import sys
 import tempfile
 import time
@@ -73,6 +74,15 @@ class World:
         opened = open_embedder(spec, self.settings, self.environ)
         assert opened is not None
         return opened
+
+    @property
+    def spec(self) -> str:
+        """The embedder of a benchmark that measures one: what is configured, else the default one."""
+        return self.configured or DEFAULT_EMBEDDER
+
+    def record_name(self, name: str, fingerprint: str) -> str:
+        """A benchmark's record of another embedder stands beside that of the default one."""
+        return name if self.spec == DEFAULT_EMBEDDER else f"{name}_{re.sub(r'[^A-Za-z0-9.-]+', '-', fingerprint)}"
 
     @property
     def bench(self) -> Bench:
