@@ -194,7 +194,7 @@ def test_what_is_not_read_counts_as_suspicious_and_costs_no_other(monkeypatch: p
         doubtful = {tool.id for tool in registry.tools() if is_doubtful(tool)}
         assert doubtful == {"a/padded", "a/evil"}
         [flag] = registry.tool("a/padded").flags
-        assert "exceed 500 characters" in flag
+        assert "were not looked through" in flag
 
 
 def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def vectors_path(index: Path) -> Path:
 def current_path(folder: Path) -> Path | None:
     """The index with the highest number; None if there is none. Raises StorageFailed."""
     try:
-        paths = [path for path in folder.glob("*.sqlite") if number_of(path)]
+        paths = [path for path in folder.iterdir() if path.suffix == ".sqlite" and number_of(path)]
     except FileNotFoundError:
         return None
     except OSError as exc:
