@@ -8,7 +8,6 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from copy import copy
 from hashlib import sha256
 from itertools import batched
@@ -169,20 +168,21 @@ class CachedEmbedder:
         vectors = {text: cached_vectors[key] for text, key in keys.items() if key in cached_vectors}
         missing = [text for text in keys if text not in vectors]
         waiting: dict[bytes, Vector] = {}
-        with self.kept_open(), ExitStack() as stack:
-            stack.callback(lambda: self._file.write(waiting))
-            written_s = monotonic()
-            for some in batched(missing, BATCH_TEXTS):
-                part_progress = shift_progress(progress, len(vectors), len(keys))
-                new = dict(zip(some, self._inner.embed(some, role, progress=part_progress), strict=True))
-                waiting |= {keys[text]: vector for text, vector in new.items()}
-                if monotonic() - written_s > WRITE_EVERY_S:
-                    self._file.write(waiting)
-                    waiting.clear()
-                    written_s = monotonic()
-                vectors |= new
-                with self._lock:
-                    self.embedded += len(some)
+        written_s = monotonic()
+        with self.kept_open():
+            try:
+                for some in batched(missing, BATCH_TEXTS):
+                    part_progress = shift_progress(progress, len(vectors), len(keys))
+                    new = dict(zip(some, self._inner.embed(some, role, progress=part_progress), strict=True))
+                    waiting |= {keys[text]: vector for text, vector in new.items()}
+                    if monotonic() - written_s > WRITE_EVERY_S:
+                        self._file.write(waiting)
+                        waiting, written_s = {}, monotonic()
+                    vectors |= new
+                    with self._lock:
+                        self.embedded += len(some)
+            finally:
+                self._file.write(waiting)
         if progress:
             progress(len(keys), len(keys))
         return in_order(texts, vectors, self.dimension)

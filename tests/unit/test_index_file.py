@@ -275,8 +275,7 @@ def test_vectors_that_are_not_what_was_written_are_refused(
     with opened(path, embedder="minilm") as registry:
         sync(registry, small(1))
         wanted = registry.route("moors ship").matches
-    index = current_path(folder_of(path))
-    assert index
+    [index] = folder_of(path).glob("*.sqlite")
     vectors = vectors_path(index)
     content = harm(vectors.read_bytes())
     vectors.unlink() if content is None else vectors.write_bytes(content)
@@ -296,14 +295,17 @@ def test_what_a_write_that_failed_left_of_vectors_is_nobodys(path: Path) -> None
     """Behind the last row; the next write takes its places."""
     with opened(path, embedder="minilm") as registry:
         sync(registry, small(1))
-    index = current_path(folder_of(path))
-    assert index
+    [index] = folder_of(path).glob("*.sqlite")
     with vectors_path(index).open("ab") as file:
         file.write(b"\xff" * 5_000)
     with opened(path, embedder="minilm") as registry:
         sync(registry, small(2))
     assert dump_of(path) == anew(path)
     assert current_path(folder_of(path)) == index
+    vectors_path(index).unlink()
+    vectors_path(index).mkdir()  # as one that nobody may open
+    with pytest.raises(StorageFailed):
+        open_to_write(index)
 
 
 READ = """
@@ -385,10 +387,8 @@ def test_without_shared_memory_a_journal_takes_its_place(path: Path, monkeypatch
         for number in (1, 2, 3):
             sync(registry, manifest(number))
             assert reader.status().state.revision == number
-        assert sorted(each.name for each in folder_of(path).glob("index-*")) == [
-            "index-00000001.sqlite",
-            "index-00000001.vectors",
-        ]
+        names = [f"index-00000001.{end}" for end in ("sqlite", "vectors")]
+        assert sorted(each.name for each in folder_of(path).glob("index-*")) == names
     assert dump_of(path) == anew(path)
 
 

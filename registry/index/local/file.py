@@ -226,7 +226,7 @@ class IndexFile:
         self.lock = threading.RLock()
         self._is_frozen = self.is_damaged = False
         self._vectors = -1
-        with suppress(FileNotFoundError):  # of an older Waygraph
+        with self.guard(), suppress(FileNotFoundError):  # of an older Waygraph
             self._vectors = os.open(vectors_path(path), os.O_RDWR | os.O_CREAT if writes else os.O_RDONLY, 0o644)
         self._close_vectors = weakref.finalize(self, _close, self._vectors)
         try:
@@ -279,6 +279,8 @@ class IndexFile:
             raise RegistryClosed from exc
         except UnicodeDecodeError as exc:  # the message of an error names a table whose name is damaged
             raise DamagedIndex(str(exc)) from exc
+        except OSError as exc:  # of the file of vectors
+            raise StorageFailed(f"{self.path}: the search index cannot be used: {exc}") from exc
         except sqlite3.DatabaseError as exc:
             # Without a code: a text that is none.
             code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
@@ -355,16 +357,12 @@ class IndexFile:
     @contextmanager
     def _vectors_in_use(self) -> Iterator[None]:
         """Raises RegistryClosed, DamagedIndex for a file that is not there, StorageFailed."""
-        with self.lock:
+        with self.lock, self.guard():
             if not self._close_vectors.alive:
                 raise RegistryClosed
             if self._vectors < 0:
                 raise DamagedIndex("the file of vectors is missing")
-            try:
-                yield
-            except OSError as exc:
-                place = vectors_path(self.path)
-                raise StorageFailed(f"{place}: the vectors cannot be used: {exc.strerror}") from exc
+            yield
 
     def remove(self, table: str, key: str | int) -> None:
         self.fetch(f"DELETE FROM {table} WHERE key = ?", key)  # noqa: S608

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from waygraph.cypher import load
+from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.contents import GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
@@ -226,7 +227,7 @@ class IndexWriter:
             tools=[each for each in ids if is_tool(each)],
         )
         numbers = np.zeros(len(new), row_type(dimension))
-        places = list[int]()
+        new_vectors = dict[int, Vector]()
         for place, (owner, row) in enumerate(new):
             vector, flags = vectors.get(row.id), row.flags
             if vector is not None and dimension:
@@ -234,14 +235,13 @@ class IndexWriter:
                 if len(vector) == dimension:
                     numbers["codes"][place], numbers["scale"][place], numbers["error"][place] = encode_vector(vector)
                     flags |= VECTOR * bool(vector.any())
-                    places.append(place)
+                    new_vectors[first + place] = vector
             numbers["owner"][place], numbers["flags"][place], numbers["length"][place] = owner, flags, row.length
             block, low = divmod(first + place, POSTING_ROWS)
             for word, count in row.words.items():
                 self._postings[word, block].append(count << 12 | low)
             self._posting_count += len(row.words)
-        vectors_by_row = {first + place: vectors[ids[place]] for place in places}
-        numbers["check"][places] = self._file.put_vectors(vectors_by_row)
+        numbers["check"][[row - first for row in new_vectors]] = self._file.put_vectors(new_vectors)
         facts = [CallFacts.of(row.tool).pack() if row.tool else "" for _, row in new]
         self._append_columns(Columns(ids, facts, numbers))
         self._file.put("record", ((first + place, row.record) for place, (_, row) in enumerate(new)))
