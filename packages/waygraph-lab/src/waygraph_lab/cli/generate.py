@@ -9,6 +9,7 @@ import typer
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.output import flush, note, show
+from waygraph_lab.cli.tasks import tasks
 
 if TYPE_CHECKING:
     from waygraph.ingest.manifest.records import Manifest
@@ -22,6 +23,9 @@ generate = typer.Typer(no_args_is_help=True, help="Make data for evaluation and 
 @generate.callback()
 def _() -> None:
     """Make data for evaluation and for training a router."""
+
+
+generate.command()(tasks)
 
 
 @generate.command()

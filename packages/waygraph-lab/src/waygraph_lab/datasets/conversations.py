@@ -106,6 +106,8 @@ def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[M
     if not catalog:
         return _catalogue(path / AGENTS), [path / AGENTS]
     place = path / catalog
+    if (place / AGENTS).is_file():  # the catalogue of another dataset
+        return _catalogue(place / AGENTS), [place / AGENTS]
     listing = list_path(str(place))
     manifests = read_listing(listing, Reading(settings=settings))
     return _join_manifests(str(place), manifests), _files(place, listing)
