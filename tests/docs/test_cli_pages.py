@@ -66,6 +66,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "lint": [["lint", "bureau-fx"], ["lint", "bureau-fx/convert", "--try", "Change money into another currency."]],
     "generate scalemcp": [["generate", "scalemcp", f"{OWN}.csv", f"{OWN}.dataset", "--instances", "600"]],
+    "generate tasks": [["generate", "tasks", f"{OWN}.checkout", str(CATALOG), f"{OWN}.asked"]],
     "generate mutations": [["generate", "mutations", str(CATALOG), f"{OWN}.mutants", "-n", "8"]],
     "generate trajectories": [["generate", "trajectories", str(CATALOG), f"{OWN}.played", "-n", "4"]],
     "generate router-data": [["generate", "router-data", f"{OWN}.conversations", f"{OWN}.samples.jsonl"]],
@@ -144,6 +145,8 @@ def own(held: Path, evaluated: dict[str, Path], tmp_path: Path, monkeypatch: pyt
     companies = "".join(f"Firm{n},F{n}X,Trade\n" for n in range(16))
     (tmp_path / "own.grafeo.csv").write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
     (tmp_path / "own.grafeo.toolsets.toml").write_text("[toolsets.code]\ntags = ['sql']\n", encoding="utf-8")
+    (tmp_path / "own.grafeo.checkout" / "tasks" / "git" / "merge").mkdir(parents=True)
+    (tmp_path / "own.grafeo.checkout" / "tasks" / "git" / "merge" / "meta.json").write_text("{}")
     (tmp_path / "own.grafeo.conversations").mkdir()
     (tmp_path / "own.grafeo.conversations" / "agents.jsonl").write_text('{"id": "a", "tools": [{"name": "b"}]}\n')
     (tmp_path / "own.grafeo.conversations" / "trajectories.jsonl").write_text(CONVERSATION, encoding="utf-8")
