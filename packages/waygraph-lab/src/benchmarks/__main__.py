@@ -31,6 +31,7 @@ from benchmarks import (
     scalemcp,
     suspicion,
     taxonomy,
+    tool_sets,
 )
 from benchmarks.endpoint import MODEL, SPEND, NeedsSpend, permitted_environ
 from benchmarks.engines import benchmark as engines
@@ -66,6 +67,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
     taxonomy.NAME: taxonomy.run,
+    tool_sets.NAME: tool_sets.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -99,6 +101,7 @@ QUALITY = (
     ranker.NAME,
     suspicion.NAME,
     taxonomy.NAME,
+    tool_sets.NAME,
 )
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"
