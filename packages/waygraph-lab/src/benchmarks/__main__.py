@@ -13,6 +13,7 @@ from benchmarks import (
     a2x,
     abstention,
     agent_as_a_graph,
+    call_needs,
     clear_requests,
     default_recipe,
     findability,
@@ -68,6 +69,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     suspicion.NAME: suspicion.run,
     taxonomy.NAME: taxonomy.run,
     tool_sets.NAME: tool_sets.run,
+    call_needs.NAME: call_needs.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -102,6 +104,7 @@ QUALITY = (
     suspicion.NAME,
     taxonomy.NAME,
     tool_sets.NAME,
+    call_needs.NAME,
 )
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"
