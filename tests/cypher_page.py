@@ -64,9 +64,9 @@ NEAR = [
 """Edges that a model's vectors might give."""
 
 _LOOK, _READ = "harbor-git/list_commits", "harbor-git/read_file"
-TALKS = [[_LOOK, _READ], [_LOOK, _LOOK, _READ]]
-"""Calls that were made."""
 _USED = "quarry-sql/explain_plan"
+TALKS = [[_LOOK, _READ], [_LOOK, _LOOK, _READ], *[[_USED, "post-room/frank"]] * 2]
+"""Calls that were made."""
 
 ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Agents by their number of tools": [
@@ -80,6 +80,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "Near tools of different agents": [("pigeon-mail/send-message", "post-room/send-letter", 0.9)],
     "What is called after a tool": [("harbor-git/read_file", 2.0), ("harbor-git/list_commits", 1.0)],
+    "Which tools of different agents are used together": [("post-room/frank", _USED, 2.0)],
     "What stands in a category and below it": [
         ("letters", "post-room", "model"), ("messages", "pigeon-mail", "model"),
     ],

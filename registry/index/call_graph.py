@@ -7,7 +7,7 @@ kept of each class of visibility, so that no tool takes the place of one that so
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import batched
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -142,6 +142,8 @@ PRIOR = 2.0
 """μ: so many calls outweigh the level below."""
 LEAST_CHANCE = 0.001
 """A smaller one is not told: of a large registry nearly all are."""
+LEAST_TOGETHER = 1.5
+"""Of a pair that was counted less often nothing is said: once is chance, and a count fades."""
 _MOST_CHANCES = 4_096
 """So many answers are kept."""
 
@@ -188,6 +190,46 @@ class NextTools:
         if (chances := self._cache.get(chances_key)) is None:
             chances = self._cache.keep(chances_key, _likely(self._chances(before, last, share, uses, sees)))
         return chances
+
+    def partners(self, tools: Sequence[str], principal: Principal | None) -> Mapping[str, tuple[str, float]]:
+        """As the protocol says."""
+        sees = cache(lambda agent_id: agent_id in self._agents and visible(self._agents[agent_id], principal))
+        best: dict[str, tuple[str, float]] = {}
+        for tool in tools:
+            counts: Counter[str] = Counter()
+            for partner, between, count in self._pairs.get(tool, ()):
+                if sees(owner_of(partner)) and (not between or sees(owner_of(between))):
+                    counts[partner] += count  # type: ignore[assignment]  # no whole numbers
+            if not counts:
+                continue
+            calls = sum(count for first, count in self._calls[tool] if not first or sees(owner_of(first)))
+            for partner, count in counts.items():
+                share = min(count, calls) / (calls + PRIOR)
+                if count >= LEAST_TOGETHER and share > best.get(partner, ("", 0.0))[1]:
+                    best[partner] = (tool, share)
+        return best
+
+    @cached_property
+    def _pairs(self) -> Mapping[str, list[tuple[str, str, float]]]:
+        """Tool → what one conversation called with it, at most one call between, which is told; and how often."""
+        pairs: dict[str, list[tuple[str, str, float]]] = defaultdict(list)
+        for (before, first), after in self._after.items():
+            for following, count in after.items():
+                one, between = (before, first) if before else (first, "")
+                if one != following and is_tool(following):
+                    pairs[one].append((following, between, count))
+                    pairs[following].append((one, between, count))
+        return pairs
+
+    @cached_property
+    def _calls(self) -> Mapping[str, list[tuple[str, float]]]:
+        """Tool → what was called right before it, and how often; empty where it was the first."""
+        calls: dict[str, list[tuple[str, float]]] = defaultdict(list)
+        firsts = ((first, after) for (before, first), after in self._after.items() if not before)
+        for first, after in [("", self._beginnings[True]), *firsts]:
+            for following, count in after.items():
+                calls[following].append((first, count))
+        return calls
 
     def _uses(self, sees: Shows) -> Chances:
         """How often tools are called at all, and agents; not after what is hidden."""

@@ -140,6 +140,14 @@ class Transitions(Protocol):
         """
         ...
 
+    def partners(self, tools: Sequence[str], principal: Principal | None) -> Mapping[str, tuple[str, float]]:
+        """Tools that conversations call beside one of these: each with that one, and the share of its calls, in (0, 1).
+
+        Of several the one with the largest share. What the principal may not see counts for nothing, nor does what is
+        gone.
+        """
+        ...
+
 
 class SearchIndex(Records, Protocol):
     """A search over the registry as it is now, and all its records. Threads may share it."""

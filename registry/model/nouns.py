@@ -367,6 +367,7 @@ NoticeCode = Literal[
     "not_walked",
     "not_reranked",
     "excluded",
+    "together",
     "history",
     "cut",
     "failed",

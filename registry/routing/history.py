@@ -21,6 +21,8 @@ from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import HistoryShares
 from waygraph.registry.routing.votes import Weights
 
+TOGETHER = "together"
+"""The source of votes for tools that are called beside others; these others speak."""
 TURN_CHARS = 400
 """So much of the end of an earlier turn is read: there the question stands that a request answers."""
 LEAST_NEED = 0.1
@@ -40,11 +42,14 @@ NO_WORDS = Words()
 
 
 class Worths(NamedTuple):
-    """What each agent or tool gets by its id, best first; in a recipe's scale times the weight."""
+    """What each agent or tool gets by its id, best first; in a recipe's scale times the weight. `speakers`: ids of
+    those who give it, in the same order; none: each itself.
+    """
 
     source: str
     by_id: Mapping[str, float]
     weight: float
+    speakers: tuple[str, ...] = ()
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -53,12 +58,13 @@ class Worths(NamedTuple):
 
 class Past[T](NamedTuple):
     """What a history gives: `use` to agents, `finish` to tools that were called for the request under way (1) or before
-    (0). What follows the calls, as shares of the sum of all scores (`votes.share_of_sum`), and what failed at last
-    (`votes.lift_rivals`), of agents and of tools.
+    (0), `together` to tools that are often called beside the first ones. What follows the calls, as shares of the sum
+    of all scores (`votes.share_of_sum`), and what failed at last (`votes.lift_rivals`), of agents and of tools.
     """
 
     use: T | None = None
     finish: T | None = None
+    together: T | None = None
     agent_follows: T | None = None
     agent_failures: T | None = None
     tool_follows: T | None = None
@@ -135,6 +141,21 @@ def read_calls(
         tool_failures=_worths("failed", _within(failing_tools, tools), shares.failed),
     )
     return past, _unknown_turns(unknown)
+
+
+def read_partners(
+    index: SearchIndex, query: Query, tools: Sequence[str], weight: float, principal: Principal | None
+) -> Worths | None:
+    """What conversations call beside the first tools, of what may be found. Raises IndexOutdated.
+
+    `weight`: what a partner gets that is always called with one of them.
+    """
+    partners = transitions.partners(tools, principal) if (transitions := index.transitions) else {}
+    if not partners:
+        return None
+    shares = {each: share for each, (_, share) in partners.items()}
+    found = _worths(TOGETHER, _within(shares, _findable_tools(index, shares, Scope(query.filters, principal))), weight)
+    return found._replace(speakers=tuple(partners[each][0] for each in found.by_id)) if found else None
 
 
 def _read_calls(index: SearchIndex, query: Query, scope: Scope) -> tuple[list[_Call], list[int]]:

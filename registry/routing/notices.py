@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import get_args
 
 from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute, match_id
+from waygraph.registry.routing.history import TOGETHER
 
 NEAR = 0.02
 """Two candidates whose scores differ by less of the first's are near: either may be right."""
+MOST_PAIRS = 3
 _CODES: tuple[NoticeCode, ...] = get_args(NoticeCode)
 """The gravest first."""
 _STAGES: Mapping[NoticeCode, str] = {
@@ -50,9 +52,22 @@ def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
         yield Notice(code="unlikely", text="Probably nothing here fits.")
     elif len(near_ids := _near(answer)) == 2:
         yield Notice(code="unsure", text=f"Unsure between {' and '.join(near_ids)}.", about=near_ids)
+    if isinstance(answer, ToolRoute) and (pairs := _pairs(answer)):
+        text = "; ".join(
+            [f"{one} is often used with {other} ({share:.0%} of its calls)" for one, other, share in pairs]
+        )
+        yield Notice(code="together", text=f"{text}.", about=tuple(partner for partner, *_ in pairs))
     if answer.exclusions:
         text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
         yield Notice(code="excluded", text=text, about=answer.exclusions)
+
+
+def _pairs(answer: ToolRoute) -> list[tuple[str, str, float]]:
+    """The tools that the answer shows beside one that they are called with, that one, and the share of its calls."""
+    shown = {match.tool.id for match in answer.matches}
+    votes = ((match.tool.id, vote) for match in answer.matches for vote in match.votes if vote.leg == TOGETHER)
+    pairs = [(tool, vote.entity_id, vote.score) for tool, vote in votes if vote.entity_id in shown]
+    return pairs[:MOST_PAIRS] if not answer.steps else []
 
 
 def _near(answer: Route | ToolRoute) -> tuple[str, ...]:

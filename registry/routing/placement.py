@@ -43,6 +43,7 @@ LEGS = {
     "name": "its name in the request",
     "siblings": "what the agent's other tools add",
     "call": "what the request gives for a call",
+    "together": "tools that it is used with",
 }
 """Legs in plain words; others, those of a conversation, by their names."""
 

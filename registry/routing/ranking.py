@@ -53,16 +53,18 @@ class Ranking:
     def __post_init__(self) -> None:
         agents = self.hits.populations["agent"]
         self._columns = [leg_column(self.recipe, leg, self.candidates, agents) for leg in self.legs]
-        self._matrix = Matrix.of(self.candidates, [*self._columns, self.past.use, self.past.finish, *self.fit])
+        past = self.past
+        columns = [*self._columns, past.use, past.finish, past.together, *self.fit]
+        self._matrix = Matrix.of(self.candidates, columns)
 
     @classmethod
     def of(cls, recipe: Recipe, weights: Weights, hits: Hits, past: Past[Worths]) -> Self:
         """Return the ranking of what was found, with what the turns before name beside it."""
         names = [use.leg for use in recipe.legs if use.leg in hits.legs]
-        rows = [hits.records.rows(list(each.by_id)) for each in past if each]
+        rows = [hits.records.rows([*each.by_id, *each.speakers]) for each in past if each]
         candidates, lists = Candidates.of(hits.records, [hits.legs[name].rows for name in names] + rows)
         at = iter(lists[len(names) :])
-        columns = [column_of(each.source, next(at), each.scores, each.weight) if each else None for each in past]
+        columns = [_past_column(each, next(at)) if each else None for each in past]
         legs = legs_of(recipe, weights, hits.legs, lists[: len(names)])
         return cls(recipe=recipe, hits=hits, candidates=candidates, legs=legs, past=Past(*columns))
 
@@ -88,6 +90,11 @@ class Ranking:
         finish = self.past.finish
         return finish.at[finish.scores > 0] if finish else np.empty(0, np.int64)
 
+    @property
+    def found(self) -> Scores:
+        """Score the tools without what usually follows the last call, or comes instead of one that failed."""
+        return score_tools(self._matrix)
+
     @cached_property
     def tools(self) -> Scores:
         """Score the tools that were found."""
@@ -108,6 +115,12 @@ class Ranking:
             ranks = [rank_column(leg, self.candidates, silent) for leg in self.legs]
             matrix = Matrix.of(self.candidates, [*ranks, past.use])
         return _with_calls(matrix, past.agent_follows, past.agent_failures, score)
+
+
+def _past_column(worths: Worths, at: Places) -> Column:
+    """Return what the turns before give. `at`: positions of who gets it, and behind them of who speaks for each."""
+    column = column_of(worths.source, at[: len(worths.by_id)], worths.scores, worths.weight)
+    return column._replace(speakers=at[len(worths.by_id) :]) if worths.speakers else column
 
 
 def _with_calls(

@@ -137,6 +137,9 @@ class HistoryShares:
     last call failed. Less with each call since, by `decay`."""
     follows: float
     """For what is sure to be called next, see `Transitions`: a share of the sum of all scores, below 1."""
+    together: float = 0.25
+    """For what is always called beside one of the first tools, see `Transitions.partners`: a share of the best score.
+    Of requests before which nothing was called."""
     decay: float = 0.8
     """Of `used` and `under_way` with each call since, in (0, 1]."""
     topic: float = 0.5
@@ -155,7 +158,7 @@ class HistoryShares:
         for name in ("used", "under_way", "done", "doubt"):
             value = getattr(self, name)
             _refuse_unless(f"history {name}={value!r}", _is_number(value), "a number from 0")
-        for name in ("failed", "decay", "topic", "sure", "unsure"):
+        for name in ("failed", "together", "decay", "topic", "sure", "unsure"):
             value = getattr(self, name)
             _refuse_unless(f"history {name}={value!r}", _is_number(value) and value <= 1, "a number from 0 to 1")
         can_share = _is_number(self.follows) and self.follows < 1

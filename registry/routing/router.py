@@ -41,11 +41,12 @@ from waygraph.registry.routing.history import (
     has_words,
     read_calls,
     read_need,
+    read_partners,
     read_words,
 )
 from waygraph.registry.routing.ranking import OTHERS, REMOVALS, Ranking
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
-from waygraph.registry.routing.votes import Candidate, best_candidates, best_tools
+from waygraph.registry.routing.votes import Candidate, best_candidates, best_places, best_tools
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
+FIRST_TOOLS = 3
+"""What conversations call beside these is brought, too."""
 NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
 CAPABILITY_LEGS: tuple[Leg, ...] = ("capability_vector", "capability_text")
@@ -219,16 +222,25 @@ class Router:
             hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
         past: Past[Worths] = Past()
         notices: tuple[Notice, ...] = ()
-        if query.history or (recipe.history and (counts := self.index.transitions) and counts.is_counted):
+        is_counted = recipe.history is not None and (counts := self.index.transitions) is not None and counts.is_counted
+        if query.history or is_counted:
             past, notices = self._read_calls(query, ask, hits)
         effective_ask = ask
         if self.queries is not None and not self.queries.knows_script(query.text):
             effective_ask = ask.by(for_unread_script(recipe))
-        ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, past)
-        if recipe.judges_calls:
-            with span("calls"):
-                both = f"{words.text} {query.text}" if words.text else query.text
-                ranking.add_fit(both, partial(self._lean, query, vector))
+
+        def rank(given: Past[Worths]) -> Ranking:
+            ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, given)
+            if recipe.judges_calls:
+                with span("calls"):
+                    both = f"{words.text} {query.text}" if words.text else query.text
+                    ranking.add_fit(both, partial(self._lean, query, vector))
+            return ranking
+
+        ranking = rank(past)
+        if is_counted and not any(turn.role == "call" for turn in query.history):
+            together = self._read_partners(query, ask, ranking)
+            ranking = rank(past._replace(together=together)) if together else ranking
         if self.notice:
             notices = (Notice(code="words_only", text=self.notice), *notices)
         if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
@@ -251,6 +263,13 @@ class Router:
             alone = _Result(Ranking.of(ask.recipe, ask.recipe.weights, hits, Past()))
             need = 1.0 if has_words(query) else read_need(_confidence(alone, ask)[0], shares)
             return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
+
+    def _read_partners(self, query: Query, ask: Ask, ranking: Ranking) -> Worths | None:
+        """What is often called beside the first tools."""
+        shares, scores = ask.recipe.history, ranking.found
+        first = [ranking.candidates.ids[at] for at in best_places(scores, FIRST_TOOLS)]
+        weight = shares.together * scores.best if shares else 0.0
+        return read_partners(self.index, query, first, weight, ask.principal) if first and weight > 0 else None
 
     def _embed(self, queries: "QueryCache", text: str, earlier: str, topic: float) -> "Vector":
         """Of the text, and of it behind what was `earlier` before, which counts for the share `topic`.

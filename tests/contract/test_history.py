@@ -233,6 +233,8 @@ def test_each_step_is_routed_with_the_history(alike: Registry) -> None:
 class Counted:
     """Transitions as a test says they are."""
 
+    is_counted = True
+
     def __init__(self, chances: Mapping[str, float]) -> None:
         self.chances, self.asked = chances, list[tuple[Sequence[str], Principal | None]]()
 

@@ -1,6 +1,7 @@
 """Which tool was called after which, in every place: learned, routed by, hidden, forgotten, copied, checked."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,31 @@ def test_what_is_hidden_tells_nothing(registry: LocalRegistry) -> None:
     )
     assert [answers(registry, *calls) for calls in histories] == seen
     assert [answers(registry, *calls, principal=CREW) for calls in histories] != of_crew
+
+
+def test_what_is_used_together_is_found_together(registry: LocalRegistry) -> None:
+    """Also two calls apart, both ways and by one notice; once is chance, and what is hidden brings nothing."""
+    entries = []
+    for name, text in {"post": "weigh a letter", "mint": "print a stamp", "host": "greet a guest"}.items():
+        tool = sealed_tool(Tool(id=f"{name}/own", agent_id=name, name="own", description=text))
+        entries.append(AgentEntry(key=name, agent=sealed_agent(Agent(id=name, name=name)), tools=(tool,)))
+    sync(registry, Manifest(source="others", entries=tuple(entries)))
+    query = Query(text="weigh letter", limit=3)
+
+    def legs(query: Query) -> set[str]:
+        return {vote.leg for match in registry.find_tools(query, principal=PUBLIC).matches for vote in match.votes}
+
+    learn(registry, ["post/own", "mint/own"])
+    assert "together" not in legs(query)
+    learn(registry, *[["mint/own", "host/own", "post/own"], ["post/own", "agent-3/cart"]] * 9)
+    answer = registry.find_tools(query, principal=PUBLIC)
+    assert [match.tool.id for match in answer.matches] == ["post/own", "mint/own", "host/own"]
+    [vote] = [vote for vote in answer.matches[1].votes if vote.leg == "together"]
+    assert (vote.entity_id, vote.score) == ("post/own", pytest.approx(10 / 21))
+    assert answer.matches[1].score == pytest.approx(sum(each.contribution for each in answer.matches[1].votes))
+    assert [notice.about for notice in answer.notices if notice.code == "together"] == [("mint/own", "host/own")]
+    after_a_call = replace(query, history=(Turn(role="call", tool="post/own"),))
+    assert "together" not in legs(after_a_call)
 
 
 def test_what_is_not_there_is_left_out(registry: LocalRegistry) -> None:

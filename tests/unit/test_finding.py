@@ -99,6 +99,20 @@ def test_what_is_known_unchanged_is_not_sent_again(registry: LocalRegistry) -> N
     assert "inputSchema" in sent("schema", "000000000000")
 
 
+def test_an_id_that_a_call_needs_is_told_with_the_tool_that_gives_it(growing: LocalRegistry) -> None:
+    """Unless the request gives one, or names alone are asked for."""
+    schema = {"type": "object", "properties": {"taskId": {"type": "string"}}, "required": ["taskId"]}
+    tools = tool("desk", "close_task", "Close a task.", schema=schema), tool("desk", "list_tasks", "List all tasks.")
+    put(growing, "work", [agent("desk", *tools), agent("other", tool("other", "find_task", "Find a task."))])
+
+    def told(query: str, **given: Any) -> list[str]:
+        entries = asked(growing, query, **given)["tools"]
+        return [each.get("needs", "") for each in entries if each["name"] == "desk__close_task"]
+
+    assert told("close a task") == ["taskId ← desk__list_tasks"]
+    assert told("close task 17") == told("close a task", detail="names") == [""]
+
+
 def test_a_version_changes_with_the_tool_and_with_nothing_else(growing: LocalRegistry) -> None:
     put(growing, "work", [github()])
     before = asked(growing, "github__create_issue", limit=1)["tools"][0]["version"]

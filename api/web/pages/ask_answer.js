@@ -16,6 +16,7 @@ const LEGS = {
   siblings: ["its other tools", 5],
   call: ["what a call of it needs", 6],
   used: ["called before", 7],
+  together: ["used with another", 7],
   follows: ["often called next", 7],
   failed: ["another one failed", 7],
 };

@@ -1,11 +1,13 @@
 """find_tools: what a language model is told that fits its request, in as few words as it needs."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
+from waygraph.registry.catalog.find_tools.needs import need_of, required_ids
 from waygraph.registry.catalog.find_tools.resolve import (
     BORNE_BY,
     RUNS,
@@ -326,7 +328,28 @@ def answer_request(
     facts |= notices_field(route) | _selection(request, route)
     facts |= _tools_by_step(route, answer.tools, request.limit)
     facts |= confidence_field(route.confidence) if answer.tools else {}
+    if request.detail != "names" and not _NUMBER.search(" ".join((request.query, *request.steps))):
+        _add_needs(registry, answer.tools, candidates, principal)
     return ToolsAnswer(answer.tools, {**answer.facts, **facts}, answer.can_run)
+
+
+_NUMBER = re.compile(r"\d")
+"""Nearly every id that a request gives has a digit."""
+
+
+def _add_needs(
+    registry: "Searchable",
+    entries: Iterable[dict[str, Any]],
+    candidates: Iterable[_JudgedTool],
+    principal: Principal | None,
+) -> None:
+    """To the entry of a tool that requires an id, say which tool of its agent gives it."""
+    tools = {each.tool.call_name: each.tool for each in candidates}
+    for entry in entries:
+        if (tool := tools.get(str(entry["name"]))) and required_ids(tool):
+            siblings = [each for each in registry.tools(tool.agent_id, principal=principal) if not each.pending]
+            if need := need_of(tool, siblings):
+                entry["needs"] = f"{need.argument} ← {need.tool.call_name}"
 
 
 def _asks_model(recipe: str | Recipe) -> bool:

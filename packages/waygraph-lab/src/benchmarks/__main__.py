@@ -13,6 +13,7 @@ from benchmarks import (
     a2x,
     abstention,
     agent_as_a_graph,
+    call_needs,
     clear_requests,
     default_recipe,
     findability,
@@ -31,6 +32,7 @@ from benchmarks import (
     scalemcp,
     suspicion,
     taxonomy,
+    tool_sets,
 )
 from benchmarks.endpoint import MODEL, SPEND, NeedsSpend, permitted_environ
 from benchmarks.engines import benchmark as engines
@@ -66,6 +68,8 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
     taxonomy.NAME: taxonomy.run,
+    tool_sets.NAME: tool_sets.run,
+    call_needs.NAME: call_needs.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -99,6 +103,8 @@ QUALITY = (
     ranker.NAME,
     suspicion.NAME,
     taxonomy.NAME,
+    tool_sets.NAME,
+    call_needs.NAME,
 )
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"

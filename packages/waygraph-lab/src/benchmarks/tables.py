@@ -23,6 +23,7 @@ from benchmarks import (
     route_speed,
     scalemcp,
     taxonomy,
+    tool_sets,
 )
 from benchmarks.engines import benchmark as engines
 from benchmarks.gateway import benchmark as gateway
@@ -52,6 +53,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     findability.NAME: findability.tables_of,
     history.NAME: history.tables_of,
     taxonomy.NAME: taxonomy.tables_of,
+    tool_sets.NAME: tool_sets.tables_of,
     ranker.NAME: ranker.tables_of,
     engines.NAME: engines.tables_of,
 }
