@@ -10,7 +10,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from threading import Condition
 from typing import Any, NamedTuple, Protocol, Self
@@ -28,10 +28,6 @@ class GraphSession(Protocol):
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         """The rows, in the statement's order. Raises BadStatement if params are not the declared ones."""
-        ...
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        """The rows of each of these, which have the same parameters."""
         ...
 
 

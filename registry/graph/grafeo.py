@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -89,11 +89,8 @@ class GrafeoEngine:
                 self._database.create_property_index(name)
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        return self.run_all([statement], **params)[0]
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
         self._check_open()
-        return _execute(self._database, statements, params, self._path)
+        return _execute(self._database, statement, params, self._path)
 
     @contextmanager
     def transaction(self) -> Iterator[GraphSession]:
@@ -212,10 +209,7 @@ class GrafeoTransaction:
         self._transaction, self._path = transaction, path
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        return _execute(self._transaction, [statement], params, self._path)[0]
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return _execute(self._transaction, statements, params, self._path)
+        return _execute(self._transaction, statement, params, self._path)
 
     def commit(self) -> None:
         try:
@@ -234,17 +228,13 @@ class GrafeoTransaction:
                 transaction.rollback()
 
 
-def _execute(target: Any, statements: Sequence[Statement], params: dict[str, object], path: str) -> list[Rows]:
-    for statement in statements:
-        if params or statement.params:
-            check_params(statement, params)
-    rows = list[Rows]()
-    for statement in statements:
-        try:
-            rows.append(list(target.execute_cypher(statement.text, params)))
-        except (RuntimeError, ValueError, TypeError) as exc:
-            raise _running_error(path, exc, statement.name) from exc
-    return rows
+def _execute(target: Any, statement: Statement, params: dict[str, object], path: str) -> Rows:
+    if params or statement.params:
+        check_params(statement, params)
+    try:
+        return list(target.execute_cypher(statement.text, params))
+    except (RuntimeError, ValueError, TypeError) as exc:
+        raise _running_error(path, exc, statement.name) from exc
 
 
 _NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")

@@ -132,9 +132,6 @@ class Neo4jEngine:
         with self._gate, self._translate_errors(statement), self._session(writes=True) as session:
             return cast("Rows", session.execute_write(work))
 
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return [self.run(each, **params) for each in statements]
-
     def run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
         """In one round trip. Where a connection had died it is tried again at once: what it writes must bear that."""
         with self._gate:
@@ -298,9 +295,6 @@ class _Transaction:
             return _rows(self._transaction.run(statement.neo4j_text, params))
         except FOREIGN as exc:
             raise self._engine.error(exc, statement) from exc
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return [self.run(each, **params) for each in statements]
 
 
 class Plan(NamedTuple):

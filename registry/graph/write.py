@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import batched
+from itertools import batched, groupby
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import Statement, load
@@ -91,9 +91,8 @@ def write_changes(
     run_batches(session, _SYNC_REMOVE_CLAIMS, "agent_ids", others, source=changes.source)
     _write_entries(session, changes, vectors)
     put_source(session, changes.source, changes, stamp.now)
-    put_claims(session, changes.source, [replace(c, since=stamp.now, revision=stamp.revision) for c in changes.claims])
-    for setting in changes.operator:
-        put_setting(session, setting)
+    put_claims(session, [replace(claim, since=stamp.now, revision=stamp.revision) for claim in changes.claims])
+    put_settings(session, changes.operator)
     keep_changes(session, stamp_changes(changes.log, stamp), max_changes_kept)
     subjects = {f"source:{changes.source}", *(change.agent_id for change in changes.log)}
     link_subjects(session, touched_agents(changes) | subjects, [changes.source])
@@ -122,18 +121,14 @@ def _still(rows: Rows, revision: int) -> int:
     return int(rows[0]["revision"])
 
 
-def put_setting(session: GraphSession, setting: OperatorSettings) -> None:
-    props = {
-        "tags": list(setting.tags),
-        "restricted": setting.visible_to is not None,
-        "visible_to": list(setting.visible_to or ()),
-        "pinned": setting.pinned,
-        "hidden": setting.hidden,
-        "removed": setting.removed,
-        "tools": setting.tools,
-        "rejections": setting.rejections,
-    }
-    session.run(_PUT_SETTING, id=setting.agent_id, props=props)
+def put_settings(session: GraphSession, settings: Iterable[OperatorSettings]) -> None:
+    for setting in settings:
+        props = asdict(setting) | {
+            "tags": list(setting.tags),
+            "restricted": setting.visible_to is not None,
+            "visible_to": list(setting.visible_to or ()),
+        }
+        session.run(_PUT_SETTING, id=props.pop("agent_id"), props=props)
 
 
 def put_transitions(session: GraphSession, transitions: Iterable[Transition]) -> None:
@@ -206,9 +201,10 @@ def put_failures(session: GraphSession, source: str, failures: Iterable[Failure]
     session.run(_SYNC_PUT_FAILURES, name=source, pause_s=pause_s, failures=failures_json(failures))
 
 
-def put_claims(session: GraphSession, source: str, claims: Iterable[Claim]) -> None:
-    """Creates claims of a source; of one that is there already `since` and `revision` stay."""
-    run_batches(session, _SYNC_PUT_CLAIMS, "rows", map(asdict, claims), source=source)
+def put_claims(session: GraphSession, claims: Iterable[Claim]) -> None:
+    """Creates claims, given source by source; of one that is there already `since` and `revision` stay."""
+    for source, of_source in groupby(claims, key=lambda claim: claim.source):
+        run_batches(session, _SYNC_PUT_CLAIMS, "rows", map(asdict, of_source), source=source)
 
 
 def agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:

@@ -10,8 +10,7 @@ from waygraph.registry.access.visibility import as_seen
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, overlaid
 from waygraph.registry.graph.schema import link_subjects
-from waygraph.registry.graph.write import put_agent_props, put_tool_props, remove_agents, write_vectors
-from waygraph.registry.graph.write import put_setting as put_setting_node
+from waygraph.registry.graph.write import put_agent_props, put_settings, put_tool_props, remove_agents, write_vectors
 from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry, Approved, Change, OperatorSettings, Rejections, Written
 from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
@@ -246,9 +245,7 @@ def _decide[R: Approved](
         write_vectors(graph_session, [entry.key for entry in entries if entry.key in vectors.vectors], (), vectors)
         put_agent_props(graph_session, {agent.id: props(agent) for agent in agents})
         put_tool_props(graph_session, {tool.id: props(tool) for tool in tools})
-        for setting in settings:
-            if setting != graph.settings_of(setting.agent_id):
-                put_setting_node(graph_session, setting)
+        put_settings(graph_session, [each for each in settings if each != graph.settings_of(each.agent_id)])
         link_subjects(graph_session, [entry.key for entry in entries])
         if rejection:
             session.log(graph_session, [_rejection_change(each, rejection.reason) for each in entities])
@@ -322,7 +319,7 @@ def put_setting(session: WriteSession, setting: OperatorSettings) -> Written:
 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
-        put_setting_node(graph_session, setting)
+        put_settings(graph_session, [setting])
         link_subjects(graph_session, [setting.agent_id])
         write_entry_vectors(graph_session, entries, vectors)
 

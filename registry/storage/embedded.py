@@ -290,10 +290,12 @@ class EmbeddedStore:
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":  # noqa: ARG002 - what did not end has left nothing
-        from waygraph.registry.storage.fill import AtOnce
+        from waygraph.registry.graph.read import read_state
+        from waygraph.registry.storage.store import Filling, refuse_registry
 
         with self.writing() as writing, writing.engine.transaction() as session:
-            yield AtOnce(session, self.place)
+            refuse_registry(self.place, read_state(session))
+            yield Filling(session, lambda _agent_ids, work: work(session), lambda work: work(session))
 
     @contextmanager
     def reading_alone(self, *, timeout_s: float | None = None) -> "Iterator[GraphSession]":
