@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
-from waygraph.registry.catalog.find_tools.resolve import (
+from waygraph.registry.catalog.resolve import (
     BORNE_BY,
     RUNS,
     WhyNot,
@@ -51,21 +51,6 @@ if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
     from waygraph.registry.model.changes import ListedAgent, SourceSummary
     from waygraph.registry.taxonomy.tree import CategoryView
-
-
-def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:
-    """Ids of at least one agent that the principal may see.
-
-    Raises UnknownName for a namespace without any, as for one that is not there; only those with some are suggested.
-    """
-    owners: dict[str, set[str]] = {}
-    for source in registry.sources(principal=principal):
-        if source.namespace:
-            owners.setdefault(source.namespace, set()).update(source.agent_ids)
-    if agents := owners.get(namespace):
-        return frozenset(agents)
-    hint = "It is there as soon as a source is ingested with it (`waygraph ingest --namespace`)."
-    raise UnknownName("namespace", namespace, (name for name, agents in owners.items() if agents), hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
