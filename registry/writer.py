@@ -226,7 +226,7 @@ class WriteSession:
 
         def work(session: GraphSession) -> None:
             write_changes(session, changes, vectors, stamp, max_changes_kept=self._max_kept)
-            write_entry_vectors(session, changed_entries, vectors)
+            write_vectors(session, [each.id for entry in changed_entries for each in entry.entities], vectors)
 
         return replace(
             self.write(work, touched_agents(changes), vectors), texts_embedded=texts_embedded(choice) - before
@@ -260,7 +260,7 @@ class WriteSession:
         self._prepare(choice.embedder.dimension if choice.embedder else 0)
 
         def work(session: GraphSession) -> None:
-            write_vectors(session, [agent.id for agent in agents], [tool.id for tool in tools], vectors)
+            write_vectors(session, [each.id for each in (*agents, *tools)], vectors)
             session.run(_STATE_UPDATE, props=props)
 
         return replace(self.write(work, None), texts_embedded=texts_embedded(choice) - before)
@@ -311,14 +311,6 @@ def changed_entries_of(
         (graph.agents[agent_id].agent for agent_id in agent_ids),
         (item.tool for items in tools_by_agent.values() for item in items),
     )
-
-
-def write_entry_vectors(session: GraphSession, entries: Iterable[AgentEntry], vectors: NewVectors) -> None:
-    """Of the agents and the tools among these entries that have another vector now."""
-    entries = list(entries)
-    agents = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
-    tools = [tool.id for entry in entries for tool in entry.tools if tool.id in vectors.vectors]
-    write_vectors(session, agents, tools, vectors)
 
 
 def texts_embedded(choice: ChosenEmbedder | None) -> int:

@@ -263,17 +263,16 @@ class IssuerKeys:
         if self._held is not keys or self._clock() < self._next_fetch_s:
             return
         try:
-            self._held, self._trouble = KeySet(self._fetch_keys(), self._clock()), ""
+            if not (fresh := verifying_keys(self._fetch())):
+                raise IssuerUnavailable(
+                    self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens"
+                )
+            self._held, self._trouble = KeySet(fresh, self._clock()), ""
         except IssuerUnavailable as exc:
             self._trouble = exc.reason
             logger.warning("keys of tokens were not renewed: %s", exc)
         finally:
             self._next_fetch_s = self._clock() + self._patience.refetch_s
-
-    def _fetch_keys(self) -> tuple[VerifyingKey, ...]:
-        if not (keys := verifying_keys(self._fetch())):
-            raise IssuerUnavailable(self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens")
-        return keys
 
     def _is_due(self, keys: KeySet) -> bool:
         """Whether keys that may be used should be renewed, and nobody is about it."""
@@ -414,7 +413,11 @@ class OidcTokens:
         Raises NotAuthenticated, which quotes nothing of the token; IssuerUnavailable if the issuer must be asked
         and does not answer.
         """
-        return self.known_caller(token) or self._ask_issuer(token)
+        if caller := self.known_caller(token):
+            return caller
+        if (match := self._keys.find(*_header(token))) is None:
+            raise _refusal("it is signed by a key that the issuer does not publish")
+        return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *match)
 
     def known_caller(self, token: str) -> Caller | None:
         """Whose token it is, without waiting; None if the issuer must be asked. Raises NotAuthenticated."""
@@ -428,11 +431,6 @@ class OidcTokens:
             return entry.caller
         key = keys.find(*_header(token))
         return self._check(token, digest, keys, key) if key else None
-
-    def _ask_issuer(self, token: str) -> Caller:
-        if (match := self._keys.find(*_header(token))) is None:
-            raise _refusal("it is signed by a key that the issuer does not publish")
-        return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *match)
 
     def _check(self, token: str, digest: bytes, keys: KeySet, key: VerifyingKey) -> Caller:
         claims = self._claims(token, key)

@@ -88,16 +88,11 @@ def check_params(statement: Statement, params: Mapping[str, object]) -> None:
         for row in value if isinstance(value, list) else [{name: value}]:
             if name in _ID_LISTS:
                 _check_id(row, name)
-            elif isinstance(row, dict):
-                _check_row(row, name)
-
-
-def _check_row(row: dict[str, object], name: str) -> None:
-    for key, value in row.items():
-        if key in _IDS:
-            _check_id(value, name)
-        for part in value.values() if isinstance(value, dict) else (value,):
-            _check_value(part, name)
+            for key, part in row.items() if isinstance(row, dict) else ():
+                if key in _IDS:
+                    _check_id(part, name)
+                for each in part.values() if isinstance(part, dict) else (part,):
+                    _check_value(each, name)
 
 
 def _check_id(value: object, name: str) -> None:
@@ -111,15 +106,10 @@ def _check_value(value: object, name: str) -> None:
     if isinstance(value, str):
         if len(value) > MAX_TEXT_CHARS:
             raise EngineError(f"a text of {len(value):,} characters is too long to be stored (in ${name})")
-        if not value.isascii():
-            _check_text(value, name)
-
-
-def _check_text(value: str, name: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as exc:
-        raise EngineError(f"a text that is no valid Unicode cannot be stored (in ${name}): {exc}") from exc
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise EngineError(f"a text that is no valid Unicode cannot be stored (in ${name}): {exc}") from exc
 
 
 BATCH_ROWS, BATCH_VECTORS = 1_000, 250

@@ -18,7 +18,7 @@ from waygraph.registry.model.errors import (
     StorageFailed,
     WriteConflict,
 )
-from waygraph.registry.model.files import sync_path
+from waygraph.registry.model.files import storage_errors, sync_path
 
 WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
 """Of a log: a longer one becomes part of its file at the end of a write."""
@@ -60,9 +60,16 @@ class GrafeoEngine:
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
             raise _opening_error(path, exc) from exc
         engine = cls(database, str(path or ":memory:"))
-        if path:
-            engine._hold()
-        engine._prepare()
+        if (
+            path
+        ):  # only `close` ends it: dropping the object would make a checkpoint, for which no process that ends waits
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
+            engine._is_held = True
+        # Uniqueness constraints do not index: without the one on ids writes become quadratic, without the one on what
+        # changes are of each write looks at all that are kept, and without the one on names at all tools.
+        for name in ("id", "agent_id", "name"):
+            if not database.has_property_index(name):
+                database.create_property_index(name)
         return engine
 
     @classmethod
@@ -75,18 +82,6 @@ class GrafeoEngine:
             return cls(grafeo.GrafeoDB.open_read_only(str(path)), str(path))
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
             raise _opening_error(path, exc) from exc
-
-    def _hold(self) -> None:
-        """Only `close` ends it: dropping the object would make a checkpoint, for which no process that ends waits."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
-        self._is_held = True
-
-    def _prepare(self) -> None:
-        # Uniqueness constraints do not index: without the one on ids writes become quadratic, without the one on what
-        # changes are of each write looks at all that are kept, and without the one on names at all tools.
-        for name in ("id", "agent_id", "name"):
-            if not self._database.has_property_index(name):
-                self._database.create_property_index(name)
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         self._check_open()
@@ -148,19 +143,15 @@ class GrafeoEngine:
             return
         self._ensure_log()
         folder = log_of(Path(self._path))
-        try:
+        with storage_errors(folder):
             log = [*folder.iterdir()]
-            if not log or sum(file.stat().st_size for file in log) > self._longest_log():
+            # Whoever opens the file reads its log: that of a first write would take longer than the file.
+            longest = min(WAL_CHECKPOINT_BYTES, max(SHORT_WAL_BYTES, Path(self._path).stat().st_size // 4))
+            if not log or sum(file.stat().st_size for file in log) > longest:
                 self.checkpoint()
                 return
             for each in (*log, folder):
                 sync_path(each)
-        except OSError as exc:
-            raise StorageFailed(f"{folder}: cannot be written: {exc.strerror}") from exc
-
-    def _longest_log(self) -> int:
-        """In bytes. Whoever opens the file reads its log: that of a first write would take longer than the file."""
-        return min(WAL_CHECKPOINT_BYTES, max(SHORT_WAL_BYTES, Path(self._path).stat().st_size // 4))
 
     def save(self, path: Path) -> None:
         """A copy as a file, which several processes may read."""

@@ -100,11 +100,17 @@ class Neo4jEngine:
         """
         # What it logs is said again by the errors: without a handler of the user's own nothing goes to stderr.
         logging.getLogger("neo4j").addHandler(_NOWHERE)
-        encryption = _encryption(location, settings)
+        auth, trust = None, None
+        if settings.neo4j_token:
+            auth = bearer_auth(settings.neo4j_token)
+        elif settings.neo4j_password:
+            auth = basic_auth(settings.neo4j_user, settings.neo4j_password)
+        if location.encrypted:
+            trust = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
         try:
             driver: Any = GraphDatabase.driver(
                 location.address,
-                auth=_auth(settings),
+                auth=auth,
                 connection_timeout=settings.neo4j_connect_timeout_s,
                 # Also the limit of the handshakes that follow a connection, which somebody else may never answer.
                 connection_acquisition_timeout=2 * settings.neo4j_connect_timeout_s,
@@ -114,7 +120,7 @@ class Neo4jEngine:
                 liveness_check_timeout=CHECKED_AFTER_IDLE_S,
                 notifications_min_severity=SILENT,
                 keep_alive=True,
-                **encryption,
+                **({"encrypted": True, "trusted_certificates": trust} if trust else {}),
                 **_resolver(location),
             )
         except (ConfigurationError, ValueError) as exc:
@@ -252,7 +258,11 @@ class Neo4jEngine:
         if self._version is None:
             with self._gate, self._translate_errors():
                 agent = self._driver.get_server_info().agent
-            self._version = fitting(ServerVersion.of_agent(agent), agent, self.place)
+            version = ServerVersion.of_agent(agent)
+            if version < OLDEST:
+                oldest = ".".join(map(str, OLDEST))
+                raise ServerRefused(self.place, f"{agent} is too old: Waygraph needs Neo4j {oldest} or later")
+            self._version = version
         return self._version
 
     def close(self) -> None:
@@ -303,10 +313,6 @@ class Plan(NamedTuple):
     kind: str
     operators: tuple[tuple[str, str], ...]
 
-    @classmethod
-    def of(cls, summary: Any) -> "Plan":
-        return cls(str(summary.query_type), tuple(_operators(summary.plan or {})))
-
 
 class TypedTransaction:
     """Runs what somebody typed, as it stands."""
@@ -316,7 +322,8 @@ class TypedTransaction:
 
     def plan(self, statement: str, params: Mapping[str, object]) -> Plan:
         """What the server would do. Errors count lines from one before the statement."""
-        return Plan.of(self._transaction.run("EXPLAIN\n" + statement, dict(params)).consume())
+        summary = self._transaction.run("EXPLAIN\n" + statement, dict(params)).consume()
+        return Plan(str(summary.query_type), tuple(_operators(summary.plan or {})))
 
     def run(self, statement: str, params: Mapping[str, object]) -> tuple[list[str], Iterator[list[object]]]:
         """Columns, and rows as they are asked for; values as the embedded engine gives them."""
@@ -360,12 +367,6 @@ def _rows(result: Any) -> Rows:
     return [dict(zip(columns, record.values(), strict=True)) for record in result]
 
 
-def _auth(settings: Settings) -> Any:
-    if settings.neo4j_token:
-        return bearer_auth(settings.neo4j_token)
-    return basic_auth(settings.neo4j_user, settings.neo4j_password) if settings.neo4j_password else None
-
-
 def _resolver(location: ServerLocation) -> dict[str, Any]:
     """What the driver asks for addresses: those of a cluster are its members', of which one that answers is enough.
 
@@ -390,16 +391,8 @@ def _is_known(host: str, port: int) -> bool:
         return False
 
 
-def _encryption(location: ServerLocation, settings: Settings) -> dict[str, Any]:
-    """Raises InvalidSetting."""
-    if not location.encrypted:
-        return {}
-    trust = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
-    return {"encrypted": True, "trusted_certificates": trust}
-
-
 def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
-    """The driver would look into the file only when it connects."""
+    """The driver would look into the file only when it connects. Raises InvalidSetting."""
     if not ca_file:
         return TrustSystemCAs()
     try:
@@ -407,10 +400,3 @@ def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
     except OSError as exc:
         raise InvalidSetting(f"WAYGRAPH_NEO4J_CA_FILE={ca_file!r} holds no certificates: {exc}") from exc
     return TrustCustomCAs(ca_file)
-
-
-def fitting(version: ServerVersion, agent: str, place: str) -> ServerVersion:
-    if version < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise ServerRefused(place, f"{agent} is too old: Waygraph needs Neo4j {oldest} or later")
-    return version

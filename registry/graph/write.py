@@ -1,7 +1,7 @@
 """A ChangeSet to statements: nodes, OWNS edges, vectors, claims and revision in one transaction."""
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import batched, groupby
 from typing import TYPE_CHECKING, Any
@@ -140,12 +140,15 @@ def put_transitions(session: GraphSession, transitions: Iterable[Transition]) ->
         run_batches(session, statement, "rows", rows[kind])
 
 
-def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
-    """Replaces the vectors of entities that exist; of tools the edges to near ones go with the old vectors."""
-    for statement, ids in ((_SYNC_PUT_AGENTS, agents), (_SYNC_UPDATE_TOOLS, tools)):
-        for batch in batched(list(ids), BATCH_VECTORS):
+def write_vectors(session: GraphSession, ids: Collection[str], vectors: NewVectors) -> None:
+    """Replaces the vectors of those among these agents and tools that have another one now; of tools the edges to near
+    ones go with the old vectors.
+    """
+    for statement, of_tools in ((_SYNC_PUT_AGENTS, False), (_SYNC_UPDATE_TOOLS, True)):
+        entities = [each for each in ids if each in vectors.vectors and is_tool(each) is of_tools]
+        for batch in batched(entities, BATCH_VECTORS):
             session.run(statement, rows=[{"id": entity, "props": vectors.props(entity)} for entity in batch])
-            if statement is _SYNC_UPDATE_TOOLS:
+            if of_tools:
                 session.run(_LEARNING_REMOVE_SIMILAR, ids=list(batch))
 
 
@@ -223,13 +226,8 @@ def _entity_props(entity: Agent | Tool) -> dict[str, object]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def put_agent_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
-    """Sets properties of agents that exist, by id."""
-    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
-    run_batches(session, _SYNC_PUT_AGENTS, "rows", rows)
-
-
-def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
-    """Sets properties of tools that exist, by id."""
-    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
-    run_batches(session, _SYNC_UPDATE_TOOLS, "rows", rows)
+def put_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
+    """Sets properties of agents and tools that exist, by id."""
+    for statement, of_tools in ((_SYNC_PUT_AGENTS, False), (_SYNC_UPDATE_TOOLS, True)):
+        rows = [{"id": each, "props": dict(values)} for each, values in props.items() if is_tool(each) is of_tools]
+        run_batches(session, statement, "rows", rows)

@@ -32,16 +32,6 @@ def is_valid(validator: Validator, value: Any) -> bool:
         return False
 
 
-def fits_draft_7(schema: Mapping[str, Any]) -> bool:
-    """Whether each keyword of draft 7 has a value of the kind that it takes."""
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.meta.is_valid({**schema, "$schema": "http://json-schema.org/draft-07/schema#"})
-    except (ValueError, RecursionError):
-        return False
-
-
 _REFUSED_KEYWORDS = frozenset({"id", "$id", "$async", "$anchor", "$dynamicRef", "$recursiveRef", "nullable"})
 """Keywords that ajv refuses, or reads in a way of its own."""
 _PATTERN = re.compile(
@@ -72,10 +62,16 @@ def keeps(schema: Mapping[str, Any], value: object) -> bool:
 
 
 def _is_of_draft(schema: Mapping[str, Any]) -> bool:
-    """By the meta-schema of draft 7, which has no `$defs`."""
+    """Whether each keyword has a value of the kind that it takes, by the meta-schema of draft 7, which has no `$defs`."""
+    import jsonschema_rs
+
     definitions = [each for key in ("definitions", "$defs") if isinstance(each := schema.get(key, {}), Mapping)]
     by_place = {f"{place}{name}": each for place, some in enumerate(definitions) for name, each in some.items()}
-    return fits_draft_7({**schema, "definitions": by_place})
+    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    try:
+        return jsonschema_rs.meta.is_valid({**schema, "definitions": by_place} | draft_7)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any] | None]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
@@ -172,16 +172,15 @@ def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
 
 def overlay_schema(schema: JsonText, setting: ToolSetting) -> JsonText:
     """Without what is hidden or fixed, and with other words where an operator chose them."""
-    document = json.loads(schema) if setting.parameters and schema else None
-    properties = document.get("properties") if isinstance(document, dict) else None
-    if not isinstance(properties, dict) or not setting.parameters.keys() & properties.keys():
+    properties = _properties(schema) if setting.parameters else {}
+    if not setting.parameters.keys() & properties.keys():
         return schema
     shown_properties = {
         setting.shown_name(name): _describe_parameter(each, setting, name)
         for name, each in properties.items()
         if setting.is_shown(name)
     }
-    result = cast("Fields", document) | {"properties": shown_properties}
+    result: Fields = json.loads(schema) | {"properties": shown_properties}
     if shown_properties.keys() != properties.keys():
         result = {name: value for name, value in result.items() if name not in _ABOUT_PROPERTIES}
     required_names = result.get("required")
@@ -319,7 +318,11 @@ def check_parameter_setting(name: str, setting: object) -> Fields:
     _check_flag(f"parameter {name!r}", setting.get("hidden"))
     _check_text(f"description of parameter {name!r}", setting.get("description"))
     _check_text(f"name of parameter {name!r}", setting.get("name"))
-    if "pin" in setting and len(_json_of(setting["pin"], name)) > MAX_PIN_CHARS:
+    try:
+        pin_chars = len(canonical_json(setting.get("pin")))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidSetting(f"the value of parameter {name!r} is none that JSON can hold") from None
+    if pin_chars > MAX_PIN_CHARS:
         raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
     return dict(setting)
 
@@ -335,13 +338,6 @@ def _check_pin(tool: Tool, name: str, value: object) -> None:
     except InvalidArguments as error:
         reasons = "; ".join(expectation for _, expectation in error.faults)
         raise InvalidSetting(f"the value of parameter {name!r} does not fit {tool.id!r}: {reasons}") from None
-
-
-def _json_of(value: object, name: str) -> JsonText:
-    try:
-        return canonical_json(value)
-    except (TypeError, ValueError, RecursionError):
-        raise InvalidSetting(f"the value of parameter {name!r} is none that JSON can hold") from None
 
 
 def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Fields], name: object) -> None:

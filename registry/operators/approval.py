@@ -10,7 +10,7 @@ from waygraph.registry.access.visibility import as_seen
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, overlaid
 from waygraph.registry.graph.schema import link_subjects
-from waygraph.registry.graph.write import put_agent_props, put_settings, put_tool_props, remove_agents, write_vectors
+from waygraph.registry.graph.write import put_props, put_settings, remove_agents, write_vectors
 from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry, Approved, Change, OperatorSettings, Rejections, Written
 from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
@@ -26,7 +26,7 @@ from waygraph.registry.model.tool_settings import (
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.operators.rights import refuse_non_operator, refuse_setting
 from waygraph.registry.operators.sources import claims_of
-from waygraph.registry.writer import WriteSession, changed_entries_of, write_entry_vectors
+from waygraph.registry.writer import WriteSession, changed_entries_of
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
@@ -242,9 +242,8 @@ def _decide[R: Approved](
         return {"pending": True} if rejection else {"pending": False, "approved_hash": entity.content_hash}
 
     def work(graph_session: GraphSession) -> None:
-        write_vectors(graph_session, [entry.key for entry in entries if entry.key in vectors.vectors], (), vectors)
-        put_agent_props(graph_session, {agent.id: props(agent) for agent in agents})
-        put_tool_props(graph_session, {tool.id: props(tool) for tool in tools})
+        write_vectors(graph_session, [entry.key for entry in entries], vectors)
+        put_props(graph_session, {each.id: props(each) for each in entities})
         put_settings(graph_session, [each for each in settings if each != graph.settings_of(each.agent_id)])
         link_subjects(graph_session, [entry.key for entry in entries])
         if rejection:
@@ -321,6 +320,6 @@ def put_setting(session: WriteSession, setting: OperatorSettings) -> Written:
         remove_agents(graph_session, agent_ids, tools)
         put_settings(graph_session, [setting])
         link_subjects(graph_session, [setting.agent_id])
-        write_entry_vectors(graph_session, entries, vectors)
+        write_vectors(graph_session, [each.id for entry in entries for each in entry.entities], vectors)
 
     return session.write(work, [setting.agent_id], vectors)

@@ -275,7 +275,8 @@ class LiveGraph(WritableGraph):
             try:
                 yield engine
             except BaseException as error:
-                if not _is_harmless(error):
+                # Else the engine is as it was: the write was refused, and rolled back.
+                if not isinstance(error, WaygraphError) or isinstance(error, (EngineError, StorageFailed)):
                     self._give_back()
                 raise
             finally:
@@ -381,7 +382,7 @@ class LiveGraph(WritableGraph):
         """At the end of a turn: the graph stays open unless another process waits for it."""
         self._used_at = time.monotonic()
         self._stamps = graph_stamps(self._path)
-        if self._engine is not None and self._is_wanted():
+        if self._engine is not None and self._queue.exists():
             self._give_back()
         with self._counting:
             if self._engine is None:
@@ -389,9 +390,6 @@ class LiveGraph(WritableGraph):
             if self._keeper is None or not self._keeper.is_alive():
                 self._keeper = threading.Thread(target=self._keep, name="graph", daemon=True)
                 self._keeper.start()
-
-    def _is_wanted(self) -> bool:
-        return self._queue.exists()
 
     def _is_changed(self) -> bool:
         """Whether another program changed the file or its log. Between two turns."""
@@ -401,7 +399,7 @@ class LiveGraph(WritableGraph):
         """Until the graph was given back. The process may end meanwhile: the log needs no more."""
         while True:
             time.sleep(LOOK_S)
-            if self._is_wanted() or time.monotonic() > self._used_at + KEPT_S or self._is_changed():
+            if self._queue.exists() or time.monotonic() > self._used_at + KEPT_S or self._is_changed():
                 self.release_idle()
             with self._counting:
                 if self._engine is None:
@@ -466,11 +464,6 @@ class LiveGraph(WritableGraph):
             yield engine
 
 
-def _is_harmless(error: BaseException) -> bool:
-    """Whether the engine is as it was: the write was refused, and rolled back."""
-    return isinstance(error, WaygraphError) and not isinstance(error, (EngineError, StorageFailed))
-
-
 def _close(engine: GrafeoEngine) -> None:
     """What was committed is in the log, so an error loses nothing: the next one that opens the file meets it again."""
     try:
@@ -513,12 +506,5 @@ def _release_all() -> None:
 
 
 _OF_PARENTS: list[object] = []
-
-
-def _abandon_all() -> None:
-    for live in list(_LIVE):
-        live.abandon()
-
-
-os.register_at_fork(before=_release_all, after_in_child=_abandon_all)
+os.register_at_fork(before=_release_all, after_in_child=lambda: [live.abandon() for live in list(_LIVE)])
 atexit.register(_release_all)

@@ -204,10 +204,10 @@ def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
     }
 
     def work(session: "GraphSession") -> None:
-        from waygraph.registry.graph.write import put_tool_props
+        from waygraph.registry.graph.write import put_props
 
         session.run(_USAGE_REMOVE_USAGE)
-        put_tool_props(session, props)
+        put_props(session, props)
 
     return registry.change_existing(lambda session: session.write(work))
 

@@ -68,46 +68,34 @@ def graph_of(contents: Contents) -> "Graph":
 
     graph: Graph = nx.DiGraph(revision=contents.state.revision)
     for agent in contents.overlaid_agents.values():
-        _add_agent(graph, agent)
-    for item in contents.tools:
-        _add_tool(graph, item.tool)
+        graph.add_node(
+            node("agent", agent.id),
+            type="Agent",
+            label=xml_text(agent.name),
+            description=xml_text(agent.description),
+            kind=agent.kind,
+            version=xml_text(agent.version),
+            tags=xml_text(", ".join(agent.tags)),
+            pinned=agent.pinned,
+            hidden=agent.hidden,
+        )
+    for tool in (item.tool for item in contents.tools):
+        name = node("tool", tool.id)
+        graph.add_node(
+            name,
+            type="Tool",
+            label=xml_text(tool.name),
+            description=xml_text(tool.description),
+            call_name=tool.call_name,
+            tags=xml_text(", ".join(tool.tags)),
+        )
+        graph.add_edge(node("agent", tool.agent_id), name, type="OWNS")
     for source in contents.sources:
-        _add_source(graph, source)
+        name = node("source", source.name)
+        graph.add_node(name, type="Source", label=xml_text(source.name), rank=source.rank)
+        for key, agent_id in source.claims:
+            graph.add_edge(name, node("agent", agent_id), type="CLAIMS", key=xml_text(key))
     return graph
-
-
-def _add_agent(graph: "Graph", agent: Agent) -> None:
-    graph.add_node(
-        node("agent", agent.id),
-        type="Agent",
-        label=xml_text(agent.name),
-        description=xml_text(agent.description),
-        kind=agent.kind,
-        version=xml_text(agent.version),
-        tags=xml_text(", ".join(agent.tags)),
-        pinned=agent.pinned,
-        hidden=agent.hidden,
-    )
-
-
-def _add_tool(graph: "Graph", tool: Tool) -> None:
-    name = node("tool", tool.id)
-    graph.add_node(
-        name,
-        type="Tool",
-        label=xml_text(tool.name),
-        description=xml_text(tool.description),
-        call_name=tool.call_name,
-        tags=xml_text(", ".join(tool.tags)),
-    )
-    graph.add_edge(node("agent", tool.agent_id), name, type="OWNS")
-
-
-def _add_source(graph: "Graph", source: SourceSummary) -> None:
-    name = node("source", source.name)
-    graph.add_node(name, type="Source", label=xml_text(source.name), rank=source.rank)
-    for key, agent_id in source.claims:
-        graph.add_edge(name, node("agent", agent_id), type="CLAIMS", key=xml_text(key))
 
 
 def node(kind: str, identity: str) -> str:

@@ -208,14 +208,10 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     finding = Finding(
         check="live graph", ok=False, detail=f"{reason} (see below: its copy)", advice=restore_advice(store.place)
     )
-    return [finding, *_over_copy(store, settings)]
-
-
-def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     try:
-        return store.read(lambda session: _examine(session, store, settings))
+        return [finding, *store.read(lambda session: _examine(session, store, settings))]
     except DAMAGE as error:
-        return [Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
+        return [finding, Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
 
 
 def _examine(session: GraphSession, store: EmbeddedStore, settings: Settings) -> list[Finding]:
@@ -229,7 +225,12 @@ def _examine(session: GraphSession, store: EmbeddedStore, settings: Settings) ->
 def _index_findings(session: GraphSession, graph: Graph, store: EmbeddedStore) -> list[Finding]:
     """What the published index holds against what one holds that is built anew in a scratch folder."""
     advice = rebuild_advice(store)
-    revision = attempt("index revision", lambda: _same_revision(graph, store), advice)
+
+    def same_revision() -> str:
+        refuse_unknown(store.folder, graph.state)
+        return f"{graph.state.revision}, as the graph"
+
+    revision = attempt("index revision", same_revision, advice)
     if not revision.ok:
         return [revision]
     with tempfile.TemporaryDirectory(prefix="waygraph-doctor-") as scratch:
@@ -240,11 +241,6 @@ def _index_findings(session: GraphSession, graph: Graph, store: EmbeddedStore) -
             return [revision, Finding(check="index contents", ok=False, detail=str(error), advice=advice)]
     findings = [attempt(f"index {part}", partial(_same_part, part, current, fresh), advice) for part in fresh.parts]
     return [revision, *findings]
-
-
-def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
-    refuse_unknown(store.folder, graph.state)
-    return f"{graph.state.revision}, as the graph"
 
 
 def _same_part(part: str, current: "IndexDump", fresh: "IndexDump") -> str:
