@@ -10,6 +10,7 @@ from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_
 from waygraph.registry.catalog.resolve import (
     BORNE_BY,
     RUNS,
+    SearchScope,
     WhyNot,
     exact_first,
     exactness,
@@ -287,7 +288,7 @@ def answer_request(
     `Registry.find_tools` raises.
     """
     _check(request)
-    search = _Search(registry, request, principal, policy, why_not)
+    search = _Search(request, SearchScope(registry, principal, request.agent_ids), policy, why_not)
     is_blank = not (request.query.strip() or request.steps)
     if is_blank and not (request.browses and (request.agent_ids is None or request.agent_ids)):
         return search.survey()
@@ -334,27 +335,22 @@ _ABOUT_CHARS = 60
 _EXAMPLE_CHARS = 40
 
 
+@dataclass(frozen=True)
 class _Search:
     """One request, over the registry that it is made to."""
 
-    def __init__(
-        self,
-        registry: "Searchable",
-        request: FindAsked,
-        principal: Principal | None,
-        policy: CallPolicy | None,
-        why_not: WhyNot,
-    ) -> None:
-        self._registry, self._request, self._principal = registry, request, principal
-        self._policy, self._why_not = policy, why_not
+    request: FindAsked
+    scope: SearchScope
+    policy: CallPolicy | None
+    why_not: WhyNot
 
     @cached_property
     def _judges(self) -> Judging:
-        return judging(self._registry, self._policy, self._principal)
+        return judging(self.scope.registry, self.policy, self.scope.principal)
 
     def find(self) -> ToolsAnswer:
         """What fits the query."""
-        request = self._request
+        request = self.request
         recipe = RECIPES.get(request.recipe) if isinstance(request.recipe, str) else request.recipe
         asks_model = recipe is not None and (recipe.walk is not None or bool(recipe.steps_by))
         spare = FAR if asks_model else SPARE  # no model is asked twice
@@ -364,7 +360,7 @@ class _Search:
         if spare < FAR and len(route.matches) >= request.limit + SPARE and callables < request.limit:
             route = self._route_tools(request.limit + FAR)
             candidates = self._judge_matches(route.matches)
-        better_agents = [self._registry.agent(each, principal=self._principal) for each in route.agents]
+        better_agents = map(self._agent, route.agents)
         # Without those whose text is in doubt: a model reads it.
         agents = {each.id: summary(each.description) for each in better_agents if not is_doubtful(each)}
         facts: dict[str, Any] = {"better_agents": agents} if agents else {}
@@ -372,57 +368,47 @@ class _Search:
         selection = route.walked.selected if request.tells_selection and route.walked else ()
         told = notices_field(route) | ({"selected": list(selection)} if selection else {})
         if not candidates:
-            return ToolsAnswer([], facts | {"reason": route.reason} | self._nearest() | told)
+            near = nearest(self.scope, request.query, steps=request.steps, within=request.within)
+            hint = "these are the nearest: if one is meant, find it by its name"
+            advice = {"nearest": near, "hint": hint} if near else {}
+            return ToolsAnswer([], facts | {"reason": route.reason} | advice | told)
         # At least one tool a step.
         answer = self._result_of(candidates, max(request.limit, len(route.query.steps)))
         facts |= told | _tools_by_step(route, answer.tools, request.limit)
         facts |= confidence_field(route.confidence) if answer.tools else {}
         return ToolsAnswer(answer.tools, {**answer.facts, **facts}, answer.can_run)
 
-    def _nearest(self) -> dict[str, Any]:
-        request = self._request
-        near = nearest(
-            self._registry,
-            request.query,
-            self._principal,
-            request.agent_ids,
-            steps=request.steps,
-            within=request.within,
-        )
-        return {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"} if near else {}
+    def _agent(self, agent_id: str) -> Agent:
+        return self.scope.registry.agent(agent_id, principal=self.scope.principal)
 
     def _route_tools(self, limit: int) -> ToolRoute:
-        request = self._request
-        return self._registry.find_tools(
-            Query(
-                text=request.query,
-                steps=request.steps,
-                limit=max(limit, BORNE_BY) if is_name_like(request.query) else limit,
-                filters=Filters(within=request.within),
-                strict=self._judges.policy.strict,
-                history=request.history,
-            ),
-            agent_ids=None if request.agent_ids is None else sorted(request.agent_ids),
-            recipe=request.recipe,
-            principal=self._principal,
+        request = self.request
+        query = Query(
+            text=request.query,
+            steps=request.steps,
+            limit=max(limit, BORNE_BY) if is_name_like(request.query) else limit,
+            filters=Filters(within=request.within),
+            strict=self._judges.policy.strict,
+            history=request.history,
         )
+        return self.scope.find_tools(query, request.recipe)
 
     def _judge_matches(self, matches: Sequence[ToolMatch]) -> list[_JudgedTool]:
         """In order; a tool that is named outright and waits for approval, which no search finds, before all others.
 
         It stands in no category.
         """
-        query = self._request.query
-        in_order = exact_first(query, runnable_first(matches, lambda match: self._why_not(match.agent)))
+        query = self.request.query
+        in_order = exact_first(query, runnable_first(matches, lambda match: self.why_not(match.agent)))
         pairs = [(match.agent, match.tool) for match in in_order]
         is_named = bool(pairs) and exactness(query, pairs[0][1]) == 0
-        if is_name_like(query) and not (is_named or self._request.within):
-            pair = named_outright(self._registry, query, self._principal, self._request.agent_ids)
+        if is_name_like(query) and not (is_named or self.request.within):
+            pair = named_outright(self.scope, query)
             pairs = [pair, *pairs] if pair else pairs
         return [self._judge(agent, tool) for agent, tool in pairs]
 
     def _judge(self, agent: Agent, tool: Tool) -> _JudgedTool:
-        return _JudgedTool(agent, tool, self._judges.judge(agent, tool, by_name=True), self._why_not(agent))
+        return _JudgedTool(agent, tool, self._judges.judge(agent, tool, by_name=True), self.why_not(agent))
 
     def _result_of(self, candidates: Sequence[_JudgedTool], limit: int) -> ToolsAnswer:
         """As many as wanted that may be called, and those that may not among the best or between them."""
@@ -443,7 +429,7 @@ class _Search:
         return ToolsAnswer([self._entry(each, tell_why_not=some_run) for each in choices], facts, some_run)
 
     def _entry(self, each: _JudgedTool, *, tell_why_not: bool) -> dict[str, Any]:
-        request, tool = self._request, each.tool
+        request, tool = self.request, each.tool
         version_of_host = request.known.get(tool.call_name) or request.known.get(tool.id) or ""
         entry = describe_tool(tool, request.detail, request.tool_format, version_of_host)
         if each.why_not and tell_why_not:
@@ -459,18 +445,18 @@ class _Search:
         return entry
 
     def _hint(self) -> str:
-        by = self._request.run_by
+        by = self.request.run_by
         run = f"run one with {by}(name=…, params=…)" if by else "call one by its name"
-        return run if self._request.detail == "schema" else f'{run}; detail="schema" tells its parameters in full'
+        return run if self.request.detail == "schema" else f'{run}; detail="schema" tells its parameters in full'
 
     def survey(self) -> OverviewAnswer:
-        request = self._request
+        request = self.request
         if request.offset:
             raise InvalidQuery(
                 "offset goes on in a category of a taxonomy; this answer counts what there is, in one part"
             )
         hint = "say in `query` what you want to do, or name a tool, to find those that fit"
-        counts = overview(self._registry, self._principal, request.agent_ids, request.title_of)
+        counts = overview(*self.scope, request.title_of)
         return OverviewAnswer({"overview": counts, "hint": hint})
 
     def browse(self) -> FindAnswer:
@@ -478,10 +464,10 @@ class _Search:
 
         Raises UnknownName for a category that is not there.
         """
-        request = self._request
+        request = self.request
         filters = Filters(agent_ids=tuple(sorted(request.agent_ids or ())))
         try:
-            view = self._registry.browse(request.within, filters=filters, principal=self._principal)
+            view = self.scope.registry.browse(request.within, filters=filters, principal=self.scope.principal)
         except (UnknownName, ServiceFailed) as exc:
             if request.within or (isinstance(exc, UnknownName) and exc.noun != "taxonomy"):
                 raise
@@ -502,18 +488,20 @@ class _Search:
 
     def _next(self, most: int, total: int) -> dict[str, Any]:
         """Where the next part begins, if there is one."""
-        if self._request.offset >= total > 0:
+        if self.request.offset >= total > 0:
             return {"reason": f"offset is behind the last of {total}"}
-        end = self._request.offset + most
+        end = self.request.offset + most
         return {"next_offset": end} if end < total else {}
 
     def _list_by_id(self, agent_ids: Sequence[str]) -> "Sequence[ListedAgent]":
         filters = Filters(agent_ids=tuple(agent_ids))
-        return self._registry.agents_page(filters=filters, principal=self._principal).items if agent_ids else ()
+        return (
+            self.scope.registry.agents_page(filters=filters, principal=self.scope.principal).items if agent_ids else ()
+        )
 
     def _tools_of_few(self, view: "CategoryView") -> list[Tool] | None:
         """All of one agent, or of several if one answer tells them all."""
-        limit = self._request.limit
+        limit = self.request.limit
         if len(view.members) > limit:
             return None
         agents = self._list_by_id(view.members)
@@ -524,15 +512,17 @@ class _Search:
         return [tool for each in agents for tool in self._tools_of_agent(each.agent)]
 
     def _tools_of_agent(self, agent: Agent) -> list[Tool]:
-        tools = [tool for tool in self._registry.tools(agent.id, principal=self._principal) if not tool.pending]
+        tools = [
+            tool for tool in self.scope.registry.tools(agent.id, principal=self.scope.principal) if not tool.pending
+        ]
         return tools or ([reading_tool(agent)] if agent.kind == "skill" else [])
 
     def _tools_part(self, tools: Sequence[Tool | str]) -> ToolsAnswer:
         """`tools`: all of a category, each as it is, or its id."""
-        registry, request, principal = self._registry, self._request, self._principal
+        request = self.request
         rows = tools[request.offset : request.offset + request.limit]
-        part = [registry.tool(each, principal=principal) if isinstance(each, str) else each for each in rows]
-        owners = {each: registry.agent(each, principal=principal) for each in {tool.agent_id for tool in part}}
+        part = [self.scope.tool(each) if isinstance(each, str) else each for each in rows]
+        owners = {each: self._agent(each) for each in {tool.agent_id for tool in part}}
         answer = self._result_of([self._judge(owners[tool.agent_id], tool) for tool in part], request.limit)
         following = self._next(request.limit, len(tools)) if tools else {"reason": NO_TOOLS}
         return ToolsAnswer(answer.tools, {**following, **answer.facts})

@@ -62,7 +62,7 @@ def keeps(schema: Mapping[str, Any], value: object) -> bool:
 
 
 def _is_of_draft(schema: Mapping[str, Any]) -> bool:
-    """Whether each keyword has a value of the kind that it takes, by the meta-schema of draft 7, which has no `$defs`."""
+    """Whether each keyword has a value of the kind that it takes, by draft 7's meta-schema, which has no `$defs`."""
     import jsonschema_rs
 
     definitions = [each for key in ("definitions", "$defs") if isinstance(each := schema.get(key, {}), Mapping)]
