@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, cast
 
 from neo4j import (
@@ -173,16 +173,12 @@ class Neo4jEngine:
     def read_timeout_s(self) -> float:
         return self._settings.neo4j_read_timeout_s
 
-    @contextmanager
-    def reading(self) -> Iterator[GraphSession]:
+    def reading(self) -> AbstractContextManager[GraphSession]:
         """One reading transaction. Neo4j gives no snapshot: what others commit meanwhile is seen."""
-        with self._in_transaction(writes=False) as session:
-            yield session
+        return self._in_transaction(writes=False)
 
-    @contextmanager
-    def transaction(self) -> Iterator[GraphSession]:
-        with self._in_transaction(writes=True) as session:
-            yield session
+    def transaction(self) -> AbstractContextManager[GraphSession]:
+        return self._in_transaction(writes=True)
 
     @contextmanager
     def _in_transaction(self, *, writes: bool) -> Iterator[GraphSession]:

@@ -121,8 +121,8 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
 
 
 def _forget_changes(session: GraphSession, rows: Rows) -> None:
-    for batch in batched([row["id"] for row in rows], BATCH_ROWS):
-        session.run(_SYNC_REMOVE_CHANGES, ids=list(batch))
+    for batch in batched(rows, BATCH_ROWS):
+        session.run(_SYNC_REMOVE_CHANGES, ids=[row["id"] for row in batch])
 
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
@@ -461,30 +461,17 @@ def outranked_sources(graph: "GraphView", source: str, agent_ids: Collection[str
     """The other sources, in order, that speak for one of these agents once `source` claims them no more, and say
     something else than is held. Of what each says the graph keeps only a hash: they must be read again.
     """
-    claims_by_agent = _remaining_claims(graph, source, agent_ids)
-    speaking = {
-        agent_id: [each for each in claims if speaks(each, claims)] for agent_id, claims in claims_by_agent.items()
-    }
-    return tuple(
-        sorted({each.source for claims in speaking.values() if not _is_held(graph, claims) for each in claims})
-    )
+    agents, sources = set(agent_ids), set[str]()
+    claims_by_agent: dict[str, list[Claim]] = {}
+    for claim in graph.claims if agents else ():
+        if claim.agent_id in agents and claim.source != source:
+            claims_by_agent.setdefault(claim.agent_id, []).append(claim)
+    for agent_id, claims in claims_by_agent.items():
+        speaking = [each for each in claims if speaks(each, claims)]
+        if all(each.hash != graph.agents[agent_id].bundle_hash for each in speaking):
+            sources |= {each.source for each in speaking}
+    return tuple(sorted(sources))
 
 
 def _turn(claim: Claim) -> tuple[int, str, str]:
     return -claim.rank, claim.order, claim.source
-
-
-def _remaining_claims(graph: "GraphView", source: str, agent_ids: Collection[str]) -> Mapping[str, Sequence[Claim]]:
-    """The claims of other sources on these agents, by agent id."""
-    if not (agents := set(agent_ids)):
-        return {}
-    claims: dict[str, list[Claim]] = {}
-    for claim in graph.claims:
-        if claim.agent_id in agents and claim.source != source:
-            claims.setdefault(claim.agent_id, []).append(claim)
-    return claims
-
-
-def _is_held(graph: "GraphView", claims: Sequence[Claim]) -> bool:
-    """Whether one of these claims of an agent says what is held."""
-    return any(claim.hash == graph.agents[claim.agent_id].bundle_hash for claim in claims)

@@ -121,17 +121,18 @@ def host_name(client: str, tool_id: str, error: str) -> str:
 
 def host_contacts(counts: Iterable[Count]) -> list[HostContact]:
     """The last of each client, event and tool, in order of time."""
-    contacts = []
-    for count in sorted(counts, key=lambda each: (each.last_at, each.name, each.outcome)):
-        client, tool_id, error = count.name.split("\t")
-        duration_ms = None if count.bucket == NOT_TIMED else _middle_ms(count.bucket)
-        event = cast("HostEvent", count.outcome)
-        contacts.append(
-            HostContact(
-                client=client, event=event, tool_id=tool_id, error=error, at=count.last_at, duration_ms=duration_ms
-            )
+    return [
+        HostContact(
+            client=client,
+            event=cast("HostEvent", count.outcome),
+            tool_id=tool_id,
+            error=error,
+            at=count.last_at,
+            duration_ms=None if count.bucket == NOT_TIMED else _middle_ms(count.bucket),
         )
-    return contacts
+        for count in sorted(counts, key=lambda each: (each.last_at, each.name, each.outcome))
+        for client, tool_id, error in [count.name.split("\t")]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

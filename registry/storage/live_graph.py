@@ -18,7 +18,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from waygraph.registry.graph.engine import GraphSession
@@ -233,14 +233,11 @@ class MemoryGraph(WritableGraph):
             _ready(self._engine, self._place)
             yield self._engine
 
-    @contextmanager
-    def snapshot(self) -> Iterator[GraphSession]:
-        with self._engine.snapshot() as session:
-            yield session
+    def snapshot(self) -> AbstractContextManager[GraphSession]:
+        return self._engine.snapshot()
 
-    @contextmanager
-    def _as_it_is(self, wait_s: float) -> Iterator[GraphSession]:  # noqa: ARG002
-        yield self._engine
+    def _as_it_is(self, wait_s: float) -> AbstractContextManager[GraphSession]:  # noqa: ARG002
+        return nullcontext(self._engine)
 
     def close(self) -> None:
         self._engine.close()

@@ -338,7 +338,10 @@ def _names(statement: str) -> Iterator[tuple[str, str]]:
     for at, (kind, text) in enumerate(tokens):
         before = tokens[at - 1] if at else ("", "")
         if kind == "mark" and text in "([{":
-            brackets.append(text if text == "{" or _begins_pattern(text, before) else "")
+            # A call's bracket stands behind its name, a list's behind anything but a dash.
+            is_call = before[0] in ("word", "quoted") and before[1].upper() not in KEYWORDS
+            is_pattern = before[1] == "-" if text == "[" else not is_call
+            brackets.append(text if text == "{" or is_pattern else "")
             place = ""
         elif kind == "mark" and text in ")]}":
             brackets = brackets[:-1]
@@ -355,10 +358,3 @@ def _names(statement: str) -> Iterator[tuple[str, str]]:
                 yield "property", text
         elif text == ":" and brackets and brackets[-1] in ("(", "["):
             place = "label" if brackets[-1] == "(" else "relationship type"
-
-
-def _begins_pattern(mark: str, before: tuple[str, str]) -> bool:
-    """A call's bracket stands behind its name, a list's behind anything but a dash."""
-    if mark == "[":
-        return before[1] == "-"
-    return before[0] not in ("word", "quoted") or before[1].upper() in KEYWORDS
