@@ -102,6 +102,10 @@ class IssuerDocuments:
             raise self._trouble(f"cannot be asked: {exc.reason}") from None
         except Undecodable as exc:
             raise self._trouble(str(exc)) from None
+        except TooMuch:
+            raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
+        except TooSlow:
+            raise self._too_slow() from None
         except (httpx2.HTTPError, OSError) as exc:
             if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
                 raise self._too_slow() from exc
@@ -127,16 +131,8 @@ class IssuerDocuments:
                 redirect = "; redirects are not followed" if response.is_redirect else ""
                 raise self._trouble(f"answers {response.status_code}{redirect}")
             decode_body(response)
-            return self._read(response, deadline_s)
-
-    def _read(self, response: httpx2.Response, deadline_s: float) -> bytes:
-        """The body as it came."""
-        try:
-            return whole_body(response.iter_raw(), most_bytes=self._max_bytes, ends_at=deadline_s, clock=time.monotonic)
-        except TooMuch:
-            raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
-        except TooSlow:
-            raise self._too_slow() from None
+            chunks = response.iter_raw()
+            return whole_body(chunks, most_bytes=self._max_bytes, ends_at=deadline_s, clock=time.monotonic)
 
     def _too_slow(self) -> IssuerUnavailable:
         return self._trouble(f"did not answer in full within {self._timeout_s:g} s")

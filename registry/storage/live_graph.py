@@ -350,10 +350,7 @@ class LiveGraph(WritableGraph):
             try:
                 lock.enter_context(write_lock(self._path, attempt_s, setting=WRITE_TIMEOUT, brief=False))
             except RegistryLocked as error:
-                if wait_s:
-                    self._mark_waiting()
-                if time.monotonic() >= ends_at:
-                    raise self._lock_error(error.holder, wait_s) from None
+                self._wait_on(error, ends_at, wait_s)
             else:
                 self._queue.unlink(missing_ok=True)
                 return
@@ -365,15 +362,16 @@ class LiveGraph(WritableGraph):
             try:
                 return open_it(self._path)
             except RegistryLocked as error:
-                if wait_s:
-                    self._mark_waiting()
-                if time.monotonic() >= ends_at:
-                    raise self._lock_error(error.holder, wait_s) from None
+                self._wait_on(error, ends_at, wait_s)
             time.sleep(LOOK_S)
 
-    def _mark_waiting(self) -> None:
+    def _wait_on(self, error: RegistryLocked, ends_at: float, wait_s: float) -> None:
+        """Says that this process waits. Raises RegistryLocked once the time is over."""
         with suppress(OSError):  # without the mark it takes a minute
-            self._queue.touch()
+            if wait_s:
+                self._queue.touch()
+        if time.monotonic() >= ends_at:
+            raise self._lock_error(error.holder, wait_s) from None
 
     def _stay(self) -> None:
         """At the end of a turn: the graph stays open unless another process waits for it."""

@@ -205,23 +205,23 @@ def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[s
     end. Raises InvalidSetting for one that has no host: what names an entry begins with it.
     """
     publisher, base = _address(base_url)
-    host = {"displayName": host_name}
-    service = {
-        "identifier": _identifier(publisher, "service", "waygraph"),
-        "type": OPENAPI_TYPE,
-        "url": f"{base}/openapi.json",
-        "displayName": host_name,
-        "description": "Finds the agents, and which of their tools, that can do what is asked for.",
-    }
-    search = {
-        "identifier": _identifier(publisher, "registry", "waygraph"),
-        "type": REGISTRY_TYPE,
-        "url": f"{base}/ard",
-        "displayName": host_name,
-        "description": "Searches this catalogue (Agentic Resource Discovery 0.9).",
-    }
-    entries = [service, search, *(_entry(agent, publisher, base) for agent in agents)]
-    return {"specVersion": SPEC_VERSION, "host": host, "entries": entries}
+    serves = "Finds the agents, and which of their tools, that can do what is asked for."
+    searches = "Searches this catalogue (Agentic Resource Discovery 0.9)."
+    own = [
+        {
+            "identifier": _identifier(publisher, kind, "waygraph"),
+            "type": media_type,
+            "url": f"{base}/{path}",
+            "displayName": host_name,
+            "description": description,
+        }
+        for kind, media_type, path, description in (
+            ("service", OPENAPI_TYPE, "openapi.json", serves),
+            ("registry", REGISTRY_TYPE, "ard", searches),
+        )
+    ]
+    entries = [*own, *(_entry(agent, publisher, base) for agent in agents)]
+    return {"specVersion": SPEC_VERSION, "host": {"displayName": host_name}, "entries": entries}
 
 
 def catalog_entry(agent: Agent, base_url: str) -> dict[str, Any]:

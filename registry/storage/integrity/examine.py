@@ -104,7 +104,10 @@ def examine_embedded(registry: LocalRegistry, store: EmbeddedStore, *, deep: boo
         ways = f"if that gives no remedy, name another place, or {restore_advice(store.place)}"
         advice = waits if error.retryable else ways
         return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
-    findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _index, _graph_copy)]
+    writer = Finding(check="writer", ok=True, detail=holder(store) or "no one writes")
+    findings = [_graph_file(store), writer, _pending(store), _schema(store)]
+    findings.append(attempt("index", partial(_index, store), rebuild_advice(store)))
+    findings.append(attempt("graph copy", partial(_graph_copy, store), WHICH_HOLDS))
     findings += shared_findings(registry)
     if deep:
         findings += examine_deep(store, registry.settings)
@@ -132,10 +135,6 @@ def _graph_file(store: EmbeddedStore) -> Finding:
     return Finding(
         check="graph file", ok=False, detail=f"{reason}; the index still answers", advice=restore_advice(store.place)
     )
-
-
-def _writer(store: EmbeddedStore) -> Finding:
-    return Finding(check="writer", ok=True, detail=holder(store) or "no one writes")
 
 
 def holder(store: EmbeddedStore) -> str:
@@ -172,27 +171,19 @@ def _schema(store: EmbeddedStore) -> Finding:
     return Finding(check="schema", ok=is_known, detail=detail, advice="" if is_known else advice)
 
 
-def _index(store: EmbeddedStore) -> Finding:
+def _index(store: EmbeddedStore) -> str:
     """Opens the published index, and reads a little of each part."""
-
-    def look() -> str:
-        with closing(LocalIndex.open(store.folder)) as index:
-            index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
-            index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
-            return describe_index(index)
-
-    return attempt("index", look, rebuild_advice(store))
+    with closing(LocalIndex.open(store.folder)) as index:
+        index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
+        index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
+        return describe_index(index)
 
 
-def _graph_copy(store: EmbeddedStore) -> Finding:
+def _graph_copy(store: EmbeddedStore) -> str:
     """Whether Cypher, the log of changes and rehearsals see the revision that routes see."""
-
-    def look() -> str:
-        state = store.read(read_state)
-        refuse_unknown(store.folder, state)
-        return f"revision {state.revision}" if state else "empty"
-
-    return attempt("graph copy", look, WHICH_HOLDS)
+    state = store.read(read_state)
+    refuse_unknown(store.folder, state)
+    return f"revision {state.revision}" if state else "empty"
 
 
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
