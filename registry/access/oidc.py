@@ -340,33 +340,6 @@ MAX_SUBJECT_CHARS = 255
 """OpenID Connect Core 1.0, section 2."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRules:
-    """What a token must say, and how its claims are read. `leeway_s`: how far the issuer's clock may be from ours."""
-
-    issuer: str
-    audience: str
-    groups_claim: str = "groups"
-    scope_prefix: str = "waygraph:"
-    everything_group: str = ""
-    leeway_s: float = 30.0
-    max_chars: int = 16_384
-
-    @classmethod
-    def of(cls, settings: Settings) -> "TokenRules":
-        """Raises InvalidSetting without an audience: tokens for any other service of the issuer would do."""
-        if not settings.oidc_audience:
-            raise InvalidSetting("WAYGRAPH_OIDC_ISSUER needs WAYGRAPH_OIDC_AUDIENCE: what the tokens' `aud` names")
-        return cls(
-            issuer=settings.oidc_issuer,
-            audience=settings.oidc_audience,
-            groups_claim=settings.oidc_groups_claim,
-            scope_prefix=settings.oidc_scope_prefix,
-            everything_group=settings.oidc_everything_group,
-            leeway_s=settings.oidc_leeway_s,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class _CheckedToken:
     """The caller of a token, until when, and the keys by which it was checked."""
@@ -384,9 +357,18 @@ class OidcTokens:
     """
 
     def __init__(
-        self, rules: TokenRules, keys: IssuerKeys, *, cache_size: int = 1024, clock: Callable[[], float] = time.time
+        self,
+        settings: Settings,
+        keys: IssuerKeys,
+        *,
+        max_chars: int = 16_384,
+        cache_size: int = 1024,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._rules, self._keys, self._clock = rules, keys, clock
+        """Raises InvalidSetting without an audience: tokens for any other service of the issuer would do."""
+        if not settings.oidc_audience:
+            raise InvalidSetting("WAYGRAPH_OIDC_ISSUER needs WAYGRAPH_OIDC_AUDIENCE: what the tokens' `aud` names")
+        self._settings, self._keys, self._max_chars, self._clock = settings, keys, max_chars, clock
         self._checked = FIFOCache[bytes, _CheckedToken](cache_size)
         self._lock = Lock()
 
@@ -401,7 +383,7 @@ class OidcTokens:
         keys = IssuerKeys(
             documents.keys, documents.host, Patience(lifetime_s=settings.oidc_keys_lifetime_s), keys_clock
         )
-        return cls(TokenRules.of(settings), keys)
+        return cls(settings, keys)
 
     def caller(self, token: str) -> Caller:
         """Whose token it is. May wait for the issuer.
@@ -417,8 +399,8 @@ class OidcTokens:
 
     def known_caller(self, token: str) -> Caller | None:
         """Whose token it is, without waiting; None if the issuer must be asked. Raises NotAuthenticated."""
-        if len(token) > self._rules.max_chars:
-            raise _refusal(f"it is longer than {self._rules.max_chars} characters")
+        if len(token) > self._max_chars:
+            raise _refusal(f"it is longer than {self._max_chars} characters")
         if (keys := self._keys.at_hand()) is None:
             return None
         digest = sha256(token.encode(errors="surrogatepass")).digest()
@@ -430,8 +412,8 @@ class OidcTokens:
 
     def _check(self, token: str, digest: bytes, keys: KeySet, key: VerifyingKey) -> Caller:
         claims = self._claims(token, key)
-        caller = caller_of(claims, self._rules)
-        ends_s = min(int(claims["exp"]), FAR_S) + self._rules.leeway_s
+        caller = caller_of(claims, self._settings)
+        ends_s = min(int(claims["exp"]), FAR_S) + self._settings.oidc_leeway_s
         if self._checked.maxsize:
             with self._lock:
                 self._checked[digest] = _CheckedToken(caller, ends_s, keys)
@@ -444,9 +426,9 @@ class OidcTokens:
                 token,
                 key.key.key,
                 algorithms=sorted(key.algorithms),
-                audience=self._rules.audience,
-                issuer=self._rules.issuer,
-                leeway=self._rules.leeway_s,
+                audience=self._settings.oidc_audience,
+                issuer=self._settings.oidc_issuer,
+                leeway=self._settings.oidc_leeway_s,
                 options={"require": list(_REQUIRED_CLAIMS), "enforce_minimum_key_length": True},
             )
         except (jwt.PyJWTError, ValueError) as exc:
@@ -456,7 +438,7 @@ class OidcTokens:
         return claims
 
 
-def caller_of(claims: Claims, rules: TokenRules) -> Caller:
+def caller_of(claims: Claims, settings: Settings) -> Caller:
     """The caller that a good token names. Raises NotAuthenticated for claims out of shape.
 
     Scopes are those of `scope` (RFC 9068), else of `scp`, that are ours behind the prefix; there may be none.
@@ -464,12 +446,12 @@ def caller_of(claims: Claims, rules: TokenRules) -> Caller:
     subject = claims["sub"]
     if not subject.isprintable() or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
         raise _refusal(f"its sub is not 1 to {MAX_SUBJECT_CHARS} printable characters")
-    groups = _texts(_nested_claim(claims, rules.groups_claim), "the claim of groups", split=False)
-    sees_everything = bool(rules.everything_group) and rules.everything_group in groups
+    groups = _texts(_nested_claim(claims, settings.oidc_groups_claim), "the claim of groups", split=False)
+    sees_everything = bool(settings.oidc_everything_group) and settings.oidc_everything_group in groups
     return Caller(
         id=f"oidc:{subject}",
         name=next((claims[name] for name in _NAMES if _is_name(claims.get(name))), ""),
-        scopes=_scopes(claims, rules.scope_prefix),
+        scopes=_scopes(claims, settings.oidc_scope_prefix),
         principal=None if sees_everything else Principal(groups=tuple(sorted(set(groups)))),
     )
 

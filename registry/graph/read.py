@@ -430,16 +430,10 @@ _LISTS = ("tags", "visible_to", "questions", "flags")
 
 
 def _setting(row: Mapping[str, Any]) -> OperatorSettings:
-    return OperatorSettings(
-        agent_id=row["agent_id"],
-        tags=_strings(row["tags"]),
-        visible_to=_strings(row["visible_to"]) if row["restricted"] else None,
-        pinned=bool(row["pinned"]),
-        hidden=bool(row["hidden"]),
-        removed=bool(row["removed"]),
-        tools=row["tools"],
-        rejections=row["rejections"],
-    )
+    flags = {name: bool(row[name]) for name in ("pinned", "hidden", "removed")}
+    groups = _strings(row["visible_to"]) if row["restricted"] else None
+    texts = {name: row[name] for name in ("agent_id", "tools", "rejections")}
+    return OperatorSettings(**texts, **flags, tags=_strings(row["tags"]), visible_to=groups)
 
 
 def _strings(value: object) -> tuple[str, ...]:
