@@ -202,12 +202,7 @@ class Neo4jEngine:
         with (
             self._gate,
             self._translate_errors(),
-            self._driver.session(
-                database=self.database,
-                default_access_mode="READ",
-                bookmark_manager=self._bookmarks,
-                fetch_size=TYPED_ROWS_FETCHED,
-            ) as session,
+            self._session(writes=False, fetch_size=TYPED_ROWS_FETCHED) as session,
             session.begin_transaction(timeout=timeout_s, metadata=dict(mark)) as transaction,
         ):
             yield TypedTransaction(transaction)
@@ -268,9 +263,10 @@ class Neo4jEngine:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _session(self, *, writes: bool) -> Any:
+    def _session(self, *, writes: bool, **options: int) -> Any:
+        mode, bookmarks = "WRITE" if writes else "READ", self._bookmarks
         return self._driver.session(
-            database=self.database, default_access_mode="WRITE" if writes else "READ", bookmark_manager=self._bookmarks
+            database=self.database, default_access_mode=mode, bookmark_manager=bookmarks, **options
         )
 
     def _timeout_s(self, *, writes: bool) -> float:

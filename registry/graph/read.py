@@ -262,16 +262,11 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
     claims_by_source: dict[str, list[tuple[str, str]]] = {}
     for claim in claims:
         claims_by_source.setdefault(claim.source, []).append((claim.key, claim.agent_id))
-    return [
-        SourceSummary(
-            **{
-                **row,
-                "claims": tuple(claims_by_source.get(row["name"], ())),
-                "failures": read_failures(row["name"], row["failures"]),
-            }
-        )
-        for row in session.run(_READ_SOURCES)
-    ]
+    sources = []
+    for row in session.run(_READ_SOURCES):
+        lists = {"claims": tuple(claims_by_source.get(row["name"], ()))}
+        sources.append(SourceSummary(**row | lists | {"failures": read_failures(row["name"], row["failures"])}))
+    return sources
 
 
 def read_transitions(session: GraphSession) -> list[Transition]:

@@ -198,17 +198,11 @@ def bucket_of(duration_s: float) -> int:
 def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage]:
     """What each tool's counts come to: the `limit` that have most of what is sorted by, then by id."""
     of = {"calls": "calls", "errors": "errors", "p95": "p95_ms"}[sort]
-    usages = [
-        ToolUsage(
-            tool_id=tool_id,
-            **outcomes,
-            **sums,
-            first_at=min(count.first_at for count in group),
-            last_at=max(count.last_at for count in group),
-        )
-        for tool_id, group in _group(counts, "name")
-        for outcomes, sums in [_sum(group)]
-    ]
+    usages = []
+    for tool_id, group in _group(counts, "name"):
+        outcomes, sums = _sum(group)
+        first_at, last_at = min(count.first_at for count in group), max(count.last_at for count in group)
+        usages.append(ToolUsage(tool_id=tool_id, **outcomes, **sums, first_at=first_at, last_at=last_at))
     return sorted(usages, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id))[:limit]
 
 

@@ -101,12 +101,8 @@ def worker_environment() -> dict[str, str]:
 
 
 def _request(graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings) -> bytes:
-    request = {
-        "path": str(graph_copy.resolve()),
-        "statement": statement,
-        "params": checked_params(params),
-    } | limits(settings)
-    return json.dumps(request).encode()
+    request = {"path": str(graph_copy.resolve()), "statement": statement, "params": checked_params(params)}
+    return json.dumps(request | limits(settings)).encode()
 
 
 def limits(settings: Settings) -> dict[str, object]:
