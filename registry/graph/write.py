@@ -187,17 +187,8 @@ def create_tools(session: GraphSession, tools: Iterable[Tool], vectors: NewVecto
 
 def put_source(session: GraphSession, name: str, terms: ChangeSet | SourceSummary, at: str) -> None:
     """Confirms the source, and with it all that it claims."""
-    session.run(
-        _SYNC_PUT_SOURCE,
-        name=name,
-        namespace=terms.namespace,
-        rank=terms.rank,
-        policy=terms.policy,
-        owner=terms.owner,
-        seen_at=at,
-        pause_s=terms.pause_s,
-        failures=failures_json(terms.failures),
-    )
+    values = {each: getattr(terms, each) for each in ("namespace", "rank", "policy", "owner", "pause_s")}
+    session.run(_SYNC_PUT_SOURCE, name=name, seen_at=at, failures=failures_json(terms.failures), **values)
 
 
 def put_failures(session: GraphSession, source: str, failures: Iterable[Failure], pause_s: int) -> None:

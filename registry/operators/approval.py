@@ -12,7 +12,7 @@ from waygraph.registry.graph.read import GraphView, Part, overlaid
 from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.graph.write import put_props, put_settings, remove_agents, write_vectors
 from waygraph.registry.model import validation
-from waygraph.registry.model.changes import AgentEntry, Approved, Change, OperatorSettings, Rejections, Written
+from waygraph.registry.model.changes import Approved, Change, OperatorSettings, Rejections, Written, entries_of
 from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
 from waygraph.registry.model.identity import call_name, is_broken
 from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json, is_doubtful
@@ -229,7 +229,11 @@ def _decide[R: Approved](
         return kind(revision=revision)
     agents = [each for each in entities if isinstance(each, Agent)]
     tools = [each for each in entities if isinstance(each, Tool)]
-    entries = _entries_of(graph, entities, pending=rejection is not None)
+    # The agents that change, or whose tools do, whole, as they are once these are in routing, or out of it.
+    agent_ids = sorted({owner_of(each) for each in by_id})
+    held_tools = (item.tool for items in graph.tools_of(agent_ids).values() for item in items)
+    new_tools = (replace(each, pending=rejection is not None) if each.id in by_id else each for each in held_tools)
+    entries = entries_of((graph.agents[agent_id].agent for agent_id in agent_ids), new_tools)
     settings = [
         merge_rejections(graph.settings_of(entry.key), [e for e in entities if owner_of(e.id) == entry.key], rejection)
         for entry in entries
@@ -254,24 +258,6 @@ def _decide[R: Approved](
         tools=tuple(tool.id for tool in tools),
         revision=session.write(work, [entry.key for entry in entries], vectors).revision,
     )
-
-
-def _entries_of(graph: GraphView, entities: Sequence[Agent | Tool], *, pending: bool) -> list[AgentEntry]:
-    """The agents that change, or whose tools do, whole, as they are once these are in routing, or out of it."""
-    ids = {entity.id for entity in entities}
-    agent_ids = sorted({owner_of(each) for each in ids})
-    tools_by_agent = graph.tools_of(agent_ids)
-    return [
-        AgentEntry(
-            key=agent_id,
-            agent=graph.agents[agent_id].agent,
-            tools=tuple(
-                replace(item.tool, pending=pending if item.tool.id in ids else item.tool.pending)
-                for item in tools_by_agent.get(agent_id, ())
-            ),
-        )
-        for agent_id in agent_ids
-    ]
 
 
 def _rejection_change(entity: Agent | Tool, reason: str) -> Change:

@@ -186,15 +186,7 @@ class GraphAccess(ABC):
 
         texts = checked_texts(texts)
         with self._store.writing(trust_index=trust_index, alone=alone) as writing:
-            yield WriteSession(
-                writing,
-                self.open_embedder,
-                NOUNS,
-                texts=texts,
-                max_embedded_chars=self._settings.max_embedded_chars,
-                max_changes_kept=self._settings.max_changes_kept,
-                clock=clock.now,
-            )
+            yield WriteSession(writing, self.open_embedder, NOUNS, self._settings, texts=texts, clock=clock.now)
 
     def change[T](
         self,
