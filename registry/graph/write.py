@@ -89,7 +89,16 @@ def write_changes(
     removals = set(changes.removed_agents)
     others = [agent_id for agent_id in changes.released if agent_id not in removals]
     run_batches(session, _SYNC_REMOVE_CLAIMS, "agent_ids", others, source=changes.source)
-    _write_entries(session, changes, vectors)
+    new_tools = set(changes.created_tools)
+    put_agents(session, changes.written, vectors)
+    tools = [tool for entry in changes.written for tool in entry.tools]
+    create_tools(session, [tool for tool in tools if tool.id in new_tools], vectors)
+    updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
+    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
+        rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
+        session.run(_SYNC_UPDATE_TOOLS, rows=rows)
+        if with_vector := [tool.id for tool in batch if tool.id in vectors.vectors]:
+            session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
     put_source(session, changes.source, changes, stamp.now)
     put_claims(session, [replace(claim, since=stamp.now, revision=stamp.revision) for claim in changes.claims])
     put_settings(session, changes.operator)
@@ -155,19 +164,6 @@ def write_vectors(session: GraphSession, ids: Collection[str], vectors: NewVecto
 def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
     run_batches(session, _SYNC_REMOVE_TOOLS, "ids", tool_ids)
     run_batches(session, _SYNC_REMOVE_AGENTS, "ids", agent_ids)
-
-
-def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
-    new_tools = set(changes.created_tools)
-    put_agents(session, changes.written, vectors)
-    tools = [tool for entry in changes.written for tool in entry.tools]
-    create_tools(session, [tool for tool in tools if tool.id in new_tools], vectors)
-    updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
-    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
-        rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
-        session.run(_SYNC_UPDATE_TOOLS, rows=rows)
-        if with_vector := [tool.id for tool in batch if tool.id in vectors.vectors]:
-            session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
 
 
 def put_agents(session: GraphSession, agents: Iterable[AgentEntry | StoredAgent], vectors: NewVectors) -> None:

@@ -148,11 +148,7 @@ def as_catalogue(entry: AgentEntry) -> dict[str, object]:
 def _agent(agent: Agent, tools: Sequence[Tool], hidden_tools: Collection[str] = ()) -> dict[str, object]:
     """In the words of a catalogue, `docs/sources.md`."""
     return {
-        "id": agent.id,
-        "name": agent.name,
-        "description": agent.description,
-        "kind": agent.kind,
-        "version": agent.version,
+        **_fields(agent, ("id", "name", "description", "kind", "version")),
         "transport": parse_field(agent.transport),
         "tags": agent.tags,
         "visible_to": agent.visible_to,
@@ -173,14 +169,8 @@ def _tool(tool: Tool) -> dict[str, object]:
 
 
 def _source(source: SourceSummary) -> dict[str, object]:
-    return {
-        "name": source.name,
-        "namespace": source.namespace,
-        "rank": source.rank,
-        "policy": source.policy,
-        **({"owner": source.owner} if source.owner else {}),
-        "claims": source.claims,
-    }
+    terms = ("name", "namespace", "rank", "policy", *(("owner",) if source.owner else ()), "claims")
+    return _fields(source, terms)
 
 
 _APPROVAL = ("id", "pending", "approved_hash")
