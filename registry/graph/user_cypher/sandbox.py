@@ -24,14 +24,7 @@ from typing import IO, Any, cast
 from waygraph.registry.graph.schema import GRAPH, LABELS, TYPES
 from waygraph.registry.graph.user_cypher.allow_list import KEYWORDS, TOKEN, check_read_only
 from waygraph.registry.model.changes import CypherResult
-from waygraph.registry.model.errors import (
-    CypherBusy,
-    CypherError,
-    CypherFailed,
-    CypherLimit,
-    CypherRefused,
-    nearest,
-)
+from waygraph.registry.model.errors import CypherBusy, CypherError, CypherFailed, CypherLimit, CypherRefused, nearest
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.process import processors
 from waygraph.registry.model.settings import Settings
