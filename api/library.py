@@ -20,7 +20,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.policy import CallPolicy, load_policy
 from waygraph.registry.access.visibility import LOCAL
-from waygraph.registry.catalog.find_tools.find import judging, rank_tools, refusals
+from waygraph.registry.catalog.find import judging, rank_tools, refusals
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools, ToolName, ToolResult, name_of

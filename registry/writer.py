@@ -36,6 +36,7 @@ from waygraph.registry.graph.write import (
 from waygraph.registry.model.changes import AgentEntry, Change, ChangeSet, OperatorSettings, Written, entries_of
 from waygraph.registry.model.errors import EmbedderMismatch, WriteConflict
 from waygraph.registry.model.nouns import Principal, TextForm
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.model.validation import refuse_other_texts
 
@@ -100,16 +101,15 @@ class WriteSession:
         writing: Writing,
         choose: Callable[[str], ChosenEmbedder],
         nouns: Sequence[GraphNoun[Any]],
+        settings: Settings,
         *,
         texts: TextForm | None,
-        max_embedded_chars: int,
-        max_changes_kept: int,
         clock: Callable[[], str],
     ) -> None:
         """`choose` gives the embedder for a spec; `nouns`: what each transaction keeps true beside the index."""
         self.engine, self._keep, self._prepare, self._state = writing
         self._choose, self._nouns, self.clock = choose, nouns, clock
-        self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
+        self._texts, self._settings = texts, settings
         self._graph: GraphView | None = None
         self._is_apart = False
 
@@ -202,7 +202,7 @@ class WriteSession:
     def log(self, session: GraphSession, changes: Sequence[Change]) -> None:
         """Adds to the log of changes, with the revision that the transaction makes."""
         stamp = Stamp(now=self.clock(), revision=self.begin().revision + 1)
-        keep_changes(session, stamp_changes(changes, stamp), self._max_kept)
+        keep_changes(session, stamp_changes(changes, stamp), self._settings.max_changes_kept)
         link_subjects(session, {change.agent_id for change in changes})
 
     def commit(self, changes: ChangeSet, progress: Progress | None = None, graph: GraphView | None = None) -> Written:
@@ -225,8 +225,8 @@ class WriteSession:
         stamp = Stamp(now=self.clock(), revision=state.revision + 1)
 
         def work(session: GraphSession) -> None:
-            write_changes(session, changes, vectors, stamp, max_changes_kept=self._max_kept)
-            write_entry_vectors(session, changed_entries, vectors)
+            write_changes(session, changes, vectors, stamp, max_changes_kept=self._settings.max_changes_kept)
+            write_vectors(session, [each.id for entry in changed_entries for each in entry.entities], vectors)
 
         return replace(
             self.write(work, touched_agents(changes), vectors), texts_embedded=texts_embedded(choice) - before
@@ -252,7 +252,7 @@ class WriteSession:
         before = texts_embedded(choice)
         agents = [item.agent for item in read_agents(self.engine).values()]
         tools = [item.tool for item in read_tools(self.engine)]
-        forms = TextForms(form=form, max_chars=self._max_chars).of_entries(
+        forms = TextForms(form=form, max_chars=self._settings.max_embedded_chars).of_entries(
             overlay_entries(entries_of(agents, tools), self.read_graph_view().settings)
         )
         vectors = new_vectors(forms, {}, choice.embedder, progress) if choice.embedder else no_vectors(forms)
@@ -260,7 +260,7 @@ class WriteSession:
         self._prepare(choice.embedder.dimension if choice.embedder else 0)
 
         def work(session: GraphSession) -> None:
-            write_vectors(session, [agent.id for agent in agents], [tool.id for tool in tools], vectors)
+            write_vectors(session, [each.id for each in (*agents, *tools)], vectors)
             session.run(_STATE_UPDATE, props=props)
 
         return replace(self.write(work, None), texts_embedded=texts_embedded(choice) - before)
@@ -291,7 +291,7 @@ class WriteSession:
         ids = [entry.agent.id for entry in entries]
         keys = {agent_id: graph.agents[agent_id].vector_key for agent_id in ids if agent_id in graph.agents}
         keys |= {item.tool.id: item.vector_key for items in graph.tools_of(ids).values() for item in items}
-        texts = TextForms(form=self.begin().texts, max_chars=self._max_chars).of_entries(entries)
+        texts = TextForms(form=self.begin().texts, max_chars=self._settings.max_embedded_chars).of_entries(entries)
         return new_vectors(texts, keys, embedder, progress)
 
 
@@ -311,14 +311,6 @@ def changed_entries_of(
         (graph.agents[agent_id].agent for agent_id in agent_ids),
         (item.tool for items in tools_by_agent.values() for item in items),
     )
-
-
-def write_entry_vectors(session: GraphSession, entries: Iterable[AgentEntry], vectors: NewVectors) -> None:
-    """Of the agents and the tools among these entries that have another vector now."""
-    entries = list(entries)
-    agents = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
-    tools = [tool.id for entry in entries for tool in entry.tools if tool.id in vectors.vectors]
-    write_vectors(session, agents, tools, vectors)
 
 
 def texts_embedded(choice: ChosenEmbedder | None) -> int:

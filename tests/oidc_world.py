@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fake_issuer import AUDIENCE, FakeIssuer, Signer, fake_issuer, signer
-from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcTokens, Patience, TokenRules
+from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcTokens, Patience
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
@@ -38,7 +38,7 @@ class World:
         """Of tokens of at most so many characters; it remembers so many."""
         documents = IssuerDocuments.of(self.settings)
         keys = IssuerKeys(documents.keys, documents.host, PATIENCE)
-        return OidcTokens(replace(TokenRules.of(self.settings), max_chars=max_chars), keys, cache_size=cache_size)
+        return OidcTokens(self.settings, keys, max_chars=max_chars, cache_size=cache_size)
 
     def token(self, **changes: object) -> str:
         return self.signer.token(self.issuer.claims(**changes))

@@ -19,6 +19,7 @@ from waygraph.registry.graph.schema import migrate
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, Rejected, Written
 from waygraph.registry.model.identity import agent_id, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.operators.approval import changed_setting, put_setting
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession, Writing, prepare_nothing
@@ -85,9 +86,8 @@ def new_graph() -> Graph:
         Writing(engine, lambda _session, _ids: nullcontext(), prepare_nothing, None),
         lambda _: ChosenEmbedder(embedder=embedder, spec="counting"),
         NOUNS,
+        Settings(max_changes_kept=100),
         texts="contextual",
-        max_embedded_chars=4000,
-        max_changes_kept=100,
         clock=lambda: f"2026-01-01T00:00:00.{next(ticks):06d}+00:00",
     )
     return Graph(engine, session, embedder)

@@ -26,8 +26,8 @@ from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.catalog.find_tools.find import judging
-from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
+from waygraph.registry.catalog.find import judging
+from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
 from waygraph.registry.model.nouns import Agent, Tool

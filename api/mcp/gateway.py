@@ -30,7 +30,7 @@ from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy, load_policy
 from waygraph.registry.access.visibility import LOCAL, Caller
-from waygraph.registry.catalog.find_tools.views import View, open_view
+from waygraph.registry.catalog.searchable import View, open_view
 from waygraph.registry.model import transitions
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError

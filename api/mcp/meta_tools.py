@@ -15,8 +15,8 @@ from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.ingest.manifest.own_gateway import NAME
-from waygraph.registry.catalog.find_tools import find
-from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
+from waygraph.registry.catalog import find
+from waygraph.registry.catalog.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import Detail, summary
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments

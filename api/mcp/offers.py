@@ -27,8 +27,8 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import Scope
-from waygraph.registry.catalog.find_tools import find
-from waygraph.registry.catalog.find_tools.find import Judging, judging, list_agents
+from waygraph.registry.catalog import find
+from waygraph.registry.catalog.find import Judging, judging, list_agents
 from waygraph.registry.catalog.tool_formats import summary
 from waygraph.registry.index.analyser import query_terms, rarity, terms
 from waygraph.registry.model.errors import CallTimedOut, NeedsLogin, UnknownName, WaygraphError

@@ -16,7 +16,7 @@ from typing import Any, Final
 from mcp.types.methods import SERVER_REQUESTS, SERVER_RESULTS
 from pydantic import AnyUrl, TypeAdapter, ValidationError
 
-from waygraph.registry.model.output_schemas import Validator, is_valid, validator_of
+from waygraph.registry.catalog.tool_formats import Validator, is_valid, validator_of
 
 VERSION = "2025-11-25"
 """Of the protocol: the last one with a handshake. Its schema is the strictest; later ones take more."""

@@ -15,9 +15,9 @@ from mcp import MCPError, types
 
 from waygraph.api.mcp.protocol import UNFIT, mend_item, mend_result
 from waygraph.ingest.manifest.fields import fields_of
+from waygraph.registry.catalog.tool_formats import keeps
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
 from waygraph.registry.model.errors import CallTimedOut, UnknownName, UpstreamAnswered, UpstreamError, WaygraphError
-from waygraph.registry.model.output_schemas import keeps
 from waygraph.registry.model.transitions import owner_of
 
 logger = logging.getLogger("waygraph.mcp")

@@ -31,7 +31,7 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
 from waygraph.ingest.upstream.connection import Host, NotOffered, Question, Result
 from waygraph.registry.access.policy import Judgement
-from waygraph.registry.catalog.find_tools.find import capabilities, judging
+from waygraph.registry.catalog.find import capabilities, judging
 from waygraph.registry.model.arguments import mend_by
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused, WaygraphError
 from waygraph.registry.model.nouns import Agent

@@ -21,7 +21,7 @@ from waygraph.api.mcp.meta_tools import Definition, meta_tools
 from waygraph.api.mcp.offers import MAY_KNOW, offering_agents
 from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.registry.access.visibility import LOCAL
-from waygraph.registry.catalog.find_tools.find import judging, list_agents, overview
+from waygraph.registry.catalog.find import judging, list_agents, overview
 from waygraph.registry.catalog.tool_formats import definition, host_schema
 from waygraph.registry.model.errors import RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Filters, Tool, is_doubtful

@@ -35,7 +35,7 @@ from waygraph.api.telemetry.request_log import note_caller
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
-from waygraph.registry.catalog.find_tools.find import judging, refusals
+from waygraph.registry.catalog.find import judging, refusals
 from waygraph.registry.model import errors
 from waygraph.registry.model.changes import SourceSummary, Status
 from waygraph.registry.model.nouns import Agent, Principal, ToolMatch

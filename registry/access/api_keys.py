@@ -27,8 +27,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from waygraph.registry.access.visibility import SCOPES, Scope
 from waygraph.registry.model.changes import KeyState, KeySummary, NewKey
-from waygraph.registry.model.errors import InvalidSetting, KeysUnusable, StorageFailed, UnknownName
-from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.errors import InvalidSetting, KeysUnusable, UnknownName
+from waygraph.registry.model.files import PRIVATE, storage_errors, write_atomically, write_lock
 from waygraph.registry.model.settings import WRITE_TIMEOUT
 from waygraph.registry.model.validation import reason_of
 
@@ -42,24 +42,43 @@ type Signature = tuple[int, ...]
 """What changes with a file: device, inode, size, times of change in ns."""
 
 
+def _check_time(text: str) -> str:
+    if text and datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time needs its zone, such as +00:00")
+    return text
+
+
+def _check_plain(text: str) -> str:
+    if not is_plain(text):
+        raise ValueError("not one line of printable characters")
+    return text
+
+
+type Time = Annotated[str, AfterValidator(_check_time)]
+type Plain = Annotated[str, AfterValidator(_check_plain)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key without its secret. Times are ISO 8601 in UTC; empty: never.
+    """A key without its secret, as the file has it. Times are ISO 8601 in UTC; empty: never.
 
     `everything`: its holder sees all agents, hidden ones too. Otherwise it sees what is public and what its groups may.
-    `toolset`: it reaches the endpoint of this toolset and nothing else; empty: everything.
+    `toolset`: it reaches the endpoint of this toolset and nothing else; empty: everything. A field that is not known is
+    refused: it may be a restriction that this version would not heed.
     """
 
-    id: str
-    name: str
-    scopes: tuple[Scope, ...]
-    groups: tuple[str, ...] = ()
-    everything: bool = False
-    toolset: str = ""
-    created_at: str
-    expires_at: str = ""
-    revoked_at: str = ""
-    sha256: str = field(repr=False)
+    __pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+    name: Plain
+    scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
+    groups: tuple[Plain, ...]
+    everything: Annotated[bool, Field(strict=True)]
+    toolset: Plain | Literal[""] = ""
+    created_at: Time
+    expires_at: Time
+    revoked_at: Time
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = field(repr=False)
     """Of the whole key, in hexadecimal characters."""
 
     def state(self, at_s: float) -> KeyState:
@@ -68,6 +87,25 @@ class ApiKey:
             return "revoked"
         ends = datetime.fromisoformat(self.expires_at).timestamp() if self.expires_at else float("inf")
         return "active" if at_s < ends else "expired"
+
+
+def _check_sight(key: ApiKey) -> ApiKey:
+    if key.everything and key.groups:
+        raise ValueError("everything and groups exclude each other")
+    return key
+
+
+class StoredKeys(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    waygraph_keys: Literal[1]
+    keys: list[Annotated[ApiKey, AfterValidator(_check_sight)]]
+
+    @model_validator(mode="after")
+    def _check_ids(self) -> Self:
+        if len({key.id for key in self.keys}) < len(self.keys):
+            raise ValueError("two keys have one id")
+        return self
 
 
 class KeyFile:
@@ -113,6 +151,7 @@ class KeyFile:
                 toolset=toolset,
                 created_at=self._time(),
                 expires_at=self._time(expires_in) if expires_in is not None else "",
+                revoked_at="",
                 sha256=_digest(text),
             )
             return {**keys, key_id: key}, (key, text)
@@ -125,7 +164,8 @@ class KeyFile:
         Takes an id, or a whole key that somebody found. Raises UnknownName, which tells no secret; RegistryLocked and
         StorageFailed as `create` does.
         """
-        bare_id = _id_in(key_id)
+        # The id that a text begins with; of another text so little that no secret is told.
+        bare_id = key_id.strip().removeprefix("wg_").partition("_")[0][:12]
 
         def drop_key(keys: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], ApiKey]:
             if bare_id not in keys:
@@ -216,10 +256,14 @@ class KeyFile:
         target = Path(os.path.realpath(self.path))  # a link stays one
         with write_lock(target, self._lock_timeout_s, setting=WRITE_TIMEOUT):
             keys, result = change(self._read()[1] if self.exists() else {})
-            try:
-                write_atomically(target, written_keys(keys.values()), mode=PRIVATE)
-            except OSError as exc:
-                raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+            # Without a field that a Waygraph of before does not know, where it says nothing.
+            rows = [
+                {name: value for name, value in asdict(key).items() if value or name != "toolset"}
+                for key in keys.values()
+            ]
+            text = json.dumps({"waygraph_keys": 1, "keys": rows}, indent=1, ensure_ascii=False) + "\n"
+            with storage_errors(self.path):
+                write_atomically(target, text.encode(), mode=PRIVATE)
         return result
 
 
@@ -244,77 +288,12 @@ def is_plain(text: str) -> bool:
     return text.isprintable() and text == text.strip() and 0 < len(text) <= MAX_NAME_CHARS
 
 
-def _id_in(text: str) -> str:
-    """The id that a text begins with; of another text so little that no secret is told."""
-    return text.strip().removeprefix("wg_").partition("_")[0][:12]
-
-
 def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
 def _signature(status: os.stat_result) -> Signature:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-VERSION = 1
-
-
-def _time(text: str) -> str:
-    if text and datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a time needs its zone, such as +00:00")
-    return text
-
-
-def _plain(text: str) -> str:
-    if not is_plain(text):
-        raise ValueError("not one line of printable characters")
-    return text
-
-
-type Time = Annotated[str, AfterValidator(_time)]
-type Plain = Annotated[str, AfterValidator(_plain)]
-
-
-class StoredKey(BaseModel):
-    """One key. A field that is not known is refused: it may be a restriction that this version would not heed."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-
-    id: str = Field(pattern=r"^[0-9a-f]{12}$")
-    name: Plain
-    scopes: list[Scope] = Field(min_length=1)
-    groups: list[Plain]
-    everything: bool = Field(strict=True)
-    toolset: Plain | Literal[""] = ""
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    created_at: Time
-    expires_at: Time
-    revoked_at: Time
-
-    @model_validator(mode="after")
-    def _one_way_to_see(self) -> Self:
-        if self.everything and self.groups:
-            raise ValueError("everything and groups exclude each other")
-        return self
-
-    @property
-    def noun(self) -> ApiKey:
-        fields: dict[str, Any] = self.model_dump()
-        return ApiKey(**{**fields, "scopes": tuple(self.scopes), "groups": tuple(self.groups)})
-
-
-class StoredKeys(BaseModel):
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-
-    waygraph_keys: Literal[1]
-    keys: list[StoredKey]
-
-    @model_validator(mode="after")
-    def _ids_differ(self) -> Self:
-        if len({key.id for key in self.keys}) < len(self.keys):
-            raise ValueError("two keys have one id")
-        return self
 
 
 def read_keys(path: Path, content: bytes) -> Mapping[str, ApiKey]:
@@ -326,15 +305,4 @@ def read_keys(path: Path, content: bytes) -> Mapping[str, ApiKey]:
         where = "/".join(map(str, first["loc"])) or "the document"
         reason = f"at {where}: {reason_of(first)}; restore it from a copy, or move it away and make new keys"
         raise KeysUnusable(path, reason) from None
-    return {key.id: key.noun for key in document.keys}
-
-
-def _dump_key(key: ApiKey) -> dict[str, Any]:
-    """Without a field that a Waygraph of before does not know, where it says nothing."""
-    fields = asdict(key)
-    return fields if key.toolset else {name: value for name, value in fields.items() if name != "toolset"}
-
-
-def written_keys(keys: Iterable[ApiKey]) -> bytes:
-    document = {"waygraph_keys": VERSION, "keys": list(map(_dump_key, keys))}
-    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+    return {key.id: key for key in document.keys}

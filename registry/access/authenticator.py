@@ -126,7 +126,11 @@ class Authenticator:
         """
         keys = key_file(settings, clock=clock)
         keys.list()
-        return cls(keys, _tokens(settings))
+        if not settings.oidc_issuer:
+            return cls(keys)
+        from waygraph.registry.access.oidc import OidcTokens
+
+        return cls(keys, OidcTokens.of(settings))
 
     def caller(self, authorization: str | None, api_key: str | None) -> Caller:
         """Who shows these headers: `Authorization` and `X-API-Key`, of which one is to be sent.
@@ -187,14 +191,6 @@ def caller_with(key: "ApiKey") -> Caller:
         principal=None if key.everything else Principal(groups=key.groups),
         toolset=key.toolset,
     )
-
-
-def _tokens(settings: Settings) -> "OidcTokens | None":
-    if not settings.oidc_issuer:
-        return None
-    from waygraph.registry.access.oidc import OidcTokens
-
-    return OidcTokens.of(settings)
 
 
 def bearer_token(authorization: str) -> str:

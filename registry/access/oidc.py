@@ -102,6 +102,10 @@ class IssuerDocuments:
             raise self._trouble(f"cannot be asked: {exc.reason}") from None
         except Undecodable as exc:
             raise self._trouble(str(exc)) from None
+        except TooMuch:
+            raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
+        except TooSlow:
+            raise self._too_slow() from None
         except (httpx2.HTTPError, OSError) as exc:
             if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
                 raise self._too_slow() from exc
@@ -127,16 +131,8 @@ class IssuerDocuments:
                 redirect = "; redirects are not followed" if response.is_redirect else ""
                 raise self._trouble(f"answers {response.status_code}{redirect}")
             decode_body(response)
-            return self._read(response, deadline_s)
-
-    def _read(self, response: httpx2.Response, deadline_s: float) -> bytes:
-        """The body as it came."""
-        try:
-            return whole_body(response.iter_raw(), most_bytes=self._max_bytes, ends_at=deadline_s, clock=time.monotonic)
-        except TooMuch:
-            raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
-        except TooSlow:
-            raise self._too_slow() from None
+            chunks = response.iter_raw()
+            return whole_body(chunks, most_bytes=self._max_bytes, ends_at=deadline_s, clock=time.monotonic)
 
     def _too_slow(self) -> IssuerUnavailable:
         return self._trouble(f"did not answer in full within {self._timeout_s:g} s")
@@ -263,17 +259,16 @@ class IssuerKeys:
         if self._held is not keys or self._clock() < self._next_fetch_s:
             return
         try:
-            self._held, self._trouble = KeySet(self._fetch_keys(), self._clock()), ""
+            if not (fresh := verifying_keys(self._fetch())):
+                raise IssuerUnavailable(
+                    self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens"
+                )
+            self._held, self._trouble = KeySet(fresh, self._clock()), ""
         except IssuerUnavailable as exc:
             self._trouble = exc.reason
             logger.warning("keys of tokens were not renewed: %s", exc)
         finally:
             self._next_fetch_s = self._clock() + self._patience.refetch_s
-
-    def _fetch_keys(self) -> tuple[VerifyingKey, ...]:
-        if not (keys := verifying_keys(self._fetch())):
-            raise IssuerUnavailable(self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens")
-        return keys
 
     def _is_due(self, keys: KeySet) -> bool:
         """Whether keys that may be used should be renewed, and nobody is about it."""
@@ -345,33 +340,6 @@ MAX_SUBJECT_CHARS = 255
 """OpenID Connect Core 1.0, section 2."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRules:
-    """What a token must say, and how its claims are read. `leeway_s`: how far the issuer's clock may be from ours."""
-
-    issuer: str
-    audience: str
-    groups_claim: str = "groups"
-    scope_prefix: str = "waygraph:"
-    everything_group: str = ""
-    leeway_s: float = 30.0
-    max_chars: int = 16_384
-
-    @classmethod
-    def of(cls, settings: Settings) -> "TokenRules":
-        """Raises InvalidSetting without an audience: tokens for any other service of the issuer would do."""
-        if not settings.oidc_audience:
-            raise InvalidSetting("WAYGRAPH_OIDC_ISSUER needs WAYGRAPH_OIDC_AUDIENCE: what the tokens' `aud` names")
-        return cls(
-            issuer=settings.oidc_issuer,
-            audience=settings.oidc_audience,
-            groups_claim=settings.oidc_groups_claim,
-            scope_prefix=settings.oidc_scope_prefix,
-            everything_group=settings.oidc_everything_group,
-            leeway_s=settings.oidc_leeway_s,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class _CheckedToken:
     """The caller of a token, until when, and the keys by which it was checked."""
@@ -389,9 +357,18 @@ class OidcTokens:
     """
 
     def __init__(
-        self, rules: TokenRules, keys: IssuerKeys, *, cache_size: int = 1024, clock: Callable[[], float] = time.time
+        self,
+        settings: Settings,
+        keys: IssuerKeys,
+        *,
+        max_chars: int = 16_384,
+        cache_size: int = 1024,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._rules, self._keys, self._clock = rules, keys, clock
+        """Raises InvalidSetting without an audience: tokens for any other service of the issuer would do."""
+        if not settings.oidc_audience:
+            raise InvalidSetting("WAYGRAPH_OIDC_ISSUER needs WAYGRAPH_OIDC_AUDIENCE: what the tokens' `aud` names")
+        self._settings, self._keys, self._max_chars, self._clock = settings, keys, max_chars, clock
         self._checked = FIFOCache[bytes, _CheckedToken](cache_size)
         self._lock = Lock()
 
@@ -406,7 +383,7 @@ class OidcTokens:
         keys = IssuerKeys(
             documents.keys, documents.host, Patience(lifetime_s=settings.oidc_keys_lifetime_s), keys_clock
         )
-        return cls(TokenRules.of(settings), keys)
+        return cls(settings, keys)
 
     def caller(self, token: str) -> Caller:
         """Whose token it is. May wait for the issuer.
@@ -414,12 +391,16 @@ class OidcTokens:
         Raises NotAuthenticated, which quotes nothing of the token; IssuerUnavailable if the issuer must be asked
         and does not answer.
         """
-        return self.known_caller(token) or self._ask_issuer(token)
+        if caller := self.known_caller(token):
+            return caller
+        if (match := self._keys.find(*_header(token))) is None:
+            raise _refusal("it is signed by a key that the issuer does not publish")
+        return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *match)
 
     def known_caller(self, token: str) -> Caller | None:
         """Whose token it is, without waiting; None if the issuer must be asked. Raises NotAuthenticated."""
-        if len(token) > self._rules.max_chars:
-            raise _refusal(f"it is longer than {self._rules.max_chars} characters")
+        if len(token) > self._max_chars:
+            raise _refusal(f"it is longer than {self._max_chars} characters")
         if (keys := self._keys.at_hand()) is None:
             return None
         digest = sha256(token.encode(errors="surrogatepass")).digest()
@@ -429,15 +410,10 @@ class OidcTokens:
         key = keys.find(*_header(token))
         return self._check(token, digest, keys, key) if key else None
 
-    def _ask_issuer(self, token: str) -> Caller:
-        if (match := self._keys.find(*_header(token))) is None:
-            raise _refusal("it is signed by a key that the issuer does not publish")
-        return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *match)
-
     def _check(self, token: str, digest: bytes, keys: KeySet, key: VerifyingKey) -> Caller:
         claims = self._claims(token, key)
-        caller = caller_of(claims, self._rules)
-        ends_s = min(int(claims["exp"]), FAR_S) + self._rules.leeway_s
+        caller = caller_of(claims, self._settings)
+        ends_s = min(int(claims["exp"]), FAR_S) + self._settings.oidc_leeway_s
         if self._checked.maxsize:
             with self._lock:
                 self._checked[digest] = _CheckedToken(caller, ends_s, keys)
@@ -450,9 +426,9 @@ class OidcTokens:
                 token,
                 key.key.key,
                 algorithms=sorted(key.algorithms),
-                audience=self._rules.audience,
-                issuer=self._rules.issuer,
-                leeway=self._rules.leeway_s,
+                audience=self._settings.oidc_audience,
+                issuer=self._settings.oidc_issuer,
+                leeway=self._settings.oidc_leeway_s,
                 options={"require": list(_REQUIRED_CLAIMS), "enforce_minimum_key_length": True},
             )
         except (jwt.PyJWTError, ValueError) as exc:
@@ -462,7 +438,7 @@ class OidcTokens:
         return claims
 
 
-def caller_of(claims: Claims, rules: TokenRules) -> Caller:
+def caller_of(claims: Claims, settings: Settings) -> Caller:
     """The caller that a good token names. Raises NotAuthenticated for claims out of shape.
 
     Scopes are those of `scope` (RFC 9068), else of `scp`, that are ours behind the prefix; there may be none.
@@ -470,12 +446,12 @@ def caller_of(claims: Claims, rules: TokenRules) -> Caller:
     subject = claims["sub"]
     if not subject.isprintable() or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
         raise _refusal(f"its sub is not 1 to {MAX_SUBJECT_CHARS} printable characters")
-    groups = _texts(_nested_claim(claims, rules.groups_claim), "the claim of groups", split=False)
-    sees_everything = bool(rules.everything_group) and rules.everything_group in groups
+    groups = _texts(_nested_claim(claims, settings.oidc_groups_claim), "the claim of groups", split=False)
+    sees_everything = bool(settings.oidc_everything_group) and settings.oidc_everything_group in groups
     return Caller(
         id=f"oidc:{subject}",
         name=next((claims[name] for name in _NAMES if _is_name(claims.get(name))), ""),
-        scopes=_scopes(claims, rules.scope_prefix),
+        scopes=_scopes(claims, settings.oidc_scope_prefix),
         principal=None if sees_everything else Principal(groups=tuple(sorted(set(groups)))),
     )
 

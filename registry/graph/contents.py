@@ -6,23 +6,22 @@ from functools import cached_property
 from typing import Any, Protocol, Self
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, Rows
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
-    STATEMENTS,
     RegistryState,
     StoredAgent,
     StoredTool,
     Vectors,
-    agents_of_rows,
-    claims_of_rows,
     overlaid,
+    read_agents,
     read_changes,
+    read_claims,
+    read_settings,
+    read_sources,
     read_state,
+    read_tools,
+    read_transitions,
     read_vectors,
-    settings_of_rows,
-    sources_of_rows,
-    tool_of_row,
-    transitions_of_rows,
 )
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import RegistryNotFound
@@ -106,15 +105,11 @@ class Contents:
 
     def __init__(self, session: GraphSession) -> None:
         self.session = session
-        self._rows_by_part: dict[str, Rows] = {}
         self._values: dict[str, Sequence[Any]] = {}
         self._vectors: dict[str, Vectors] = {}
 
     def read(self, *parts: str) -> Self:
-        """Reads these parts now, those of one statement each at once."""
-        simple_parts = [part for part in parts if part in STATEMENTS]
-        rows = self.session.run_all([STATEMENTS[part] for part in simple_parts])
-        self._rows_by_part = dict(zip(simple_parts, rows, strict=True))
+        """Reads these parts now."""
         for part in parts:
             getattr(self, part)
         return self
@@ -140,24 +135,24 @@ class Contents:
 
     @cached_property
     def agents(self) -> dict[str, StoredAgent]:
-        return agents_of_rows(self._rows("agents"))
+        return read_agents(self.session)
 
     @cached_property
     def tools(self) -> list[StoredTool]:
-        """A row for each owner of a tool: one that has two is here twice."""
-        return [tool_of_row(row) for row in self._rows("tools")]
+        """One that has two owners is here twice."""
+        return read_tools(self.session)
 
     @cached_property
     def claims(self) -> list[Claim]:
-        return claims_of_rows(self._rows("claims"))
+        return read_claims(self.session)
 
     @cached_property
     def sources(self) -> list[SourceSummary]:
-        return sources_of_rows(self._rows("sources"), self.claims)
+        return read_sources(self.session, self.claims)
 
     @cached_property
     def settings(self) -> dict[str, OperatorSettings]:
-        return settings_of_rows(self._rows("settings"))
+        return read_settings(self.session)
 
     @cached_property
     def changes(self) -> list[Change]:
@@ -165,11 +160,7 @@ class Contents:
 
     @cached_property
     def transitions(self) -> list[Transition]:
-        return transitions_of_rows(self._rows("transitions"))
-
-    def _rows(self, part: str) -> Rows:
-        rows = self._rows_by_part.pop(part, None)
-        return self.session.run(STATEMENTS[part]) if rows is None else rows
+        return read_transitions(self.session)
 
     @cached_property
     def vectors(self) -> Vectors:

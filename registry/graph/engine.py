@@ -10,7 +10,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from threading import Condition
 from typing import Any, NamedTuple, Protocol, Self
@@ -28,10 +28,6 @@ class GraphSession(Protocol):
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         """The rows, in the statement's order. Raises BadStatement if params are not the declared ones."""
-        ...
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        """The rows of each of these, which have the same parameters."""
         ...
 
 
@@ -92,16 +88,11 @@ def check_params(statement: Statement, params: Mapping[str, object]) -> None:
         for row in value if isinstance(value, list) else [{name: value}]:
             if name in _ID_LISTS:
                 _check_id(row, name)
-            elif isinstance(row, dict):
-                _check_row(row, name)
-
-
-def _check_row(row: dict[str, object], name: str) -> None:
-    for key, value in row.items():
-        if key in _IDS:
-            _check_id(value, name)
-        for part in value.values() if isinstance(value, dict) else (value,):
-            _check_value(part, name)
+            for key, part in row.items() if isinstance(row, dict) else ():
+                if key in _IDS:
+                    _check_id(part, name)
+                for each in part.values() if isinstance(part, dict) else (part,):
+                    _check_value(each, name)
 
 
 def _check_id(value: object, name: str) -> None:
@@ -115,15 +106,10 @@ def _check_value(value: object, name: str) -> None:
     if isinstance(value, str):
         if len(value) > MAX_TEXT_CHARS:
             raise EngineError(f"a text of {len(value):,} characters is too long to be stored (in ${name})")
-        if not value.isascii():
-            _check_text(value, name)
-
-
-def _check_text(value: str, name: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as exc:
-        raise EngineError(f"a text that is no valid Unicode cannot be stored (in ${name}): {exc}") from exc
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise EngineError(f"a text that is no valid Unicode cannot be stored (in ${name}): {exc}") from exc
 
 
 BATCH_ROWS, BATCH_VECTORS = 1_000, 250

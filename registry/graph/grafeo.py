@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from waygraph.registry.model.errors import (
     StorageFailed,
     WriteConflict,
 )
-from waygraph.registry.model.files import sync_path
+from waygraph.registry.model.files import storage_errors, sync_path
 
 WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
 """Of a log: a longer one becomes part of its file at the end of a write."""
@@ -60,9 +60,16 @@ class GrafeoEngine:
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
             raise _opening_error(path, exc) from exc
         engine = cls(database, str(path or ":memory:"))
-        if path:
-            engine._hold()
-        engine._prepare()
+        if (
+            path
+        ):  # only `close` ends it: dropping the object would make a checkpoint, for which no process that ends waits
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
+            engine._is_held = True
+        # Uniqueness constraints do not index: without the one on ids writes become quadratic, without the one on what
+        # changes are of each write looks at all that are kept, and without the one on names at all tools.
+        for name in ("id", "agent_id", "name"):
+            if not database.has_property_index(name):
+                database.create_property_index(name)
         return engine
 
     @classmethod
@@ -76,24 +83,9 @@ class GrafeoEngine:
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
             raise _opening_error(path, exc) from exc
 
-    def _hold(self) -> None:
-        """Only `close` ends it: dropping the object would make a checkpoint, for which no process that ends waits."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
-        self._is_held = True
-
-    def _prepare(self) -> None:
-        # Uniqueness constraints do not index: without the one on ids writes become quadratic, without the one on what
-        # changes are of each write looks at all that are kept, and without the one on names at all tools.
-        for name in ("id", "agent_id", "name"):
-            if not self._database.has_property_index(name):
-                self._database.create_property_index(name)
-
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        return self.run_all([statement], **params)[0]
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
         self._check_open()
-        return _execute(self._database, statements, params, self._path)
+        return _execute(self._database, statement, params, self._path)
 
     @contextmanager
     def transaction(self) -> Iterator[GraphSession]:
@@ -151,19 +143,15 @@ class GrafeoEngine:
             return
         self._ensure_log()
         folder = log_of(Path(self._path))
-        try:
+        with storage_errors(folder):
             log = [*folder.iterdir()]
-            if not log or sum(file.stat().st_size for file in log) > self._longest_log():
+            # Whoever opens the file reads its log: that of a first write would take longer than the file.
+            longest = min(WAL_CHECKPOINT_BYTES, max(SHORT_WAL_BYTES, Path(self._path).stat().st_size // 4))
+            if not log or sum(file.stat().st_size for file in log) > longest:
                 self.checkpoint()
                 return
             for each in (*log, folder):
                 sync_path(each)
-        except OSError as exc:
-            raise StorageFailed(f"{folder}: cannot be written: {exc.strerror}") from exc
-
-    def _longest_log(self) -> int:
-        """In bytes. Whoever opens the file reads its log: that of a first write would take longer than the file."""
-        return min(WAL_CHECKPOINT_BYTES, max(SHORT_WAL_BYTES, Path(self._path).stat().st_size // 4))
 
     def save(self, path: Path) -> None:
         """A copy as a file, which several processes may read."""
@@ -212,10 +200,7 @@ class GrafeoTransaction:
         self._transaction, self._path = transaction, path
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        return _execute(self._transaction, [statement], params, self._path)[0]
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return _execute(self._transaction, statements, params, self._path)
+        return _execute(self._transaction, statement, params, self._path)
 
     def commit(self) -> None:
         try:
@@ -234,17 +219,13 @@ class GrafeoTransaction:
                 transaction.rollback()
 
 
-def _execute(target: Any, statements: Sequence[Statement], params: dict[str, object], path: str) -> list[Rows]:
-    for statement in statements:
-        if params or statement.params:
-            check_params(statement, params)
-    rows = list[Rows]()
-    for statement in statements:
-        try:
-            rows.append(list(target.execute_cypher(statement.text, params)))
-        except (RuntimeError, ValueError, TypeError) as exc:
-            raise _running_error(path, exc, statement.name) from exc
-    return rows
+def _execute(target: Any, statement: Statement, params: dict[str, object], path: str) -> Rows:
+    if params or statement.params:
+        check_params(statement, params)
+    try:
+        return list(target.execute_cypher(statement.text, params))
+    except (RuntimeError, ValueError, TypeError) as exc:
+        raise _running_error(path, exc, statement.name) from exc
 
 
 _NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")

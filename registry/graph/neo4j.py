@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, cast
 
 from neo4j import (
@@ -100,11 +100,17 @@ class Neo4jEngine:
         """
         # What it logs is said again by the errors: without a handler of the user's own nothing goes to stderr.
         logging.getLogger("neo4j").addHandler(_NOWHERE)
-        encryption = _encryption(location, settings)
+        auth, trust = None, None
+        if settings.neo4j_token:
+            auth = bearer_auth(settings.neo4j_token)
+        elif settings.neo4j_password:
+            auth = basic_auth(settings.neo4j_user, settings.neo4j_password)
+        if location.encrypted:
+            trust = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
         try:
             driver: Any = GraphDatabase.driver(
                 location.address,
-                auth=_auth(settings),
+                auth=auth,
                 connection_timeout=settings.neo4j_connect_timeout_s,
                 # Also the limit of the handshakes that follow a connection, which somebody else may never answer.
                 connection_acquisition_timeout=2 * settings.neo4j_connect_timeout_s,
@@ -114,7 +120,7 @@ class Neo4jEngine:
                 liveness_check_timeout=CHECKED_AFTER_IDLE_S,
                 notifications_min_severity=SILENT,
                 keep_alive=True,
-                **encryption,
+                **({"encrypted": True, "trusted_certificates": trust} if trust else {}),
                 **_resolver(location),
             )
         except (ConfigurationError, ValueError) as exc:
@@ -131,9 +137,6 @@ class Neo4jEngine:
         work = self._manage(lambda session: session.run(statement, **params))
         with self._gate, self._translate_errors(statement), self._session(writes=True) as session:
             return cast("Rows", session.execute_write(work))
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return [self.run(each, **params) for each in statements]
 
     def run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
         """In one round trip. Where a connection had died it is tried again at once: what it writes must bear that."""
@@ -170,16 +173,12 @@ class Neo4jEngine:
     def read_timeout_s(self) -> float:
         return self._settings.neo4j_read_timeout_s
 
-    @contextmanager
-    def reading(self) -> Iterator[GraphSession]:
+    def reading(self) -> AbstractContextManager[GraphSession]:
         """One reading transaction. Neo4j gives no snapshot: what others commit meanwhile is seen."""
-        with self._in_transaction(writes=False) as session:
-            yield session
+        return self._in_transaction(writes=False)
 
-    @contextmanager
-    def transaction(self) -> Iterator[GraphSession]:
-        with self._in_transaction(writes=True) as session:
-            yield session
+    def transaction(self) -> AbstractContextManager[GraphSession]:
+        return self._in_transaction(writes=True)
 
     @contextmanager
     def _in_transaction(self, *, writes: bool) -> Iterator[GraphSession]:
@@ -203,12 +202,7 @@ class Neo4jEngine:
         with (
             self._gate,
             self._translate_errors(),
-            self._driver.session(
-                database=self.database,
-                default_access_mode="READ",
-                bookmark_manager=self._bookmarks,
-                fetch_size=TYPED_ROWS_FETCHED,
-            ) as session,
+            self._session(writes=False, fetch_size=TYPED_ROWS_FETCHED) as session,
             session.begin_transaction(timeout=timeout_s, metadata=dict(mark)) as transaction,
         ):
             yield TypedTransaction(transaction)
@@ -255,7 +249,11 @@ class Neo4jEngine:
         if self._version is None:
             with self._gate, self._translate_errors():
                 agent = self._driver.get_server_info().agent
-            self._version = fitting(ServerVersion.of_agent(agent), agent, self.place)
+            version = ServerVersion.of_agent(agent)
+            if version < OLDEST:
+                oldest = ".".join(map(str, OLDEST))
+                raise ServerRefused(self.place, f"{agent} is too old: Waygraph needs Neo4j {oldest} or later")
+            self._version = version
         return self._version
 
     def close(self) -> None:
@@ -265,9 +263,10 @@ class Neo4jEngine:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _session(self, *, writes: bool) -> Any:
+    def _session(self, *, writes: bool, **options: int) -> Any:
+        mode, bookmarks = "WRITE" if writes else "READ", self._bookmarks
         return self._driver.session(
-            database=self.database, default_access_mode="WRITE" if writes else "READ", bookmark_manager=self._bookmarks
+            database=self.database, default_access_mode=mode, bookmark_manager=bookmarks, **options
         )
 
     def _timeout_s(self, *, writes: bool) -> float:
@@ -299,19 +298,12 @@ class _Transaction:
         except FOREIGN as exc:
             raise self._engine.error(exc, statement) from exc
 
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return [self.run(each, **params) for each in statements]
-
 
 class Plan(NamedTuple):
     """`kind`: "r" reads, "w" and "rw" write, "s" is of the schema or of the server. Operators with their details."""
 
     kind: str
     operators: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, summary: Any) -> "Plan":
-        return cls(str(summary.query_type), tuple(_operators(summary.plan or {})))
 
 
 class TypedTransaction:
@@ -322,7 +314,8 @@ class TypedTransaction:
 
     def plan(self, statement: str, params: Mapping[str, object]) -> Plan:
         """What the server would do. Errors count lines from one before the statement."""
-        return Plan.of(self._transaction.run("EXPLAIN\n" + statement, dict(params)).consume())
+        summary = self._transaction.run("EXPLAIN\n" + statement, dict(params)).consume()
+        return Plan(str(summary.query_type), tuple(_operators(summary.plan or {})))
 
     def run(self, statement: str, params: Mapping[str, object]) -> tuple[list[str], Iterator[list[object]]]:
         """Columns, and rows as they are asked for; values as the embedded engine gives them."""
@@ -366,12 +359,6 @@ def _rows(result: Any) -> Rows:
     return [dict(zip(columns, record.values(), strict=True)) for record in result]
 
 
-def _auth(settings: Settings) -> Any:
-    if settings.neo4j_token:
-        return bearer_auth(settings.neo4j_token)
-    return basic_auth(settings.neo4j_user, settings.neo4j_password) if settings.neo4j_password else None
-
-
 def _resolver(location: ServerLocation) -> dict[str, Any]:
     """What the driver asks for addresses: those of a cluster are its members', of which one that answers is enough.
 
@@ -396,16 +383,8 @@ def _is_known(host: str, port: int) -> bool:
         return False
 
 
-def _encryption(location: ServerLocation, settings: Settings) -> dict[str, Any]:
-    """Raises InvalidSetting."""
-    if not location.encrypted:
-        return {}
-    trust = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
-    return {"encrypted": True, "trusted_certificates": trust}
-
-
 def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
-    """The driver would look into the file only when it connects."""
+    """The driver would look into the file only when it connects. Raises InvalidSetting."""
     if not ca_file:
         return TrustSystemCAs()
     try:
@@ -413,10 +392,3 @@ def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
     except OSError as exc:
         raise InvalidSetting(f"WAYGRAPH_NEO4J_CA_FILE={ca_file!r} holds no certificates: {exc}") from exc
     return TrustCustomCAs(ca_file)
-
-
-def fitting(version: ServerVersion, agent: str, place: str) -> ServerVersion:
-    if version < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise ServerRefused(place, f"{agent} is too old: Waygraph needs Neo4j {oldest} or later")
-    return version

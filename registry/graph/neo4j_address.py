@@ -45,7 +45,10 @@ class ServerLocation:
 
         Raises InvalidSetting, whose message repeats nothing of what it refuses: that may be a password.
         """
-        each = [_check_address(url) for url in _one_by_one(location)]
+        scheme, _, rest = location.partition("://")
+        hosts_end = re.search(r"[/?#]|$", rest)
+        end = hosts_end.start() if hosts_end else len(rest)
+        each = [_check_address(f"{scheme}://{host}{rest[end:]}") for host in rest[:end].split(",")]
         parts = each[0]
         kind, _, tls = parts.scheme.partition("+")
         if len(each) > 1 and kind != "neo4j":
@@ -62,14 +65,6 @@ class ServerLocation:
             place=f"{parts.scheme}://{hosts}/{database}",
             members=tuple((str(one.hostname), one.port or DEFAULT_PORT) for one in each) if len(each) > 1 else (),
         )
-
-
-def _one_by_one(location: str) -> list[str]:
-    """The URL with each of its hosts alone."""
-    scheme, _, rest = location.partition("://")
-    end = re.search(r"[/?#]|$", rest)
-    hosts, rest = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
-    return [f"{scheme}://{host}{rest}" for host in hosts.split(",")]
 
 
 def _check_address(location: str) -> SplitResult:

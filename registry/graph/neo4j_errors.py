@@ -1,6 +1,6 @@
 """The driver's errors as ours: what was seen, in one line without a secret, and whether waiting may help."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ssl import SSLCertVerificationError, SSLError
 
@@ -56,13 +56,31 @@ class ServerCall:
 
 def our_error(exc: BaseException, call: ServerCall, statement: str = "", *, reads: bool = False) -> RegistryError:
     """Ours for one of `FOREIGN`; `statement` is the name of what was being run, which `reads` or may write."""
+    place, code, message = call.place, _code(exc), root_message(exc)
+    error: RegistryError
     if reads and _is_crowded(exc):
         # A read of ours needs little: what leaves no room for it is others' work, and passes.
-        return _unavailable(exc, call)
-    for fits, make in _KINDS:
-        if fits(exc):
-            return make(exc, call)
-    return EngineError(f"{call.place}{': ' + statement if statement else ''}: {root_message(exc)}")
+        error = _unavailable(message, place)
+    elif isinstance(exc, (AuthError, Forbidden)) or ".Security." in code:
+        error = _refusal(exc, call)
+    elif code == "Neo.ClientError.Database.DatabaseNotFound":
+        error = ServerRefused(place, f"there is no database {call.database!r} ({message})")
+    elif _is_of_tls(exc):
+        error = _no_tls(exc, place)
+    elif _has_no_room(exc):
+        error = StorageFailed(f"{place} has no room for this, or takes no writes, and kept nothing of it: {message}")
+    elif "TransactionTimedOut" in code:
+        settings = "WAYGRAPH_NEO4J_READ_TIMEOUT_S or WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"
+        error = EngineError(f"{place}: it took longer than {settings} allows ({message})")
+    elif isinstance(exc, IncompleteCommit):
+        error = ServerUnavailable(place, f"whether the change was kept is not known; repeat it ({message})")
+    elif any(sign in code for sign in ("Deadlock", "Transaction.Lock", "Outdated", "ConstraintsChanged")):
+        error = WriteConflict(f"{place}: another writer was in the way; try again ({message})")
+    elif isinstance(exc, (*CONNECTION_LOSSES, TransientError, ConnectionPoolError, OSError)):
+        error = _unavailable(message, place)
+    else:
+        error = EngineError(f"{place}{': ' + statement if statement else ''}: {message}")
+    return error
 
 
 def may_pass(exc: BaseException | None) -> bool:
@@ -99,9 +117,6 @@ def _code(exc: BaseException | None) -> str:
     return str(exc.code or "") if isinstance(exc, Neo4jError) else ""
 
 
-# -- which is which, the first that fits ------------------------------------------------------------
-
-
 def _is_of_tls(exc: BaseException) -> bool:
     """Of the handshake: a connection that breaks later ends in an SSLError too."""
     causes = list(_causes(exc))
@@ -117,13 +132,6 @@ def _is_crowded(exc: BaseException) -> bool:
     return _has_no_room(exc) and "total.max" in root_message(exc)
 
 
-def _met_another_writer(exc: BaseException) -> bool:
-    return any(sign in _code(exc) for sign in ("Deadlock", "Transaction.Lock", "Outdated", "ConstraintsChanged"))
-
-
-# -- ours for each of them --------------------------------------------------------------------------
-
-
 def _refusal(exc: BaseException, call: ServerCall) -> RegistryError:
     if isinstance(exc, Forbidden) or "Forbidden" in _code(exc):
         reason = (
@@ -137,50 +145,14 @@ def _refusal(exc: BaseException, call: ServerCall) -> RegistryError:
     return ServerRefused(call.place, reason)
 
 
-def _no_database(exc: BaseException, call: ServerCall) -> RegistryError:
-    return ServerRefused(call.place, f"there is no database {call.database!r} ({root_message(exc)})")
-
-
-def _no_tls(exc: BaseException, call: ServerCall) -> RegistryError:
+def _no_tls(exc: BaseException, place: str) -> RegistryError:
     if isinstance(list(_causes(exc))[-1], SSLCertVerificationError):
         advice = "Its certificate is not trusted: name its authority in WAYGRAPH_NEO4J_CA_FILE."
     else:
         advice = "A server without TLS is named neo4j:// or bolt://, without +s."
-    return ServerRefused(call.place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
+    return ServerRefused(place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
 
 
-def _no_room(exc: BaseException, call: ServerCall) -> RegistryError:
-    return StorageFailed(
-        f"{call.place} has no room for this, or takes no writes, and kept nothing of it: {root_message(exc)}"
-    )
-
-
-def _too_slow(exc: BaseException, call: ServerCall) -> RegistryError:
-    settings = "WAYGRAPH_NEO4J_READ_TIMEOUT_S or WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"
-    return EngineError(f"{call.place}: it took longer than {settings} allows ({root_message(exc)})")
-
-
-def _lost_while_committing(exc: BaseException, call: ServerCall) -> RegistryError:
-    return ServerUnavailable(call.place, f"whether the change was kept is not known; repeat it ({root_message(exc)})")
-
-
-def _unavailable(exc: BaseException, call: ServerCall) -> RegistryError:
-    message = root_message(exc)
+def _unavailable(message: str, place: str) -> RegistryError:
     hint = ". A server that wants TLS is named neo4j+s:// or bolt+s://" if "handshake" in message else ""
-    return ServerUnavailable(call.place, message + hint)
-
-
-def _conflict(exc: BaseException, call: ServerCall) -> RegistryError:
-    return WriteConflict(f"{call.place}: another writer was in the way; try again ({root_message(exc)})")
-
-
-_KINDS: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException, ServerCall], RegistryError]], ...] = (
-    (lambda exc: isinstance(exc, (AuthError, Forbidden)) or ".Security." in _code(exc), _refusal),
-    (lambda exc: _code(exc) == "Neo.ClientError.Database.DatabaseNotFound", _no_database),
-    (_is_of_tls, _no_tls),
-    (_has_no_room, _no_room),
-    (lambda exc: "TransactionTimedOut" in _code(exc), _too_slow),
-    (lambda exc: isinstance(exc, IncompleteCommit), _lost_while_committing),
-    (_met_another_writer, _conflict),
-    (lambda exc: isinstance(exc, (*CONNECTION_LOSSES, TransientError, ConnectionPoolError, OSError)), _unavailable),
-)
+    return ServerUnavailable(place, message + hint)

@@ -46,15 +46,6 @@ _SYNC_OLDEST_ARRIVALS = load("sync/oldest_arrivals")
 _SYNC_OLDEST_CHANGES = load("sync/oldest_changes")
 _SYNC_PUT_CHANGES = load("sync/put_changes")
 _SYNC_REMOVE_CHANGES = load("sync/remove_changes")
-STATEMENTS = {
-    "agents": _READ_AGENTS,
-    "tools": _READ_TOOLS,
-    "claims": _READ_CLAIMS,
-    "sources": _READ_SOURCES,
-    "settings": _READ_SETTINGS,
-    "transitions": _READ_TRANSITIONS,
-}
-"""Parts of a graph's contents that one statement reads."""
 
 
 # The log of changes in the graph: `(:Change)` nodes, written by the transaction that makes the change.
@@ -130,8 +121,8 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
 
 
 def _forget_changes(session: GraphSession, rows: Rows) -> None:
-    for batch in batched([row["id"] for row in rows], BATCH_ROWS):
-        session.run(_SYNC_REMOVE_CHANGES, ids=list(batch))
+    for batch in batched(rows, BATCH_ROWS):
+        session.run(_SYNC_REMOVE_CHANGES, ids=[row["id"] for row in batch])
 
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
@@ -209,21 +200,27 @@ def read_state(session: GraphSession) -> RegistryState | None:
 
 def read_agents(session: GraphSession, agent_ids: Iterable[str] | None = None) -> dict[str, StoredAgent]:
     """Those of these that are there, by id. None: all, as in what follows."""
-    return agents_of_rows(_rows(session, _READ_AGENTS, _READ_AGENTS_OF, agent_ids))
+    return {
+        row["id"]: StoredAgent(
+            agent=Agent(**_fields(row)), bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or ""
+        )
+        for row in _rows(session, _READ_AGENTS, _READ_AGENTS_OF, agent_ids)
+    }
 
 
 def read_tools(session: GraphSession, agent_ids: Iterable[str] | None = None) -> list[StoredTool]:
-    return [tool_of_row(row) for row in _rows(session, _READ_TOOLS, _READ_TOOLS_OF, agent_ids)]
+    """A row for each owner of a tool: one that has two is here twice."""
+    return list(map(_tool, _rows(session, _READ_TOOLS, _READ_TOOLS_OF, agent_ids)))
 
 
 def read_settings(session: GraphSession, agent_ids: Iterable[str] | None = None) -> dict[str, OperatorSettings]:
     """By agent id."""
-    return settings_of_rows(_rows(session, _READ_SETTINGS, _READ_SETTINGS_OF, agent_ids))
+    return {row["agent_id"]: _setting(row) for row in _rows(session, _READ_SETTINGS, _READ_SETTINGS_OF, agent_ids)}
 
 
 def read_claims(session: GraphSession, agent_ids: Iterable[str] | None = None) -> list[Claim]:
     """All sources' claims."""
-    return claims_of_rows(_rows(session, _READ_CLAIMS, _READ_CLAIMS_OF, agent_ids))
+    return [Claim(**row) for row in _rows(session, _READ_CLAIMS, _READ_CLAIMS_OF, agent_ids)]
 
 
 def _rows(session: GraphSession, of_all: Statement, of_some: Statement, agent_ids: Iterable[str] | None) -> Rows:
@@ -248,10 +245,6 @@ def read_entries(
         )
 
 
-def agents_of_rows(rows: Rows) -> dict[str, StoredAgent]:
-    return {row["id"]: _agent(row) for row in rows}
-
-
 def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> Vectors:
     """Id → vector of the agents and tools with these ids: float32 of shape (dimension,). Those without are left out."""
     import numpy as np
@@ -265,41 +258,20 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
     return vectors
 
 
-def settings_of_rows(rows: Rows) -> dict[str, OperatorSettings]:
-    return {row["agent_id"]: _setting(row) for row in rows}
-
-
-def claims_of_rows(rows: Rows) -> list[Claim]:
-    return [Claim(**row) for row in rows]
-
-
 def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceSummary]:
-    return sources_of_rows(session.run(_READ_SOURCES), claims)
-
-
-def sources_of_rows(rows: Rows, claims: Iterable[Claim]) -> list[SourceSummary]:
     claims_by_source: dict[str, list[tuple[str, str]]] = {}
     for claim in claims:
         claims_by_source.setdefault(claim.source, []).append((claim.key, claim.agent_id))
-    return [
-        SourceSummary(
-            **{
-                **row,
-                "claims": tuple(claims_by_source.get(row["name"], ())),
-                "failures": read_failures(row["name"], row["failures"]),
-            }
-        )
-        for row in rows
-    ]
+    sources = []
+    for row in session.run(_READ_SOURCES):
+        lists = {"claims": tuple(claims_by_source.get(row["name"], ()))}
+        sources.append(SourceSummary(**row | lists | {"failures": read_failures(row["name"], row["failures"])}))
+    return sources
 
 
 def read_transitions(session: GraphSession) -> list[Transition]:
     """In order of their keys: those of agents and of tools."""
-    return transitions_of_rows(session.run(_READ_TRANSITIONS))
-
-
-def transitions_of_rows(rows: Rows) -> list[Transition]:
-    return sorted((Transition(**row) for row in rows), key=lambda each: each.key)
+    return sorted((Transition(**row) for row in session.run(_READ_TRANSITIONS)), key=lambda each: each.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,39 +357,29 @@ class NamedTools(NamedTuple):
 
 def read_graph_view(session: GraphSession, part: Part | None = None) -> GraphView:
     """None: the whole graph."""
-    if part is not None:
-        return _read_part(session, part)
-    agents, claims, settings, sources = session.run_all([_READ_AGENTS, _READ_CLAIMS, _READ_SETTINGS, _READ_SOURCES])
+    sources = {source.name: source for source in read_sources(session, ())}
+    ids = None if part is None else _agent_ids_of(session, part, sources.keys() & part.sources)
+    agents = read_agents(session, ids)
     return GraphView(
-        agents=agents_of_rows(agents),
-        claims=tuple(claims_of_rows(claims)),
-        settings=settings_of_rows(settings),
-        sources={source.name: source for source in sources_of_rows(sources, ())},
+        agents=agents,
+        claims=tuple(read_claims(session, None if ids is None else agents)),
+        settings=read_settings(session, ids),
+        sources=sources,
         tools_of=partial(_read_tools_by_agent, session),
         tools_named=partial(_read_tools_named, session),
-        part=partial(_read_part, session),
+        part=partial(read_graph_view, session),
     )
 
 
-def _read_part(session: GraphSession, part: Part) -> GraphView:
-    sources = {source.name: source for source in read_sources(session, ())}
+def _agent_ids_of(session: GraphSession, part: Part, sources: Iterable[str]) -> set[str]:
     ids = {each for each in part.agent_ids if each and not is_broken(each)}  # else it is no id of an agent
-    for source in sources.keys() & part.sources:
+    for source in sources:
         ids |= {row["id"] for row in session.run(_READ_AGENTS_CLAIMED, source=source)}
     if part.plain_ids:
         ids |= {row["id"] for row in session.run(_READ_AGENTS_ALIKE, ids=list(part.plain_ids))}
     if part.transports:
         ids |= {row["id"] for row in session.run(_READ_AGENTS_LAUNCHED, transports=list(part.transports))}
-    agents = read_agents(session, ids)
-    return GraphView(
-        agents=agents,
-        claims=tuple(read_claims(session, agents)),
-        settings=read_settings(session, ids),
-        sources=sources,
-        tools_of=partial(_read_tools_by_agent, session),
-        tools_named=partial(_read_tools_named, session),
-        part=partial(_read_part, session),
-    )
+    return ids
 
 
 def _read_tools_by_agent(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
@@ -430,8 +392,8 @@ def _read_tools_by_agent(session: GraphSession, agent_ids: Iterable[str]) -> dic
 def _read_tools_named(session: GraphSession, names: Collection[str]) -> NamedTools:
     if not names:
         return NamedTools()
-    tools = [tool_of_row(row) for row in session.run(_READ_TOOLS_NAMED, names=list(names))]
-    return NamedTools(tools, _read_part(session, Part(agent_ids={item.tool.agent_id for item in tools})))
+    tools = list(map(_tool, session.run(_READ_TOOLS_NAMED, names=list(names))))
+    return NamedTools(tools, read_graph_view(session, Part(agent_ids={item.tool.agent_id for item in tools})))
 
 
 def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
@@ -447,11 +409,7 @@ def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
     )
 
 
-def _agent(row: Mapping[str, Any]) -> StoredAgent:
-    return StoredAgent(agent=Agent(**_fields(row)), bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
-
-
-def tool_of_row(row: Mapping[str, Any]) -> StoredTool:
+def _tool(row: Mapping[str, Any]) -> StoredTool:
     return StoredTool(tool=Tool(**_fields(row)), vector_key=row["vector_key"] or "")
 
 
@@ -467,16 +425,10 @@ _LISTS = ("tags", "visible_to", "questions", "flags")
 
 
 def _setting(row: Mapping[str, Any]) -> OperatorSettings:
-    return OperatorSettings(
-        agent_id=row["agent_id"],
-        tags=_strings(row["tags"]),
-        visible_to=_strings(row["visible_to"]) if row["restricted"] else None,
-        pinned=bool(row["pinned"]),
-        hidden=bool(row["hidden"]),
-        removed=bool(row["removed"]),
-        tools=row["tools"],
-        rejections=row["rejections"],
-    )
+    flags = {name: bool(row[name]) for name in ("pinned", "hidden", "removed")}
+    groups = _strings(row["visible_to"]) if row["restricted"] else None
+    texts = {name: row[name] for name in ("agent_id", "tools", "rejections")}
+    return OperatorSettings(**texts, **flags, tags=_strings(row["tags"]), visible_to=groups)
 
 
 def _strings(value: object) -> tuple[str, ...]:
@@ -498,30 +450,17 @@ def outranked_sources(graph: "GraphView", source: str, agent_ids: Collection[str
     """The other sources, in order, that speak for one of these agents once `source` claims them no more, and say
     something else than is held. Of what each says the graph keeps only a hash: they must be read again.
     """
-    claims_by_agent = _remaining_claims(graph, source, agent_ids)
-    speaking = {
-        agent_id: [each for each in claims if speaks(each, claims)] for agent_id, claims in claims_by_agent.items()
-    }
-    return tuple(
-        sorted({each.source for claims in speaking.values() if not _is_held(graph, claims) for each in claims})
-    )
+    agents, sources = set(agent_ids), set[str]()
+    claims_by_agent: dict[str, list[Claim]] = {}
+    for claim in graph.claims if agents else ():
+        if claim.agent_id in agents and claim.source != source:
+            claims_by_agent.setdefault(claim.agent_id, []).append(claim)
+    for agent_id, claims in claims_by_agent.items():
+        speaking = [each for each in claims if speaks(each, claims)]
+        if all(each.hash != graph.agents[agent_id].bundle_hash for each in speaking):
+            sources |= {each.source for each in speaking}
+    return tuple(sorted(sources))
 
 
 def _turn(claim: Claim) -> tuple[int, str, str]:
     return -claim.rank, claim.order, claim.source
-
-
-def _remaining_claims(graph: "GraphView", source: str, agent_ids: Collection[str]) -> Mapping[str, Sequence[Claim]]:
-    """The claims of other sources on these agents, by agent id."""
-    if not (agents := set(agent_ids)):
-        return {}
-    claims: dict[str, list[Claim]] = {}
-    for claim in graph.claims:
-        if claim.agent_id in agents and claim.source != source:
-            claims.setdefault(claim.agent_id, []).append(claim)
-    return claims
-
-
-def _is_held(graph: "GraphView", claims: Sequence[Claim]) -> bool:
-    """Whether one of these claims of an agent says what is held."""
-    return any(claim.hash == graph.agents[claim.agent_id].bundle_hash for claim in claims)

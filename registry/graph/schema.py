@@ -120,7 +120,8 @@ def link_subjects(session: GraphSession, agent_ids: Iterable[str], sources: Iter
     `source:NAME` or `toolset:NAME`.
     """
     for ids in batched(agent_ids, BATCH_ROWS):
-        session.run_all(_SUBJECTS, agent_ids=list(ids))
+        for statement in _SUBJECTS:
+            session.run(statement, agent_ids=list(ids))
     for source in sources:
         session.run(_SUBJECT_ORIGINS_OF_CHANGES, source=source)
 

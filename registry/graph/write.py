@@ -1,9 +1,9 @@
 """A ChangeSet to statements: nodes, OWNS edges, vectors, claims and revision in one transaction."""
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import batched
+from itertools import batched, groupby
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import Statement, load
@@ -89,11 +89,19 @@ def write_changes(
     removals = set(changes.removed_agents)
     others = [agent_id for agent_id in changes.released if agent_id not in removals]
     run_batches(session, _SYNC_REMOVE_CLAIMS, "agent_ids", others, source=changes.source)
-    _write_entries(session, changes, vectors)
+    new_tools = set(changes.created_tools)
+    put_agents(session, changes.written, vectors)
+    tools = [tool for entry in changes.written for tool in entry.tools]
+    create_tools(session, [tool for tool in tools if tool.id in new_tools], vectors)
+    updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
+    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
+        rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
+        session.run(_SYNC_UPDATE_TOOLS, rows=rows)
+        if with_vector := [tool.id for tool in batch if tool.id in vectors.vectors]:
+            session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
     put_source(session, changes.source, changes, stamp.now)
-    put_claims(session, changes.source, [replace(c, since=stamp.now, revision=stamp.revision) for c in changes.claims])
-    for setting in changes.operator:
-        put_setting(session, setting)
+    put_claims(session, [replace(claim, since=stamp.now, revision=stamp.revision) for claim in changes.claims])
+    put_settings(session, changes.operator)
     keep_changes(session, stamp_changes(changes.log, stamp), max_changes_kept)
     subjects = {f"source:{changes.source}", *(change.agent_id for change in changes.log)}
     link_subjects(session, touched_agents(changes) | subjects, [changes.source])
@@ -122,18 +130,14 @@ def _still(rows: Rows, revision: int) -> int:
     return int(rows[0]["revision"])
 
 
-def put_setting(session: GraphSession, setting: OperatorSettings) -> None:
-    props = {
-        "tags": list(setting.tags),
-        "restricted": setting.visible_to is not None,
-        "visible_to": list(setting.visible_to or ()),
-        "pinned": setting.pinned,
-        "hidden": setting.hidden,
-        "removed": setting.removed,
-        "tools": setting.tools,
-        "rejections": setting.rejections,
-    }
-    session.run(_PUT_SETTING, id=setting.agent_id, props=props)
+def put_settings(session: GraphSession, settings: Iterable[OperatorSettings]) -> None:
+    for setting in settings:
+        props = asdict(setting) | {
+            "tags": list(setting.tags),
+            "restricted": setting.visible_to is not None,
+            "visible_to": list(setting.visible_to or ()),
+        }
+        session.run(_PUT_SETTING, id=props.pop("agent_id"), props=props)
 
 
 def put_transitions(session: GraphSession, transitions: Iterable[Transition]) -> None:
@@ -145,31 +149,21 @@ def put_transitions(session: GraphSession, transitions: Iterable[Transition]) ->
         run_batches(session, statement, "rows", rows[kind])
 
 
-def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
-    """Replaces the vectors of entities that exist; of tools the edges to near ones go with the old vectors."""
-    for statement, ids in ((_SYNC_PUT_AGENTS, agents), (_SYNC_UPDATE_TOOLS, tools)):
-        for batch in batched(list(ids), BATCH_VECTORS):
+def write_vectors(session: GraphSession, ids: Collection[str], vectors: NewVectors) -> None:
+    """Replaces the vectors of those among these agents and tools that have another one now; of tools the edges to near
+    ones go with the old vectors.
+    """
+    for statement, of_tools in ((_SYNC_PUT_AGENTS, False), (_SYNC_UPDATE_TOOLS, True)):
+        entities = [each for each in ids if each in vectors.vectors and is_tool(each) is of_tools]
+        for batch in batched(entities, BATCH_VECTORS):
             session.run(statement, rows=[{"id": entity, "props": vectors.props(entity)} for entity in batch])
-            if statement is _SYNC_UPDATE_TOOLS:
+            if of_tools:
                 session.run(_LEARNING_REMOVE_SIMILAR, ids=list(batch))
 
 
 def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
     run_batches(session, _SYNC_REMOVE_TOOLS, "ids", tool_ids)
     run_batches(session, _SYNC_REMOVE_AGENTS, "ids", agent_ids)
-
-
-def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
-    new_tools = set(changes.created_tools)
-    put_agents(session, changes.written, vectors)
-    tools = [tool for entry in changes.written for tool in entry.tools]
-    create_tools(session, [tool for tool in tools if tool.id in new_tools], vectors)
-    updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
-    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
-        rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
-        session.run(_SYNC_UPDATE_TOOLS, rows=rows)
-        if with_vector := [tool.id for tool in batch if tool.id in vectors.vectors]:
-            session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
 
 
 def put_agents(session: GraphSession, agents: Iterable[AgentEntry | StoredAgent], vectors: NewVectors) -> None:
@@ -189,26 +183,18 @@ def create_tools(session: GraphSession, tools: Iterable[Tool], vectors: NewVecto
 
 def put_source(session: GraphSession, name: str, terms: ChangeSet | SourceSummary, at: str) -> None:
     """Confirms the source, and with it all that it claims."""
-    session.run(
-        _SYNC_PUT_SOURCE,
-        name=name,
-        namespace=terms.namespace,
-        rank=terms.rank,
-        policy=terms.policy,
-        owner=terms.owner,
-        seen_at=at,
-        pause_s=terms.pause_s,
-        failures=failures_json(terms.failures),
-    )
+    values = {each: getattr(terms, each) for each in ("namespace", "rank", "policy", "owner", "pause_s")}
+    session.run(_SYNC_PUT_SOURCE, name=name, seen_at=at, failures=failures_json(terms.failures), **values)
 
 
 def put_failures(session: GraphSession, source: str, failures: Iterable[Failure], pause_s: int) -> None:
     session.run(_SYNC_PUT_FAILURES, name=source, pause_s=pause_s, failures=failures_json(failures))
 
 
-def put_claims(session: GraphSession, source: str, claims: Iterable[Claim]) -> None:
-    """Creates claims of a source; of one that is there already `since` and `revision` stay."""
-    run_batches(session, _SYNC_PUT_CLAIMS, "rows", map(asdict, claims), source=source)
+def put_claims(session: GraphSession, claims: Iterable[Claim]) -> None:
+    """Creates claims, given source by source; of one that is there already `since` and `revision` stay."""
+    for source, of_source in groupby(claims, key=lambda claim: claim.source):
+        run_batches(session, _SYNC_PUT_CLAIMS, "rows", map(asdict, of_source), source=source)
 
 
 def agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
@@ -227,13 +213,8 @@ def _entity_props(entity: Agent | Tool) -> dict[str, object]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def put_agent_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
-    """Sets properties of agents that exist, by id."""
-    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
-    run_batches(session, _SYNC_PUT_AGENTS, "rows", rows)
-
-
-def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
-    """Sets properties of tools that exist, by id."""
-    rows = [{"id": entity, "props": dict(values)} for entity, values in props.items()]
-    run_batches(session, _SYNC_UPDATE_TOOLS, "rows", rows)
+def put_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
+    """Sets properties of agents and tools that exist, by id."""
+    for statement, of_tools in ((_SYNC_PUT_AGENTS, False), (_SYNC_UPDATE_TOOLS, True)):
+        rows = [{"id": each, "props": dict(values)} for each, values in props.items() if is_tool(each) is of_tools]
+        run_batches(session, statement, "rows", rows)

@@ -180,15 +180,11 @@ def unknown_name(name: str, properties: Iterable[str]) -> str:
 
 def json_kind(value: object) -> str:
     """JSON's name of what it is."""
-    if value is None:
-        return "null"
-    for types, name in _KINDS:
-        if isinstance(value, types):
-            return name
-    return "a value that JSON does not have"
+    return next((name for types, name in _KINDS if isinstance(value, types)), "a value that JSON does not have")
 
 
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (type(None), "null"),
     (bool, "boolean"),
     (str, "string"),
     (int, "integer"),
@@ -247,7 +243,10 @@ def compile_schema(schema_text: str, *, lenient: bool = False) -> "tuple[Any, Va
                 schema, validate_formats=False, pattern_options=patterns, retriever=lambda _uri: True
             )
         except jsonschema_rs.ValidationError as exc:
-            if not _remove_pattern(schema, exc):
+            # A pattern that is broken, too heavy, or of another engine is taken out.
+            holder = at(schema, exc.instance_path[:-1])
+            is_pattern = exc.kind.name == "format" and exc.instance_path[-1] == "pattern"
+            if not (is_pattern and isinstance(holder, dict)) or holder.pop("pattern", None) is None:
                 break
         except (ValueError, jsonschema_rs.ReferencingError):
             break
@@ -262,7 +261,9 @@ def _read_schema(schema_text: str) -> Any:
         return None
     if not isinstance(schema, dict) or _is_too_deep(schema) or not describes_object({"type": "object"} | schema):
         return None
-    return None if '"$ref"' in schema_text and _has_inner_names(schema) else schema
+    # Whether a reference may lead elsewhere than its pointer says, so that no cost can be told beforehand.
+    own = isinstance(schema.get("$id", schema.get("id")), str)
+    return None if '"$ref"' in schema_text and len(_NAMES.findall(json.dumps(schema))) > own else schema
 
 
 def _replace_one_of(schema: dict[str, Any]) -> None:
@@ -276,20 +277,6 @@ def _replace_one_of(schema: dict[str, Any]) -> None:
             any_of = {"anyOf": part.pop("oneOf")}
             part |= {"allOf": [*_parts(part, "allOf"), any_of]} if "anyOf" in part else any_of
         pending += subschemas({key: each for key, each in part.items() if key not in ("not", "if")})
-
-
-def _has_inner_names(schema: dict[str, Any]) -> bool:
-    """Whether a reference may lead elsewhere than its pointer says, so that no cost can be told beforehand."""
-    own = isinstance(schema.get("$id", schema.get("id")), str)
-    return len(_NAMES.findall(json.dumps(schema))) > own
-
-
-def _remove_pattern(schema: Any, error: "ValidationError") -> bool:
-    """Whether the schema failed for a pattern that is broken, too heavy, or of another engine; it is taken out."""
-    holder = at(schema, error.instance_path[:-1])
-    if error.kind.name != "format" or not isinstance(holder, dict) or error.instance_path[-1] != "pattern":
-        return False
-    return holder.pop("pattern", None) is not None
 
 
 # -- what a check costs ----------------------------------------------------------------------------

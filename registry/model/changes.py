@@ -452,17 +452,8 @@ class ChangeSet:
 
     @property
     def is_empty(self) -> bool:
-        return not any(
-            (
-                self.written,
-                self.removed_agents,
-                self.removed_tools,
-                self.claims,
-                self.released,
-                self.operator,
-                self.new_terms,
-            )
-        )
+        entities = (self.written, self.removed_agents, self.removed_tools)
+        return not any((*entities, self.claims, self.released, self.operator, self.new_terms))
 
     @property
     def took_nothing(self) -> bool:

@@ -57,33 +57,34 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     sync_path(path.parent)
 
 
+@contextmanager
+def storage_errors(path: Path, what: str = "written") -> Iterator[None]:
+    """Around what is done with a file. Raises StorageFailed for an OSError."""
+    try:
+        yield
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be {what}: {exc.strerror}") from exc
+
+
 def write_private(path: Path, document: object, *, indent: int | None = None) -> None:
     """JSON that its owner alone may read. Raises StorageFailed."""
-    try:
+    with storage_errors(path):
         write_atomically(path, json.dumps(document, indent=indent).encode(), mode=PRIVATE)
-    except OSError as exc:
-        raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
 
 
 def content_if_there(path: Path) -> bytes | None:
     """None if there is no such file. Raises StorageFailed."""
-    try:
+    with storage_errors(path, "read"), suppress(FileNotFoundError):
         return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as exc:
-        raise StorageFailed(f"{path}: cannot be read: {exc.strerror}") from exc
+    return None
 
 
 def file_stamp(path: Path) -> tuple[int, ...] | None:
     """Another value when the file is another one; None if there is none. Raises StorageFailed."""
-    try:
+    with storage_errors(path, "read"), suppress(FileNotFoundError):
         status = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as exc:
-        raise StorageFailed(f"{path}: cannot be read: {exc.strerror}") from exc
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return None
 
 
 def write_named(path: Path, text: str) -> None:
@@ -161,7 +162,13 @@ def write_lock(file: Path, timeout_s: float, *, setting: str = "", brief: bool =
     try:
         # Who holds it is a courtesy to those who wait: a full disk must not keep a writer from making room.
         with suppress(OSError):
-            path.write_text(json.dumps(_self()), encoding="utf-8")
+            holder = {
+                "pid": os.getpid(),
+                "host": os.uname().nodename,
+                "program": Path(sys.argv[0]).name if sys.argv else "",
+                "since": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+            path.write_text(json.dumps(holder), encoding="utf-8")
         if not brief:
             yield
             return
@@ -187,15 +194,6 @@ def is_taken(folder: int) -> bool:
     except OSError as exc:
         return exc.errno not in (errno.EAGAIN, errno.EACCES)
     return True
-
-
-def _self() -> dict[str, object]:
-    return {
-        "pid": os.getpid(),
-        "host": os.uname().nodename,
-        "program": Path(sys.argv[0]).name if sys.argv else "",
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _holder(path: Path) -> str:

@@ -30,7 +30,8 @@ def read_form(text: object) -> TextForm:
         total = sum(weights.values())
         ratios = {name: round(weights.get(name, 0.0) / total, _DIGITS) for name in COMPONENTS}
         shares = {name: share for name, share in ratios.items() if share}
-        return next((name for name, paper_shares in TDWA.items() if paper_shares == shares), _write_form(shares))
+        own = _OWN + ",".join(f"{name}={share:g}" for name, share in shares.items())
+        return next((name for name, paper_shares in TDWA.items() if paper_shares == shares), own)
     if text not in FORMS:
         choices = f"{', '.join(FORMS)}, or weights such as {_EXAMPLE}"
         raise InvalidSetting(f"texts must be one of {choices}; not {show_value(text)}")
@@ -48,10 +49,6 @@ def is_form(text: object) -> bool:
 def weights_of(form: TextForm) -> Mapping[str, float] | None:
     """Component → its weight; None for a form that weighs nothing."""
     return TDWA.get(form) or (_read_weights(form) if form.startswith(_OWN) else None)
-
-
-def _write_form(weights: Mapping[str, float]) -> TextForm:
-    return _OWN + ",".join(f"{name}={weight:g}" for name, weight in weights.items())
 
 
 def _read_weights(text: str) -> dict[str, float]:

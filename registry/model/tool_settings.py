@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
@@ -22,7 +22,7 @@ from waygraph.registry.model.identity import (
     name_fault,
     stated_fields,
 )
-from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json
+from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json, parse_field
 from waygraph.registry.model.numbers import show_value
 
 MAX_TEXT_CHARS = 20_000
@@ -70,7 +70,7 @@ class ToolSetting:
 
 @lru_cache(maxsize=4096)
 def _parse(text: JsonText) -> Mapping[str, ToolSetting]:
-    return {name: ToolSetting(**setting) for name, setting in json.loads(text).items()} if text else {}
+    return {name: ToolSetting(**setting) for name, setting in (parse_field(text) or {}).items()}
 
 
 def settings_of_tools(settings: OperatorSettings | None) -> Mapping[str, ToolSetting]:
@@ -93,7 +93,7 @@ class Rejection:
 @lru_cache(maxsize=4096)
 def parse_rejections(text: JsonText) -> Mapping[str, Sequence[Rejection]]:
     """By the source's name of the tool (empty: the agent itself) one of each text, in order."""
-    return {name: [Rejection(**each) for each in rows] for name, rows in json.loads(text).items()} if text else {}
+    return {name: [Rejection(**each) for each in rows] for name, rows in (parse_field(text) or {}).items()}
 
 
 def telling_hash(entity: Agent | Tool) -> str:
@@ -172,16 +172,15 @@ def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
 
 def overlay_schema(schema: JsonText, setting: ToolSetting) -> JsonText:
     """Without what is hidden or fixed, and with other words where an operator chose them."""
-    document = json.loads(schema) if setting.parameters and schema else None
-    properties = document.get("properties") if isinstance(document, dict) else None
-    if not isinstance(properties, dict) or not setting.parameters.keys() & properties.keys():
+    properties = _properties(schema) if setting.parameters else {}
+    if not setting.parameters.keys() & properties.keys():
         return schema
     shown_properties = {
         setting.shown_name(name): _describe_parameter(each, setting, name)
         for name, each in properties.items()
         if setting.is_shown(name)
     }
-    result = cast("Fields", document) | {"properties": shown_properties}
+    result: Fields = json.loads(schema) | {"properties": shown_properties}
     if shown_properties.keys() != properties.keys():
         result = {name: value for name, value in result.items() if name not in _ABOUT_PROPERTIES}
     required_names = result.get("required")
@@ -213,7 +212,7 @@ def source_arguments(setting: ToolSetting, tool: Tool, arguments: Mapping[str, A
 
 
 def _properties(schema: JsonText) -> Mapping[str, Any]:
-    document = json.loads(schema) if schema else None
+    document = parse_field(schema)
     properties = document.get("properties") if isinstance(document, dict) else None
     return properties if isinstance(properties, dict) else {}
 
@@ -224,7 +223,7 @@ def merge_tool_setting(
     """With these fields of one tool changed: None takes one back, and what is not there stays. `tool` and `siblings`
     are as their source says. Raises InvalidSetting.
     """
-    whole: dict[str, Fields] = json.loads(settings.tools) if settings.tools else {}
+    whole: dict[str, Fields] = parse_field(settings.tools) or {}
     before = whole.get(tool.name, {})
     _refuse_unknown("a tool", changes, _FIELDS)
     new_fields: Fields = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
@@ -235,21 +234,21 @@ def merge_tool_setting(
     _check_flag(f"tool {tool.id!r}", new_fields.get("hidden"))
     _check_name(tool, siblings, whole, new_fields.get("name"))
     _check_text("description", new_fields.get("description"))
-    whole = (
-        {**whole, tool.name: new_fields}
-        if new_fields
-        else {name: each for name, each in whole.items() if name != tool.name}
-    )
-    return replace(settings, tools=canonical_json(whole) if whole else "")
+    return _with_tools(settings, {**whole, tool.name: new_fields})
 
 
 def hide_tools(settings: OperatorSettings, source: str, names: Collection[str]) -> OperatorSettings:
     """With just these tools kept from models by the source."""
-    whole: dict[str, Fields] = json.loads(settings.tools) if settings.tools else {}
+    whole: dict[str, Fields] = parse_field(settings.tools) or {}
     for name in {*whole, *names}:
         sources = {*whole.get(name, {}).get("hiding_sources", ())} - {source} | ({source} if name in names else set())
         others = {key: value for key, value in whole.get(name, {}).items() if key != "hiding_sources"}
         whole[name] = others | ({"hiding_sources": sorted(sources)} if sources else {})
+    return _with_tools(settings, whole)
+
+
+def _with_tools(settings: OperatorSettings, whole: Mapping[str, Fields]) -> OperatorSettings:
+    """`whole`: what is said of each tool, by name; nothing is kept of one of which nothing is said."""
     whole = {name: fields for name, fields in whole.items() if fields}
     return replace(settings, tools=canonical_json(whole) if whole else "")
 
@@ -281,12 +280,8 @@ def _merge_parameter(tool: Tool, name: str, before: Fields, change: object) -> F
     if "pin" in new_fields and new_fields["pin"] != before.get("pin"):
         _check_pin(tool, name, new_fields["pin"])
     required_names = json.loads(tool.input_schema).get("required")
-    if (
-        new_fields.get("hidden")
-        and "pin" not in new_fields
-        and isinstance(required_names, list)
-        and name in required_names
-    ):
+    is_required = isinstance(required_names, list) and name in required_names
+    if new_fields.get("hidden") and "pin" not in new_fields and is_required:
         raise InvalidSetting(f"parameter {name!r} of {tool.id!r} is required: to hide it, pin its value")
     return new_fields
 
@@ -295,9 +290,8 @@ def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
     """What is said of tools, by the source's name, as far as it can be checked without them. Raises InvalidSetting."""
     for tool, setting in tools.items():
         _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", setting, (*_FIELDS, "hiding_sources"))
-        if not isinstance(sources := setting.get("hiding_sources", []), list) or not all(
-            isinstance(x, str) for x in sources
-        ):
+        sources = setting.get("hiding_sources", [])
+        if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
             raise InvalidSetting(f"hiding_sources takes a list of sources, not {show_value(sources)}")
         if fault := name_fault(setting.get("name", tool)):
             raise InvalidSetting(f"name of a tool: {fault}")
@@ -319,7 +313,11 @@ def check_parameter_setting(name: str, setting: object) -> Fields:
     _check_flag(f"parameter {name!r}", setting.get("hidden"))
     _check_text(f"description of parameter {name!r}", setting.get("description"))
     _check_text(f"name of parameter {name!r}", setting.get("name"))
-    if "pin" in setting and len(_json_of(setting["pin"], name)) > MAX_PIN_CHARS:
+    try:
+        pin_chars = len(canonical_json(setting.get("pin")))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidSetting(f"the value of parameter {name!r} is none that JSON can hold") from None
+    if pin_chars > MAX_PIN_CHARS:
         raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
     return dict(setting)
 
@@ -337,22 +335,13 @@ def _check_pin(tool: Tool, name: str, value: object) -> None:
         raise InvalidSetting(f"the value of parameter {name!r} does not fit {tool.id!r}: {reasons}") from None
 
 
-def _json_of(value: object, name: str) -> JsonText:
-    try:
-        return canonical_json(value)
-    except (TypeError, ValueError, RecursionError):
-        raise InvalidSetting(f"the value of parameter {name!r} is none that JSON can hold") from None
-
-
 def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Fields], name: object) -> None:
     if name is None:
         return
     if fault := name_fault(name):
         raise InvalidSetting(f"name of {tool.id!r}: {fault}")
-    others = {each.name for each in siblings} | {
-        each.get("name") for other, each in whole.items() if other != tool.name
-    }
-    if name in others - {tool.name}:
+    new_names = {each.get("name") for other, each in whole.items() if other != tool.name}
+    if name in ({each.name for each in siblings} | new_names) - {tool.name}:
         raise InvalidSetting(f"{tool.agent_id!r} has a tool of the name {name!r} already: choose another")
 
 

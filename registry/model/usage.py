@@ -121,17 +121,18 @@ def host_name(client: str, tool_id: str, error: str) -> str:
 
 def host_contacts(counts: Iterable[Count]) -> list[HostContact]:
     """The last of each client, event and tool, in order of time."""
-    contacts = []
-    for count in sorted(counts, key=lambda each: (each.last_at, each.name, each.outcome)):
-        client, tool_id, error = count.name.split("\t")
-        duration_ms = None if count.bucket == NOT_TIMED else _middle_ms(count.bucket)
-        event = cast("HostEvent", count.outcome)
-        contacts.append(
-            HostContact(
-                client=client, event=event, tool_id=tool_id, error=error, at=count.last_at, duration_ms=duration_ms
-            )
+    return [
+        HostContact(
+            client=client,
+            event=cast("HostEvent", count.outcome),
+            tool_id=tool_id,
+            error=error,
+            at=count.last_at,
+            duration_ms=None if count.bucket == NOT_TIMED else _middle_ms(count.bucket),
         )
-    return contacts
+        for count in sorted(counts, key=lambda each: (each.last_at, each.name, each.outcome))
+        for client, tool_id, error in [count.name.split("\t")]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,17 +198,11 @@ def bucket_of(duration_s: float) -> int:
 def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage]:
     """What each tool's counts come to: the `limit` that have most of what is sorted by, then by id."""
     of = {"calls": "calls", "errors": "errors", "p95": "p95_ms"}[sort]
-    usages = [
-        ToolUsage(
-            tool_id=tool_id,
-            **outcomes,
-            **sums,
-            first_at=min(count.first_at for count in group),
-            last_at=max(count.last_at for count in group),
-        )
-        for tool_id, group in _group(counts, "name")
-        for outcomes, sums in [_sum(group)]
-    ]
+    usages = []
+    for tool_id, group in _group(counts, "name"):
+        outcomes, sums = _sum(group)
+        first_at, last_at = min(count.first_at for count in group), max(count.last_at for count in group)
+        usages.append(ToolUsage(tool_id=tool_id, **outcomes, **sums, first_at=first_at, last_at=last_at))
     return sorted(usages, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id))[:limit]
 
 

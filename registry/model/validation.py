@@ -46,7 +46,12 @@ _EXPECTATIONS: Mapping[str, str] = {
     "string_pattern_mismatch": "a text that matches {pattern}",
 }
 """By the type of an error, https://docs.pydantic.dev/latest/errors/validation_errors/."""
-_OTHERS: Mapping[str, str] = {"missing": "is missing", "extra_forbidden": "is not known", "value_error": "{error}"}
+_OTHERS: Mapping[str, str] = {
+    "missing": "is missing",
+    "extra_forbidden": "is not known",
+    "unexpected_keyword_argument": "is not known",
+    "value_error": "{error}",
+}
 
 
 def reason_of(fault: Mapping[str, Any]) -> str:

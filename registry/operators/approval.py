@@ -10,10 +10,9 @@ from waygraph.registry.access.visibility import as_seen
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, overlaid
 from waygraph.registry.graph.schema import link_subjects
-from waygraph.registry.graph.write import put_agent_props, put_tool_props, remove_agents, write_vectors
-from waygraph.registry.graph.write import put_setting as put_setting_node
+from waygraph.registry.graph.write import put_props, put_settings, remove_agents, write_vectors
 from waygraph.registry.model import validation
-from waygraph.registry.model.changes import AgentEntry, Approved, Change, OperatorSettings, Rejections, Written
+from waygraph.registry.model.changes import Approved, Change, OperatorSettings, Rejections, Written, entries_of
 from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
 from waygraph.registry.model.identity import call_name, is_broken
 from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json, is_doubtful
@@ -27,7 +26,7 @@ from waygraph.registry.model.tool_settings import (
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.operators.rights import refuse_non_operator, refuse_setting
 from waygraph.registry.operators.sources import claims_of
-from waygraph.registry.writer import WriteSession, changed_entries_of, write_entry_vectors
+from waygraph.registry.writer import WriteSession, changed_entries_of
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
@@ -230,7 +229,11 @@ def _decide[R: Approved](
         return kind(revision=revision)
     agents = [each for each in entities if isinstance(each, Agent)]
     tools = [each for each in entities if isinstance(each, Tool)]
-    entries = _entries_of(graph, entities, pending=rejection is not None)
+    # The agents that change, or whose tools do, whole, as they are once these are in routing, or out of it.
+    agent_ids = sorted({owner_of(each) for each in by_id})
+    held_tools = (item.tool for items in graph.tools_of(agent_ids).values() for item in items)
+    new_tools = (replace(each, pending=rejection is not None) if each.id in by_id else each for each in held_tools)
+    entries = entries_of((graph.agents[agent_id].agent for agent_id in agent_ids), new_tools)
     settings = [
         merge_rejections(graph.settings_of(entry.key), [e for e in entities if owner_of(e.id) == entry.key], rejection)
         for entry in entries
@@ -243,12 +246,9 @@ def _decide[R: Approved](
         return {"pending": True} if rejection else {"pending": False, "approved_hash": entity.content_hash}
 
     def work(graph_session: GraphSession) -> None:
-        write_vectors(graph_session, [entry.key for entry in entries if entry.key in vectors.vectors], (), vectors)
-        put_agent_props(graph_session, {agent.id: props(agent) for agent in agents})
-        put_tool_props(graph_session, {tool.id: props(tool) for tool in tools})
-        for setting in settings:
-            if setting != graph.settings_of(setting.agent_id):
-                put_setting_node(graph_session, setting)
+        write_vectors(graph_session, [entry.key for entry in entries], vectors)
+        put_props(graph_session, {each.id: props(each) for each in entities})
+        put_settings(graph_session, [each for each in settings if each != graph.settings_of(each.agent_id)])
         link_subjects(graph_session, [entry.key for entry in entries])
         if rejection:
             session.log(graph_session, [_rejection_change(each, rejection.reason) for each in entities])
@@ -258,24 +258,6 @@ def _decide[R: Approved](
         tools=tuple(tool.id for tool in tools),
         revision=session.write(work, [entry.key for entry in entries], vectors).revision,
     )
-
-
-def _entries_of(graph: GraphView, entities: Sequence[Agent | Tool], *, pending: bool) -> list[AgentEntry]:
-    """The agents that change, or whose tools do, whole, as they are once these are in routing, or out of it."""
-    ids = {entity.id for entity in entities}
-    agent_ids = sorted({owner_of(each) for each in ids})
-    tools_by_agent = graph.tools_of(agent_ids)
-    return [
-        AgentEntry(
-            key=agent_id,
-            agent=graph.agents[agent_id].agent,
-            tools=tuple(
-                replace(item.tool, pending=pending if item.tool.id in ids else item.tool.pending)
-                for item in tools_by_agent.get(agent_id, ())
-            ),
-        )
-        for agent_id in agent_ids
-    ]
 
 
 def _rejection_change(entity: Agent | Tool, reason: str) -> Change:
@@ -322,8 +304,8 @@ def put_setting(session: WriteSession, setting: OperatorSettings) -> Written:
 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
-        put_setting_node(graph_session, setting)
+        put_settings(graph_session, [setting])
         link_subjects(graph_session, [setting.agent_id])
-        write_entry_vectors(graph_session, entries, vectors)
+        write_vectors(graph_session, [each.id for entry in entries for each in entry.entities], vectors)
 
     return session.write(work, [setting.agent_id], vectors)

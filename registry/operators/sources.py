@@ -6,7 +6,7 @@ from typing import Never
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part, outranked_sources
-from waygraph.registry.graph.write import put_agent_props, put_failures, put_setting, remove_agents
+from waygraph.registry.graph.write import put_failures, put_props, put_settings, remove_agents
 from waygraph.registry.model.changes import Forgotten, SourceStatuses, Written, continue_failures
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import Principal
@@ -34,7 +34,7 @@ def put_statuses(
     }
 
     def work(graph_session: GraphSession) -> None:
-        put_agent_props(graph_session, differing)
+        put_props(graph_session, differing)
         for each in sources:
             failures = continue_failures(each.name, each.failures, attempts[each.name], now, remaining=None)
             put_failures(graph_session, each.name, failures, pauses.get(each.name, each.pause_s))
@@ -64,9 +64,7 @@ def forget_source(session: WriteSession, name: str, principal: Principal | None 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
         graph_session.run(_REMOVE_SOURCE, id=name)
-        for setting in settings:
-            if setting != graph.settings_of(setting.agent_id):
-                put_setting(graph_session, setting)
+        put_settings(graph_session, [each for each in settings if each != graph.settings_of(each.agent_id)])
 
     return Forgotten(
         revision=session.write(work, mine).revision,

@@ -1,6 +1,6 @@
 """What was called after what: counts that are added to those of the graph, and forgotten."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
@@ -12,7 +12,6 @@ from waygraph.registry.model.transitions import (
     LearningReport,
     Transition,
     add_transitions,
-    is_tool,
     keep_largest,
     owner_of,
 )
@@ -28,7 +27,10 @@ def learn_transitions(session: WriteSession, more: Sequence[Transition], max_kep
     """
     revision = session.begin().revision
     before = read_transitions(session.engine)
-    unknown = _unknown_ids(session, {name for each in more for name in each.ids})
+    ids = {name for each in more for name in each.ids}
+    graph = session.read_graph_view(Part(agent_ids=set(map(owner_of, ids))))
+    tools = {item.tool.id for items in graph.tools_of(sorted(graph.agents)).values() for item in items}
+    unknown = ids - tools - graph.agents.keys()
     additions = [each for each in more if unknown.isdisjoint(each.ids)]
     sums = add_transitions(before, additions)
     transitions, put = sums, list({each.key: None for each in additions})
@@ -56,10 +58,3 @@ def forget_transitions(session: WriteSession) -> Written:
 
 def _forget(graph_session: GraphSession) -> None:
     graph_session.run(_LEARNING_FORGET_TRANSITIONS)
-
-
-def _unknown_ids(session: WriteSession, ids: Collection[str]) -> set[str]:
-    graph = session.read_graph_view(Part(agent_ids={owner_of(each) for each in ids}))
-    owners = graph.agents.keys()
-    tools = {item.tool.id for items in graph.tools_of(sorted(owners)).values() for item in items}
-    return {each for each in ids if each not in (tools if is_tool(each) else owners)}

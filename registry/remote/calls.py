@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypedDict, cast
 from urllib.parse import urlencode
 
-from waygraph.registry.catalog.find_tools.find import rank_tools
+from waygraph.registry.catalog.find import rank_tools
 from waygraph.registry.http.problems import error_of
 from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.changes import Document, Page, Policy, SyncReport

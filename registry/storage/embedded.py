@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -290,20 +290,20 @@ class EmbeddedStore:
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":  # noqa: ARG002 - what did not end has left nothing
-        from waygraph.registry.storage.fill import AtOnce
+        from waygraph.registry.graph.read import read_state
+        from waygraph.registry.storage.store import Filling, refuse_registry
 
         with self.writing() as writing, writing.engine.transaction() as session:
-            yield AtOnce(session, self.place)
+            refuse_registry(self.place, read_state(session))
+            yield Filling(session, lambda _agent_ids, work: work(session), lambda work: work(session))
 
-    @contextmanager
-    def reading_alone(self, *, timeout_s: float | None = None) -> "Iterator[GraphSession]":
+    def reading_alone(self, *, timeout_s: float | None = None) -> "AbstractContextManager[GraphSession]":
         """The graph as it is, while nobody writes; the index is at its revision. Raises as `writing`."""
         if self._closed:
             raise RegistryClosed
         self._refuse_foreign()
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
-        with self._live_graph().reading_alone(wait_s) as session:
-            yield session
+        return self._live_graph().reading_alone(wait_s)
 
     def _refuse_foreign(self) -> None:
         """Before a lock is left beside a file that is none of ours."""

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from waygraph.registry.graph.grafeo import log_of
+from waygraph.registry.graph.grafeo import graph_stamps, log_of
 from waygraph.registry.model.errors import RegistryLocked, RegistryUnusable, StorageFailed
-from waygraph.registry.model.files import is_taken
+from waygraph.registry.model.files import is_taken, storage_errors
 
 GRAPH = "graph.grafeo"
 ATTEMPTS = 20
@@ -95,7 +95,7 @@ def _copy(graph: Path, stamps: Stamps, folder: Path) -> None:
     time.sleep(max(0, min(SETTLED_NS, SETTLED_NS - age_ns)) / 1e9)
     if len(stamps) > 1:
         log_of(target).mkdir()
-    for file, (size, *_) in stamps.items():
+    for file, (_, size, _) in stamps.items():
         copy = target if file == graph else log_of(target) / file.name
         try:
             shutil.copyfile(file, copy)
@@ -109,24 +109,18 @@ def _copy(graph: Path, stamps: Stamps, folder: Path) -> None:
 
 
 def _stamps(graph: Path) -> Stamps:
-    """Of the file its size, number and time; of each part of its log, which only grows, its size and number."""
-    try:
-        status = graph.stat()
-        log = {file: file.stat() for file in sorted(log_of(graph).glob("*"))}
-    except FileNotFoundError:
-        if graph.exists():
-            raise _GraphChange from None
-        raise RegistryUnusable(graph, "the graph file is gone. Put a copy back.") from None
-    except OSError as exc:
-        raise StorageFailed(f"{graph}: cannot be read: {exc.strerror}") from exc
-    stamps: Stamps = {graph: (status.st_size, status.st_ino, status.st_mtime_ns)}
-    return stamps | {file: (each.st_size, each.st_ino) for file, each in log.items()}
+    """Of the file and of each part of its log, which only grows."""
+    with storage_errors(graph, "read"):
+        stamps = graph_stamps(graph)
+    if graph not in stamps:
+        raise RegistryUnusable(graph, "the graph file is gone. Put a copy back.")
+    return stamps
 
 
 def _still_hold(before: Stamps, after: Stamps) -> bool:
     graph, *log = before
     parts = ((before[file], after.get(file, (-1, -1))) for file in log)
-    return before[graph] == after[graph] and all(old[1] == new[1] and old[0] <= new[0] for old, new in parts)
+    return before[graph] == after[graph] and all(old[0] == new[0] and old[1] <= new[1] for old, new in parts)
 
 
 def _mark(stamps: Stamps) -> str:

@@ -18,7 +18,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from waygraph.registry.graph.engine import GraphSession
@@ -233,14 +233,11 @@ class MemoryGraph(WritableGraph):
             _ready(self._engine, self._place)
             yield self._engine
 
-    @contextmanager
-    def snapshot(self) -> Iterator[GraphSession]:
-        with self._engine.snapshot() as session:
-            yield session
+    def snapshot(self) -> AbstractContextManager[GraphSession]:
+        return self._engine.snapshot()
 
-    @contextmanager
-    def _as_it_is(self, wait_s: float) -> Iterator[GraphSession]:  # noqa: ARG002
-        yield self._engine
+    def _as_it_is(self, wait_s: float) -> AbstractContextManager[GraphSession]:  # noqa: ARG002
+        return nullcontext(self._engine)
 
     def close(self) -> None:
         self._engine.close()
@@ -275,7 +272,8 @@ class LiveGraph(WritableGraph):
             try:
                 yield engine
             except BaseException as error:
-                if not _is_harmless(error):
+                # Else the engine is as it was: the write was refused, and rolled back.
+                if not isinstance(error, WaygraphError) or isinstance(error, (EngineError, StorageFailed)):
                     self._give_back()
                 raise
             finally:
@@ -352,10 +350,7 @@ class LiveGraph(WritableGraph):
             try:
                 lock.enter_context(write_lock(self._path, attempt_s, setting=WRITE_TIMEOUT, brief=False))
             except RegistryLocked as error:
-                if wait_s:
-                    self._mark_waiting()
-                if time.monotonic() >= ends_at:
-                    raise self._lock_error(error.holder, wait_s) from None
+                self._wait_on(error, ends_at, wait_s)
             else:
                 self._queue.unlink(missing_ok=True)
                 return
@@ -367,21 +362,22 @@ class LiveGraph(WritableGraph):
             try:
                 return open_it(self._path)
             except RegistryLocked as error:
-                if wait_s:
-                    self._mark_waiting()
-                if time.monotonic() >= ends_at:
-                    raise self._lock_error(error.holder, wait_s) from None
+                self._wait_on(error, ends_at, wait_s)
             time.sleep(LOOK_S)
 
-    def _mark_waiting(self) -> None:
+    def _wait_on(self, error: RegistryLocked, ends_at: float, wait_s: float) -> None:
+        """Says that this process waits. Raises RegistryLocked once the time is over."""
         with suppress(OSError):  # without the mark it takes a minute
-            self._queue.touch()
+            if wait_s:
+                self._queue.touch()
+        if time.monotonic() >= ends_at:
+            raise self._lock_error(error.holder, wait_s) from None
 
     def _stay(self) -> None:
         """At the end of a turn: the graph stays open unless another process waits for it."""
         self._used_at = time.monotonic()
         self._stamps = graph_stamps(self._path)
-        if self._engine is not None and self._is_wanted():
+        if self._engine is not None and self._queue.exists():
             self._give_back()
         with self._counting:
             if self._engine is None:
@@ -389,9 +385,6 @@ class LiveGraph(WritableGraph):
             if self._keeper is None or not self._keeper.is_alive():
                 self._keeper = threading.Thread(target=self._keep, name="graph", daemon=True)
                 self._keeper.start()
-
-    def _is_wanted(self) -> bool:
-        return self._queue.exists()
 
     def _is_changed(self) -> bool:
         """Whether another program changed the file or its log. Between two turns."""
@@ -401,7 +394,7 @@ class LiveGraph(WritableGraph):
         """Until the graph was given back. The process may end meanwhile: the log needs no more."""
         while True:
             time.sleep(LOOK_S)
-            if self._is_wanted() or time.monotonic() > self._used_at + KEPT_S or self._is_changed():
+            if self._queue.exists() or time.monotonic() > self._used_at + KEPT_S or self._is_changed():
                 self.release_idle()
             with self._counting:
                 if self._engine is None:
@@ -466,11 +459,6 @@ class LiveGraph(WritableGraph):
             yield engine
 
 
-def _is_harmless(error: BaseException) -> bool:
-    """Whether the engine is as it was: the write was refused, and rolled back."""
-    return isinstance(error, WaygraphError) and not isinstance(error, (EngineError, StorageFailed))
-
-
 def _close(engine: GrafeoEngine) -> None:
     """What was committed is in the log, so an error loses nothing: the next one that opens the file meets it again."""
     try:
@@ -513,12 +501,5 @@ def _release_all() -> None:
 
 
 _OF_PARENTS: list[object] = []
-
-
-def _abandon_all() -> None:
-    for live in list(_LIVE):
-        live.abandon()
-
-
-os.register_at_fork(before=_release_all, after_in_child=_abandon_all)
+os.register_at_fork(before=_release_all, after_in_child=lambda: [live.abandon() for live in list(_LIVE)])
 atexit.register(_release_all)

@@ -6,12 +6,12 @@ The copy is compared with what was read before it counts as a registry: in the t
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
-from itertools import batched, count, groupby
+from itertools import batched, count
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -39,22 +39,21 @@ from waygraph.registry.graph.write import (
     create_tools,
     put_agents,
     put_claims,
-    put_setting,
+    put_settings,
     put_source,
     put_transitions,
 )
 from waygraph.registry.index.local.file import current_path, folder_of, open_to_write
 from waygraph.registry.index.local.graph_agreement import refuse_unknown
-from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
+from waygraph.registry.model.changes import Change, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.files import lock_of, queue_of, sync_path, write_lock
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
-from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
 from waygraph.registry.storage.noun_list import NOUNS, IndexContents, count_parts, read_parts, read_whole
-from waygraph.registry.storage.store import Filling, Origin, Store
+from waygraph.registry.storage.store import Filling, Origin, Store, refuse_registry
 
 _STATE_CREATE = load("state/create")
 _MOST_NAMES = 3
@@ -136,10 +135,10 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
     again: an ingest that changes nothing else still confirms its claims.
     """
     return [
-        *_parts(list(whole.settings.values()), _put_settings),
+        *_parts(whole.settings.values(), put_settings),
         *_entity_parts(whole, present_ids),
         *_parts(whole.sources, _put_sources),
-        *_parts(whole.claims, _put_claims),
+        *_parts(whole.claims, put_claims),
         *_parts(whole.changes, _put_changes),
         *_parts([each for each in whole.transitions if each.first], put_transitions),
         *(
@@ -150,18 +149,10 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
     ]
 
 
-def _parts[T](values: Sequence[T], put: Callable[[GraphSession, Sequence[T]], None]) -> Iterator[Part]:
+def _parts[T](values: Iterable[T], put: Callable[[GraphSession, Sequence[T]], None]) -> Iterator[Part]:
     """Of what changes no agent."""
-
-    def put_batch(batch: Sequence[T], session: GraphSession) -> None:
-        put(session, batch)
-
-    return (Part(len(batch), (), partial(put_batch, batch)) for batch in batched(values, BATCH_ROWS))
-
-
-def _put_settings(session: GraphSession, settings: Sequence[OperatorSettings]) -> None:
-    for setting in settings:
-        put_setting(session, setting)
+    for batch in batched(values, BATCH_ROWS):
+        yield Part(len(batch), (), partial(lambda batch, session: put(session, batch), batch))
 
 
 def _entity_parts(whole: Contents, present_ids: Collection[str]) -> Iterator[Part]:
@@ -196,11 +187,6 @@ def _put_entities(
 def _put_sources(session: GraphSession, sources: Sequence[SourceSummary]) -> None:
     for source in sources:
         put_source(session, source.name, source, source.seen_at)
-
-
-def _put_claims(session: GraphSession, claims: Sequence[Claim]) -> None:
-    for source, of_source in groupby(claims, key=lambda claim: claim.source):
-        put_claims(session, source, of_source)
 
 
 def _put_changes(session: GraphSession, changes: Sequence[Change]) -> None:
@@ -384,12 +370,7 @@ def _summary(whole: Contents, source: Store, target: Store, rows: int, seconds: 
         source=source.place,
         target=target.place,
         revision=whole.state.revision,
-        agents=len(whole.agents),
-        tools=len(whole.tools),
-        sources=len(whole.sources),
-        claims=len(whole.claims),
-        settings=len(whole.settings),
-        vectors=len(whole.vectors),
+        **{part: len(getattr(whole, part)) for part in ("agents", "tools", "sources", "claims", "settings", "vectors")},
         copied=rows,
         sha256=_sha256(fingerprints(whole)),
         seconds=seconds,

@@ -82,9 +82,6 @@ class _NoGraph:
     def run(self, statement: Statement, /, **params: object) -> Rows:  # noqa: ARG002
         return []
 
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:  # noqa: ARG002
-        return [[] for _ in statements]
-
 
 class IndexContents(Contents):
     """What the index of a file holds of its graph: a copy that answers while the graph is written, or is lost.

@@ -1,13 +1,15 @@
 """The server store: a registry on Neo4j. Any number of processes read and write it; nothing of it lies here."""
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import Moment
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession, Moment
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.read import RegistryState, read_state
@@ -22,6 +24,7 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
 )
 from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
+    CopyDiffers,
     RegistryClosed,
     RegistryError,
     RegistryNotFound,
@@ -31,15 +34,19 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.noun_list import read_whole
+from waygraph.registry.storage.store import Filling, Origin, Work, refuse_registry
 from waygraph.registry.writer import Writing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.contents import Contents
-    from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.model.changes import CypherResult
-    from waygraph.registry.storage.store import Filling, Origin
 
 _NEO4J_CHECK_INDEXES = load("neo4j/check/indexes")
+_NEO4J_COPY_BEGIN = load("neo4j/copy/begin")
+_NEO4J_COPY_CLEAR = load("neo4j/copy/clear")
+_NEO4J_COPY_END = load("neo4j/copy/end")
+_NEO4J_COPY_HOLD = load("neo4j/copy/hold")
+_NEO4J_COPY_READ = load("neo4j/copy/read")
 _NEO4J_SCHEMA_FOREIGN_LABELS = load("neo4j/schema/foreign_labels")
 _NEO4J_SEARCH_STATE = load("neo4j/search/state")
 
@@ -71,8 +78,6 @@ class ServerStore:
 
     @property
     def exists(self) -> bool:
-        from waygraph.registry.storage.fill import find_unfinished, refuse_unfinished
-
         self._check_server()
         if read_state(self.engine) is not None:
             return True
@@ -94,7 +99,7 @@ class ServerStore:
     def look[T](self, work: "Callable[[Neo4jIndex], T]") -> T:
         return self._between_commits(lambda: work(self.index(fresh=True)))
 
-    def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:  # noqa: ARG002 - as ever
+    def read[T](self, work: Callable[[GraphSession], T], *, before_write: bool = False) -> T:  # noqa: ARG002 - as ever
         def once() -> T:
             with self.engine.reading() as session:
                 return work(session)
@@ -173,14 +178,12 @@ class ServerStore:
         return now is not None and (state is None or not now.whole or now.revision != state.revision)
 
     @contextmanager
-    def filling(self, origin: "Origin") -> "Iterator[Filling]":
-        from waygraph.registry.storage.fill import InParts
-
+    def filling(self, origin: Origin) -> Iterator[Filling]:
         with self._prepared_writing() as writing:
-            filling = InParts(writing, origin, self.place)
+            copy = CopyInParts(writing, origin, self.place)
             if origin.dimension:
                 writing.prepare(origin.dimension)
-            yield filling
+            yield Filling(self.engine, copy.put, copy.finish)
             self._await_indexes()
 
     def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
@@ -243,5 +246,91 @@ class ServerStore:
             self.engine.close()
 
 
-def _keep(session: "GraphSession", agent_ids: Collection[str] | None) -> AbstractContextManager[None]:
+def _keep(session: GraphSession, agent_ids: Collection[str] | None) -> AbstractContextManager[None]:
     return renew_index(session) if agent_ids is None else keep_index(session, agent_ids)
+
+
+_COPY_LABELS = sorted({*LABELS, "Term"} - {"Registry", "Migration"})
+"""Of the nodes that a copy brings, and of those that its index makes of them."""
+USELESS = -1
+"""No registry has this revision: what is marked so is cleared by whoever comes next."""
+
+
+class CopyInParts:
+    """A copy that comes to a graph server in parts, each in a transaction of its own.
+
+    Until the last one the graph bears a mark, `(:Copy {id: 'copy'})`, that names what it is a copy of, and no Registry
+    node: readers find no registry, and no writer makes one (`cypher/neo4j/state/create.cypher`). Whoever copies the
+    same revision again takes the mark over and goes on; the one that had it is noticed to be late by its token.
+    """
+
+    def __init__(self, writing: Writing, origin: Origin, place: str) -> None:
+        """Clears what an attempt at another revision of the same registry left.
+
+        Raises RegistryUnusable if the graph holds a registry, or part of a copy of another one.
+        """
+        self._engine, self._keep, self._origin, self._place = writing.engine, writing.keep, origin, place
+        self._token = secrets.token_hex(8)
+        if (earlier := find_unfinished(self._engine)) is None:
+            if strays := self._engine.run(_NEO4J_SCHEMA_FOREIGN_LABELS, labels=_COPY_LABELS):
+                labels = ", ".join(row["label"] for row in strays)
+                raise RegistryUnusable(place, f"there are {labels} nodes that are of no registry. Empty it first.")
+        elif (earlier.revision, earlier.commit) != (origin.revision, origin.commit):
+            refuse_unfinished(place, earlier if earlier.place != origin.place else None)
+            self._clear()
+        self._mark(origin)
+
+    def put(self, agent_ids: Collection[str], work: Work) -> None:
+        def part(session: GraphSession) -> None:
+            self._hold(session)
+            with self._keep(session, agent_ids):
+                work(session)
+
+        self._engine.write(part)
+
+    def finish(self, work: Work) -> None:
+        def whole(session: GraphSession) -> None:
+            self._hold(session)
+            session.run(_NEO4J_COPY_END, token=self._token)
+            work(session)
+
+        try:
+            self._engine.write(whole)
+        except CopyDiffers:
+            self._mark(replace(self._origin, revision=USELESS))
+            raise
+
+    def _mark(self, origin: Origin) -> None:
+        if not self._engine.run(_NEO4J_COPY_BEGIN, props=asdict(origin) | {"token": self._token}):
+            refuse_registry(self._place, read_state(self._engine))
+            raise WriteConflict(f"{self._place}: another writer made a registry there and removed it; try again")
+
+    def _hold(self, session: GraphSession) -> None:
+        if not session.run(_NEO4J_COPY_HOLD, token=self._token):
+            raise WriteConflict(f"{self._place}: another `waygraph migrate` has taken this copy over")
+
+    def _clear(self) -> None:
+        self._mark(replace(self._origin, revision=USELESS))
+
+        def some(session: GraphSession) -> int:
+            self._hold(session)
+            return int(session.run(_NEO4J_COPY_CLEAR, labels=_COPY_LABELS, rows=BATCH_ROWS)[0]["removed"])
+
+        while self._engine.write(some):
+            pass
+
+
+def find_unfinished(engine: GraphEngine) -> Origin | None:
+    """What the copy is of that lies in this graph and is not whole."""
+    rows = engine.run(_NEO4J_COPY_READ)
+    return Origin(**rows[0]) if rows else None
+
+
+def refuse_unfinished(place: str, origin: Origin | None) -> None:
+    """Raises RegistryUnusable if there is one."""
+    if origin is not None:
+        raise RegistryUnusable(
+            place,
+            f"a copy of {origin.place} was begun there and is not whole. `waygraph migrate {origin.place} {place}` "
+            "goes on with it; or empty it.",
+        )

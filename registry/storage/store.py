@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from waygraph.registry.model import clock
-from waygraph.registry.model.errors import RegistryNotFound, WriteConflict
+from waygraph.registry.model.errors import RegistryNotFound, RegistryUnusable, WriteConflict
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.factory import ChosenEmbedder
     from waygraph.registry.graph.contents import Contents
     from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.graph.read import RegistryState
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.model.changes import CypherResult
     from waygraph.registry.model.pictures import Map
@@ -42,21 +43,26 @@ class Origin:
     dimension: int = 0
 
 
-class Filling(Protocol):
-    """A place while it is filled. An error on the way leaves no registry."""
+class Filling(NamedTuple):
+    """A place while it is filled. An error on the way leaves no registry.
 
-    @property
-    def session(self) -> "GraphSession":
-        """Shows what an earlier attempt at the same copy has left."""
-        ...
+    `session` shows what an earlier attempt at the same copy has left. `put` takes a part of bounded size, which changes
+    only these agents and their tools; `finish` the last one, which makes the Registry node and may run more than once.
+    """
 
-    def put(self, agent_ids: Collection[str], work: Work) -> None:
-        """A part of bounded size: of agents and their tools it changes only these."""
-        ...
+    session: "GraphSession"
+    put: Callable[[Collection[str], Work], None]
+    finish: Callable[[Work], None]
 
-    def finish(self, work: Work) -> None:
-        """The last part, which makes the Registry node. It may run more than once."""
-        ...
+
+def refuse_registry(place: str, state: "RegistryState | None") -> None:
+    """Raises RegistryUnusable if there is one."""
+    if state is not None:
+        raise RegistryUnusable(
+            place,
+            f"it holds another registry already, at revision {state.revision}. It was left as it is; "
+            "copy to a place that holds none.",
+        )
 
 
 class Place(Protocol):
@@ -180,15 +186,7 @@ class GraphAccess(ABC):
 
         texts = checked_texts(texts)
         with self._store.writing(trust_index=trust_index, alone=alone) as writing:
-            yield WriteSession(
-                writing,
-                self.open_embedder,
-                NOUNS,
-                texts=texts,
-                max_embedded_chars=self._settings.max_embedded_chars,
-                max_changes_kept=self._settings.max_changes_kept,
-                clock=clock.now,
-            )
+            yield WriteSession(writing, self.open_embedder, NOUNS, self._settings, texts=texts, clock=clock.now)
 
     def change[T](
         self,

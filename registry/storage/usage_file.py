@@ -166,14 +166,11 @@ def read_gaps(store: Store, settings: Settings) -> usage.SearchGaps:
     days: dict[str, list[Count]] = {}
     for count in file.read("word"):
         days.setdefault(count.name, []).append(count)
-    # What was said on one day alone may be a name, or worse.
-    words = [
-        usage.UnknownWord(
-            word=word, requests=sum(each.calls for each in counts), last_day=max(each.day for each in counts)
-        )
-        for word, counts in days.items()
-        if len(counts) > 1
-    ]
+    words = []
+    for word, counts in days.items():
+        if len(counts) > 1:  # what was said on one day alone may be a name, or worse
+            requests, last_day = sum(each.calls for each in counts), max(each.day for each in counts)
+            words.append(usage.UnknownWord(word=word, requests=requests, last_day=last_day))
     words.sort(key=lambda each: (-each.requests, each.word))
     return usage.SearchGaps(
         keeps_texts=settings.usage_requests,
@@ -204,10 +201,10 @@ def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
     }
 
     def work(session: "GraphSession") -> None:
-        from waygraph.registry.graph.write import put_tool_props
+        from waygraph.registry.graph.write import put_props
 
         session.run(_USAGE_REMOVE_USAGE)
-        put_tool_props(session, props)
+        put_props(session, props)
 
     return registry.change_existing(lambda session: session.write(work))
 
@@ -244,12 +241,8 @@ class UsageCounter:
         """A call has ended. `duration_s` None: it was not sent."""
         at = self._clock()
         bucket = NOT_TIMED if duration_s is None or outcome == "cancelled" else bucket_of(duration_s)
-        self._add(
-            [
-                Count("tool", at[:10], tool_id, outcome, bucket, 1, at, at),
-                Count("caller", at[:10], caller_id, outcome, bucket, 1, at, at),
-            ]
-        )
+        call = Count("tool", at[:10], tool_id, outcome, bucket, 1, at, at)
+        self._add([call, call._replace(of="caller", name=caller_id)])
 
     def note_host(
         self, client: str, event: HostEvent, tool_id: str = "", error: str = "", duration_s: float | None = None

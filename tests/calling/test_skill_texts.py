@@ -9,7 +9,7 @@ from tests.calling.opened_here import Here
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.upstream.connection import Result
-from waygraph.registry.catalog.find_tools.resolve import tool_meant
+from waygraph.registry.catalog.resolve import tool_meant
 from waygraph.registry.model.errors import NotCallable, UnknownName
 from waygraph.registry.model.nouns import Principal, Tool
 

@@ -11,7 +11,7 @@ from tests.clients import odd_values as odd
 from tests.host_programs import typescript_sdk
 from waygraph.api.mcp.protocol import UNFIT, mend_item, mend_question, mend_result
 from waygraph.api.mcp.results import attribute_result
-from waygraph.registry.model.output_schemas import compiles
+from waygraph.registry.catalog.tool_formats import compiles
 
 HERE = Path(__file__).parent
 TIMES = 300

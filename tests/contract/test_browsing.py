@@ -10,7 +10,7 @@ from tests.gateway_catalog import BOARD, GROUPS, PUBLIC, SECRET, agent, by_hand,
 from tests.shelf import Shelf
 from tests.tree_walk import reach_tools
 from waygraph import Filters, Principal, Query
-from waygraph.registry.catalog.find_tools.find import ROWS, FindAsked, find
+from waygraph.registry.catalog.find import ROWS, FindAsked, find
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
 from waygraph.registry.model.nouns import Of, Turn
 from waygraph.registry.storage.local_registry import LocalRegistry

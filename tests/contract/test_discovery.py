@@ -6,8 +6,9 @@ import pytest
 
 from tests.gateway_catalog import BOARD, PUBLIC, SECRET, fill
 from tests.shelf import Shelf
-from waygraph.registry.catalog.find_tools.find import FindAsked, agents_of_namespace, find
-from waygraph.registry.catalog.find_tools.resolve import tool_meant
+from waygraph.registry.catalog.find import FindAsked, find
+from waygraph.registry.catalog.resolve import tool_meant
+from waygraph.registry.catalog.searchable import agents_of_namespace
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.storage.local_registry import LocalRegistry
 

@@ -12,7 +12,7 @@ from tests.contract.test_changes import RED, entry, findable, manifest
 from tests.places import Place
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.catalog.find_tools.find import overview
+from waygraph.registry.catalog.find import overview
 from waygraph.registry.model.changes import Document, OperatorSettings
 from waygraph.registry.model.errors import InvalidSetting, NotAllowed, TextDiffers, UnknownName
 from waygraph.registry.model.identity import sealed_tool

@@ -14,7 +14,7 @@ from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.policy import CallPolicy, Rule, parse_policy
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 

@@ -11,7 +11,7 @@ from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.policy import CallPolicy
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.nouns import Of, Query, Turn
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Rerank, recipe_named, with_rerank

@@ -18,8 +18,8 @@ from waygraph import Principal
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
-from waygraph.registry.catalog.find_tools.resolve import reading_tool
+from waygraph.registry.catalog.find import FindAsked, find
+from waygraph.registry.catalog.resolve import reading_tool
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry

@@ -20,7 +20,7 @@ from waygraph.api.mcp import Surface
 from waygraph.api.mcp.meta_tools import UNUSABLE
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.policy import CallPolicy, Rule
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.registry import Registry

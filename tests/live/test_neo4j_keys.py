@@ -1,6 +1,6 @@
 """What is read on a real server for a change of one agent does not grow with the others; any listed member will do."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from neo4j import GraphDatabase
@@ -41,9 +41,6 @@ class Counted:
         rows = self._session.run(statement, **params)
         self.rows += len(rows)
         return rows
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return [self.run(each, **params) for each in statements]
 
 
 def rows_of_upkeep(registry: LocalRegistry) -> int:

@@ -9,9 +9,9 @@ from tests.gateway_catalog import GROUPS, by_hand, fill
 from tests.service import served
 from waygraph import Filters, Query
 from waygraph.registry.access.policy import CallPolicy, Rule
-from waygraph.registry.catalog.find_tools.find import FindAsked, agents_of_namespace, capabilities, find
-from waygraph.registry.catalog.find_tools.resolve import tool_meant
-from waygraph.registry.catalog.find_tools.views import open_view
+from waygraph.registry.catalog.find import FindAsked, capabilities, find
+from waygraph.registry.catalog.resolve import tool_meant
+from waygraph.registry.catalog.searchable import agents_of_namespace, open_view
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.registry import Registry
 

@@ -13,7 +13,7 @@ from waygraph import Settings
 from waygraph.api.mcp.meta_tools import meta_tools
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.catalog.find_tools.find import FindAsked, capabilities, find
+from waygraph.registry.catalog.find import FindAsked, capabilities, find
 from waygraph.registry.registry import Registry
 
 WORDS = re.compile(r"\b(?:MUST NOT|MUST|SHOULD NOT|SHOULD|SHALL|REQUIRED|RECOMMENDED)\b|\bmust\b")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from waygraph.registry.catalog.find_tools.needs import need_of
+from waygraph.registry.catalog.needs import need_of
 from waygraph.registry.model.nouns import Tool
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.test_flags import entry
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.catalog.find_tools.find import overview
+from waygraph.registry.catalog.find import overview
 from waygraph.registry.model.errors import (
     CypherRefused,
     InvalidQuery,

@@ -22,8 +22,9 @@ from tests.gateway_catalog import (
 )
 from waygraph import Principal
 from waygraph.registry.access.policy import CallPolicy, Rule
-from waygraph.registry.catalog.find_tools.find import FindAsked, agents_of_namespace, find
-from waygraph.registry.catalog.find_tools.resolve import bare, tool_meant
+from waygraph.registry.catalog.find import FindAsked, find
+from waygraph.registry.catalog.resolve import bare, tool_meant
+from waygraph.registry.catalog.searchable import agents_of_namespace
 from waygraph.registry.catalog.tool_formats import TOOL_FORMATS, definition, parameters, version
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
 from waygraph.registry.model.nouns import canonical_json

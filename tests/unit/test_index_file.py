@@ -38,7 +38,7 @@ from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage import embedded
 from waygraph.registry.storage.embedded import EmbeddedStore
-from waygraph.registry.storage.integrity.index_dump import IndexDump
+from waygraph.registry.storage.integrity.examine import IndexDump
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 

@@ -34,8 +34,7 @@ from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.export.formats import as_graphml, as_json
 from waygraph.registry.storage.graph_copy import open_copy
-from waygraph.registry.storage.integrity.examine import examine_at
-from waygraph.registry.storage.integrity.index_dump import IndexDump
+from waygraph.registry.storage.integrity.examine import IndexDump, examine_at
 from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of, repair_at
 from waygraph.registry.storage.noun_list import read_whole
 

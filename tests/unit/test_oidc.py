@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from tests.fake_issuer import AUDIENCE, DISCOVERY, Signer, base64url, fake_issuer, signer, unsigned
 from tests.oidc_world import PATIENCE, World, new_world, world_of
-from waygraph.registry.access.oidc import ALGORITHMS, IssuerKeys, OidcTokens, TokenRules, caller_of, verifying_keys
+from waygraph.registry.access.oidc import ALGORITHMS, IssuerKeys, OidcTokens, caller_of, verifying_keys
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.settings import Settings
 
-LOOSE = TokenRules(issuer="https://issuer.example.com", audience=AUDIENCE)
+LOOSE = Settings(oidc_issuer="https://issuer.example.com", oidc_audience=AUDIENCE)
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -242,7 +243,7 @@ def test_rubbish_is_refused_and_never_fails_otherwise(text: str) -> None:
 @given(ANY_JSON, ANY_JSON)
 def test_any_header_and_claims_are_read_or_refused(header: Any, claims: Any) -> None:
     tokens = OidcTokens(LOOSE, IssuerKeys(lambda: {"keys": [signer().jwk]}, "issuer", PATIENCE))
-    good = {"iss": LOOSE.issuer, "aud": AUDIENCE, "sub": "a", "exp": int(time.time()) + 60}
+    good = {"iss": LOOSE.oidc_issuer, "aud": AUDIENCE, "sub": "a", "exp": int(time.time()) + 60}
     for told in (claims, {**good, "groups": claims}, {**good, "scope": claims}, {**good, "exp": claims}):
         token = signer().token(told)
         try:
@@ -290,12 +291,12 @@ def test_groups_come_from_the_claim_that_is_named(
     name: str, claims: dict[str, object], groups: tuple[str, ...]
 ) -> None:
     """By its whole name, which may have dots, or by the way that the dots tell."""
-    caller = caller_of({"sub": "a", **claims}, replace(LOOSE, groups_claim=name))
+    caller = caller_of({"sub": "a", **claims}, replace(LOOSE, oidc_groups_claim=name))
     assert caller.principal == Principal(groups=groups)
 
 
 def test_members_of_one_group_see_everything() -> None:
-    rules = replace(LOOSE, everything_group="admins")
-    assert caller_of({"sub": "a", "groups": ["x", "admins"]}, rules).sees_everything
-    assert not caller_of({"sub": "a", "groups": ["Admins", ""]}, rules).sees_everything
+    settings = replace(LOOSE, oidc_everything_group="admins")
+    assert caller_of({"sub": "a", "groups": ["x", "admins"]}, settings).sees_everything
+    assert not caller_of({"sub": "a", "groups": ["Admins", ""]}, settings).sees_everything
     assert not caller_of({"sub": "a", "groups": [""]}, LOOSE).sees_everything

@@ -14,7 +14,7 @@ import pytest
 from tests.fake_issuer import AUDIENCE, DISCOVERY, fake_issuer, signer
 from tests.oidc_world import PATIENCE, World, new_world, world_of
 from tests.servers.certificates import certified
-from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcTokens, TokenRules
+from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcTokens
 from waygraph.registry.model.errors import IssuerUnavailable, NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
@@ -161,7 +161,7 @@ def test_a_token_is_remembered_until_it_expires(world: World, checks: list[str])
     now = [time.time()]
     documents = IssuerDocuments.of(world.settings)
     keys = IssuerKeys(documents.keys, documents.host, PATIENCE)
-    tokens = OidcTokens(TokenRules.of(world.settings), keys, clock=lambda: now[0])
+    tokens = OidcTokens(world.settings, keys, clock=lambda: now[0])
     ends_s = int(now[0]) + 300
     token = world.token(exp=ends_s)
     for at_s, checked in ((now[0], 1), (now[0], 1), (ends_s + 29.9, 1), (ends_s + 30.0, 2), (ends_s + 30.0, 3)):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from waygraph.registry.model.output_schemas import compiles, keeps
+from waygraph.registry.catalog.tool_formats import compiles, keeps
 
 
 def of(part: Any, **more: Any) -> dict[str, Any]:

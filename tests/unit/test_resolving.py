@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
-from waygraph.registry.catalog.find_tools.find import FindAsked, find, judging
-from waygraph.registry.catalog.find_tools.resolve import CANDIDATES, is_exact_name, tool_meant
+from waygraph.registry.catalog.find import FindAsked, find, judging
+from waygraph.registry.catalog.resolve import CANDIDATES, is_exact_name, tool_meant
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.storage.local_registry import LocalRegistry

@@ -1,6 +1,6 @@
 """What a sync plans and writes: who claims what, who speaks for whom, what is embedded. On a graph without an index."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -468,9 +468,9 @@ def test_a_change_of_one_agent_reads_no_list_of_all(
     graph.sync(manifest("b", entry("b1")))
     statements = list[str]()
 
-    def execute(target: object, run: Sequence[Statement], params: dict[str, object], path: str) -> list[Rows]:
-        statements.extend(each.name for each in run)
-        return execute_as_ever(target, run, params, path)
+    def execute(target: object, statement: Statement, params: dict[str, object], path: str) -> Rows:
+        statements.append(statement.name)
+        return execute_as_ever(target, statement, params, path)
 
     execute_as_ever = grafeo._execute
     monkeypatch.setattr(grafeo, "_execute", execute)

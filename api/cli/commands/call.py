@@ -68,7 +68,7 @@ def call(
 
 def find_meant(registry: "Registry", name: str, who: "Principal | None") -> "Tool":
     """The tool of that name, by the rule of the gateway. Raises UnknownName and AmbiguousTool, with ids."""
-    from waygraph.registry.catalog.find_tools.resolve import tool_meant
+    from waygraph.registry.catalog.resolve import tool_meant
 
     def ids(call_names: Iterable[str]) -> list[str]:
         return [registry.tool(each, principal=who).id for each in call_names]

@@ -53,7 +53,7 @@ def mcp(
 
 def _serve(options: Invocation, surface: "Surface", namespace: str) -> None:
     """Raises UnknownName for a namespace or toolset that the registry does not have; an empty place may get it yet."""
-    from waygraph.registry.catalog.find_tools.views import open_view
+    from waygraph.registry.catalog.searchable import open_view
 
     with options.open_own() as registry, _loader(registry) as load_soon:
         if namespace and registry.store.exists:

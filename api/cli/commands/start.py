@@ -252,7 +252,7 @@ def _review_tools(registry: "LocalRegistry", settings: "Settings", *, yes: bool)
     """Says which tools will not run, and why; a person may approve them. The agents of the others, each with why its
     server stays with its host.
     """
-    from waygraph.registry.catalog.find_tools.find import judging
+    from waygraph.registry.catalog.find import judging
     from waygraph.registry.model.nouns import is_doubtful
 
     agents, stays = {agent.id: agent for agent in registry.agents()} if registry.store.exists else {}, dict[str, str]()

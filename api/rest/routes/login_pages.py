@@ -30,7 +30,7 @@ from waygraph.api.rest.service import Service
 from waygraph.ingest.logins.callers import OwnLogins
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
-from waygraph.registry.catalog.find_tools.views import open_view
+from waygraph.registry.catalog.searchable import open_view
 from waygraph.registry.model.errors import NotAllowed, NotAuthenticated, UnknownName, WaygraphError
 from waygraph.registry.model.nouns import Agent, Principal
 

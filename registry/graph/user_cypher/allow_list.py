@@ -166,7 +166,10 @@ def check_read_only(statement: str, *, max_chars: int = MAX_CHARS, dialect: Dial
     if len(statement) > max_chars:
         raise CypherRefused(f"the statement has {len(statement):,} characters, {max_chars:,} are allowed")
     _check_characters(statement)
-    _Reading(statement, _without_last_semicolons(list(tokens_of(statement))), dialect).check()
+    tokens = list(tokens_of(statement))
+    while tokens and tokens[-1].is_mark(";"):
+        tokens.pop()
+    _Reading(statement, tokens, dialect).check()
 
 
 def tokens_of(statement: str) -> Iterator[Token]:
@@ -210,12 +213,6 @@ def _why_no_token(rest: str) -> str:
     return f"the character {rest[0]!r} cannot stand here. If it belongs to a name, put the name in backticks"
 
 
-def _without_last_semicolons(tokens: list[Token]) -> list[Token]:
-    while tokens and tokens[-1].is_mark(";"):
-        tokens.pop()
-    return tokens
-
-
 def _refuse(statement: str, at: int, reason: str) -> NoReturn:
     line = statement.count("\n", 0, at) + 1
     column = at - (statement.rfind("\n", 0, at) + 1) + 1
@@ -253,7 +250,13 @@ class _Reading:
             case "mark":
                 self._mark()
             case "quoted":
-                self._quoted_name()
+                # The engine takes `FOREACH` for the clause, in backticks too.
+                is_foreach = self._token().name == "foreach" and self._token(1).is_mark("(")
+                if self.place is Place.FOLLOWER or is_foreach:
+                    self._refuse(
+                        f"{self._token().text} cannot stand here: an operator or a clause is missing before it"
+                    )
+                self._value()
             case _:
                 self._value()
 
@@ -261,12 +264,6 @@ class _Reading:
         if self.place is Place.CLAUSE:
             self._refuse_opening()
         self.place = Place.FOLLOWER
-
-    def _quoted_name(self) -> None:
-        # The engine takes `FOREACH` for the clause, in backticks too.
-        if self.place is Place.FOLLOWER or (self._token().name == "foreach" and self._token(1).is_mark("(")):
-            self._refuse(f"{self._token().text} cannot stand here: an operator or a clause is missing before it")
-        self._value()
 
     def _mark(self) -> None:
         mark = self._token().text
@@ -320,24 +317,18 @@ class _Reading:
         if word in KEYWORDS and not self._token().text.isascii():
             self._refuse(f"{self._token().text} reads as {word}; write it in plain letters, or in backticks")
         match self.place:
+            case Place.CLAUSE if self._token(-1).keyword == "UNION" and word in ("ALL", "DISTINCT"):
+                pass
             case Place.CLAUSE:
-                self._opening_word(word)
+                if word not in OPENERS:
+                    self._refuse_opening()
+                self._keyword(word)
             case Place.FOLLOWER:
-                self._following_word(word)
+                if word not in FOLLOWERS:
+                    self._refuse_word("it is no operator, and no clause that only reads")
+                self._keyword(word)
             case Place.VALUE:
                 self._word_in_a_values_place(word)
-
-    def _opening_word(self, word: str) -> None:
-        if self._token(-1).keyword == "UNION" and word in ("ALL", "DISTINCT"):
-            return
-        if word not in OPENERS:
-            self._refuse_opening()
-        self._keyword(word)
-
-    def _following_word(self, word: str) -> None:
-        if word not in FOLLOWERS:
-            self._refuse_word("it is no operator, and no clause that only reads")
-        self._keyword(word)
 
     def _keyword(self, word: str) -> None:
         if word == "CALL":
@@ -374,11 +365,9 @@ class _Reading:
 
     def _call(self) -> None:
         self.place = Place.VALUE
-        if self._token(1).is_mark("{"):
-            return
         if self._token(1).is_mark("("):
             self._scope()
-        else:
+        elif not self._token(1).is_mark("{"):
             self._procedure()
 
     def _scope(self) -> None:

@@ -57,7 +57,12 @@ def _run(request: Request) -> list[bytes]:
     with closing(Neo4jEngine.open(ServerLocation(**request["location"]), settings, request["bookmarks"])) as engine:
         _refuse_beside_unstopped(engine)
         limit_memory(request["memory_mib"])
-        return _rows_told(engine, request, settings.cypher_timeout_s)
+        statement, params = request["statement"], request["params"]
+        with engine.begin_typed(settings.cypher_timeout_s, MARK) as transaction:
+            check_plan(transaction.plan(statement, params))
+            start = time.perf_counter()
+            columns, rows = transaction.run(statement, params)
+            return encode_answer(columns, rows, request, start)
 
 
 def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
@@ -67,15 +72,6 @@ def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
         if time.monotonic() > give_up:
             raise StillRunning
         time.sleep(ENDING_S / 10)
-
-
-def _rows_told(engine: Neo4jEngine, request: Request, timeout_s: float) -> list[bytes]:
-    statement, params = request["statement"], request["params"]
-    with engine.begin_typed(timeout_s, MARK) as transaction:
-        check_plan(transaction.plan(statement, params))
-        start = time.perf_counter()
-        columns, rows = transaction.run(statement, params)
-        return encode_answer(columns, rows, request, start)
 
 
 def check_plan(plan: Plan) -> None:

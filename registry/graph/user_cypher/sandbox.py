@@ -24,14 +24,7 @@ from typing import IO, Any, cast
 from waygraph.registry.graph.schema import GRAPH, LABELS, TYPES
 from waygraph.registry.graph.user_cypher.allow_list import KEYWORDS, TOKEN, check_read_only
 from waygraph.registry.model.changes import CypherResult
-from waygraph.registry.model.errors import (
-    CypherBusy,
-    CypherError,
-    CypherFailed,
-    CypherLimit,
-    CypherRefused,
-    nearest,
-)
+from waygraph.registry.model.errors import CypherBusy, CypherError, CypherFailed, CypherLimit, CypherRefused, nearest
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.process import processors
 from waygraph.registry.model.settings import Settings
@@ -101,12 +94,8 @@ def worker_environment() -> dict[str, str]:
 
 
 def _request(graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings) -> bytes:
-    request = {
-        "path": str(graph_copy.resolve()),
-        "statement": statement,
-        "params": checked_params(params),
-    } | limits(settings)
-    return json.dumps(request).encode()
+    request = {"path": str(graph_copy.resolve()), "statement": statement, "params": checked_params(params)}
+    return json.dumps(request | limits(settings)).encode()
 
 
 def limits(settings: Settings) -> dict[str, object]:
@@ -338,7 +327,10 @@ def _names(statement: str) -> Iterator[tuple[str, str]]:
     for at, (kind, text) in enumerate(tokens):
         before = tokens[at - 1] if at else ("", "")
         if kind == "mark" and text in "([{":
-            brackets.append(text if text == "{" or _begins_pattern(text, before) else "")
+            # A call's bracket stands behind its name, a list's behind anything but a dash.
+            is_call = before[0] in ("word", "quoted") and before[1].upper() not in KEYWORDS
+            is_pattern = before[1] == "-" if text == "[" else not is_call
+            brackets.append(text if text == "{" or is_pattern else "")
             place = ""
         elif kind == "mark" and text in ")]}":
             brackets = brackets[:-1]
@@ -355,10 +347,3 @@ def _names(statement: str) -> Iterator[tuple[str, str]]:
                 yield "property", text
         elif text == ":" and brackets and brackets[-1] in ("(", "["):
             place = "label" if brackets[-1] == "(" else "relationship type"
-
-
-def _begins_pattern(mark: str, before: tuple[str, str]) -> bool:
-    """A call's bracket stands behind its name, a list's behind anything but a dash."""
-    if mark == "[":
-        return before[1] == "-"
-    return before[0] not in ("word", "quoted") or before[1].upper() in KEYWORDS

@@ -115,19 +115,15 @@ KNOWN_FAILURES: dict[type[BaseException], dict[str, str]] = {
 def work(run: Callable[[Request], list[bytes]], failure: Callable[[BaseException, Request], dict[str, str]]) -> None:
     """Answers the request by `run`, or by what `failure` makes of its error where the engines do not share it."""
     die_with(int(sys.argv[1]))
-    for part in _answer(json.loads(sys.stdin.buffer.read()), run, failure):
-        sys.stdout.buffer.write(part)
-    sys.stdout.buffer.flush()
-
-
-def _answer(
-    request: Request, run: Callable[[Request], list[bytes]], failure: Callable[[BaseException, Request], dict[str, str]]
-) -> Iterable[bytes]:
+    request = json.loads(sys.stdin.buffer.read())
     try:
         lower(resource.RLIMIT_CORE, 0)
         lower(resource.RLIMIT_FSIZE, 0)
         lower(resource.RLIMIT_CPU, request["cpu_s"])
-        return run(request)
+        parts = run(request)
     except BaseException as exc:  # noqa: BLE001 - the parent must hear of it, and a panic of the engine is no Exception
         usual = {"refused": str(exc)} if isinstance(exc, NotARead) else KNOWN_FAILURES.get(type(exc))
-        return [as_json(usual or failure(exc, request))]
+        parts = [as_json(usual or failure(exc, request))]
+    for part in parts:
+        sys.stdout.buffer.write(part)
+    sys.stdout.buffer.flush()

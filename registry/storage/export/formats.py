@@ -68,46 +68,34 @@ def graph_of(contents: Contents) -> "Graph":
 
     graph: Graph = nx.DiGraph(revision=contents.state.revision)
     for agent in contents.overlaid_agents.values():
-        _add_agent(graph, agent)
-    for item in contents.tools:
-        _add_tool(graph, item.tool)
+        graph.add_node(
+            node("agent", agent.id),
+            type="Agent",
+            label=xml_text(agent.name),
+            description=xml_text(agent.description),
+            kind=agent.kind,
+            version=xml_text(agent.version),
+            tags=xml_text(", ".join(agent.tags)),
+            pinned=agent.pinned,
+            hidden=agent.hidden,
+        )
+    for tool in (item.tool for item in contents.tools):
+        name = node("tool", tool.id)
+        graph.add_node(
+            name,
+            type="Tool",
+            label=xml_text(tool.name),
+            description=xml_text(tool.description),
+            call_name=tool.call_name,
+            tags=xml_text(", ".join(tool.tags)),
+        )
+        graph.add_edge(node("agent", tool.agent_id), name, type="OWNS")
     for source in contents.sources:
-        _add_source(graph, source)
+        name = node("source", source.name)
+        graph.add_node(name, type="Source", label=xml_text(source.name), rank=source.rank)
+        for key, agent_id in source.claims:
+            graph.add_edge(name, node("agent", agent_id), type="CLAIMS", key=xml_text(key))
     return graph
-
-
-def _add_agent(graph: "Graph", agent: Agent) -> None:
-    graph.add_node(
-        node("agent", agent.id),
-        type="Agent",
-        label=xml_text(agent.name),
-        description=xml_text(agent.description),
-        kind=agent.kind,
-        version=xml_text(agent.version),
-        tags=xml_text(", ".join(agent.tags)),
-        pinned=agent.pinned,
-        hidden=agent.hidden,
-    )
-
-
-def _add_tool(graph: "Graph", tool: Tool) -> None:
-    name = node("tool", tool.id)
-    graph.add_node(
-        name,
-        type="Tool",
-        label=xml_text(tool.name),
-        description=xml_text(tool.description),
-        call_name=tool.call_name,
-        tags=xml_text(", ".join(tool.tags)),
-    )
-    graph.add_edge(node("agent", tool.agent_id), name, type="OWNS")
-
-
-def _add_source(graph: "Graph", source: SourceSummary) -> None:
-    name = node("source", source.name)
-    graph.add_node(name, type="Source", label=xml_text(source.name), rank=source.rank)
-    for key, agent_id in source.claims:
-        graph.add_edge(name, node("agent", agent_id), type="CLAIMS", key=xml_text(key))
 
 
 def node(kind: str, identity: str) -> str:
@@ -160,11 +148,7 @@ def as_catalogue(entry: AgentEntry) -> dict[str, object]:
 def _agent(agent: Agent, tools: Sequence[Tool], hidden_tools: Collection[str] = ()) -> dict[str, object]:
     """In the words of a catalogue, `docs/sources.md`."""
     return {
-        "id": agent.id,
-        "name": agent.name,
-        "description": agent.description,
-        "kind": agent.kind,
-        "version": agent.version,
+        **_fields(agent, ("id", "name", "description", "kind", "version")),
         "transport": parse_field(agent.transport),
         "tags": agent.tags,
         "visible_to": agent.visible_to,
@@ -185,14 +169,8 @@ def _tool(tool: Tool) -> dict[str, object]:
 
 
 def _source(source: SourceSummary) -> dict[str, object]:
-    return {
-        "name": source.name,
-        "namespace": source.namespace,
-        "rank": source.rank,
-        "policy": source.policy,
-        **({"owner": source.owner} if source.owner else {}),
-        "claims": source.claims,
-    }
+    terms = ("name", "namespace", "rank", "policy", *(("owner",) if source.owner else ()), "claims")
+    return _fields(source, terms)
 
 
 _APPROVAL = ("id", "pending", "approved_hash")
@@ -217,23 +195,23 @@ def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[s
     end. Raises InvalidSetting for one that has no host: what names an entry begins with it.
     """
     publisher, base = _address(base_url)
-    host = {"displayName": host_name}
-    service = {
-        "identifier": _identifier(publisher, "service", "waygraph"),
-        "type": OPENAPI_TYPE,
-        "url": f"{base}/openapi.json",
-        "displayName": host_name,
-        "description": "Finds the agents, and which of their tools, that can do what is asked for.",
-    }
-    search = {
-        "identifier": _identifier(publisher, "registry", "waygraph"),
-        "type": REGISTRY_TYPE,
-        "url": f"{base}/ard",
-        "displayName": host_name,
-        "description": "Searches this catalogue (Agentic Resource Discovery 0.9).",
-    }
-    entries = [service, search, *(_entry(agent, publisher, base) for agent in agents)]
-    return {"specVersion": SPEC_VERSION, "host": host, "entries": entries}
+    serves = "Finds the agents, and which of their tools, that can do what is asked for."
+    searches = "Searches this catalogue (Agentic Resource Discovery 0.9)."
+    own = [
+        {
+            "identifier": _identifier(publisher, kind, "waygraph"),
+            "type": media_type,
+            "url": f"{base}/{path}",
+            "displayName": host_name,
+            "description": description,
+        }
+        for kind, media_type, path, description in (
+            ("service", OPENAPI_TYPE, "openapi.json", serves),
+            ("registry", REGISTRY_TYPE, "ard", searches),
+        )
+    ]
+    entries = [*own, *(_entry(agent, publisher, base) for agent in agents)]
+    return {"specVersion": SPEC_VERSION, "host": {"displayName": host_name}, "entries": entries}
 
 
 def catalog_entry(agent: Agent, base_url: str) -> dict[str, Any]:

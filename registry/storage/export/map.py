@@ -200,11 +200,21 @@ def lay_out(features: Points, tool_counts: Sequence[int]) -> Layout:
     inner = [
         _settle_circles(likeness.subgraph(rows), rows, [radii[row] + AGENT_MARGIN for row in rows]) for rows in regions
     ]
-    sizes = [_reach(places, [radii[row] for row in rows]) for places, rows in zip(inner, regions, strict=True)]
+    sizes = [  # the radius of the circle around (0, 0) that holds all of a region
+        float((np.hypot(*places.T) + np.asarray([radii[row] for row in rows])).max())
+        for places, rows in zip(inner, regions, strict=True)
+    ]
     outer = _settle_circles(
         _between(likeness, regions), range(len(regions)), [size + REGION_MARGIN for size in sizes], stretch=LANDSCAPE
     )
-    return _assemble_layout(regions, inner, outer, radii, sizes)
+    agents = [Circle(0.0, 0.0, 0.0)] * len(radii)
+    region_of = [0] * len(radii)
+    for number, rows in enumerate(regions):
+        for row, place in zip(rows, inner[number] + outer[number], strict=True):
+            agents[row] = Circle(float(place[0]), float(place[1]), radii[row])
+            region_of[row] = number
+    circles = [Circle(float(x), float(y), size) for (x, y), size in zip(outer, sizes, strict=True)]
+    return Layout(agents=tuple(agents), region_of=tuple(region_of), regions=tuple(circles))
 
 
 def likeness_of(features: Points) -> Likeness:
@@ -217,7 +227,9 @@ def likeness_of(features: Points) -> Likeness:
     for first in range(0, len(features), _BLOCK_ROWS):
         cosines = features[first : first + _BLOCK_ROWS] @ features.T
         for row, others in enumerate(_nearest(cosines).tolist(), start=first):
-            _link(graph, row, [(other, float(cosines[row - first, other])) for other in others if other != row])
+            for other in [other for other in others if other != row][:NEIGHBOURS]:
+                if (cosine := float(cosines[row - first, other])) > LEAST_COSINE:
+                    graph.add_edge(row, other, weight=round(cosine, 4))
     return graph
 
 
@@ -227,12 +239,6 @@ def _nearest(cosines: Points) -> NDArray[np.intp]:
     some = np.sort(np.argpartition(-cosines, number - 1, axis=1)[:, :number], axis=1)
     best = np.argsort(-np.take_along_axis(cosines, some, axis=1), axis=1, kind="stable")
     return np.take_along_axis(some, best, axis=1)
-
-
-def _link(graph: Likeness, row: int, others: Sequence[tuple[int, float]]) -> None:
-    for other, cosine in others[:NEIGHBOURS]:
-        if cosine > LEAST_COSINE:
-            graph.add_edge(row, other, weight=round(cosine, 4))
 
 
 def regions_of(likeness: Likeness) -> list[list[int]]:
@@ -293,18 +299,14 @@ def _settle_circles(graph: Likeness, rows: Sequence[int], radii: Sequence[float]
     """(rows, 2): centres of circles that do not overlap, near to where a spring layout of the graph has them."""
     if len(rows) > _SPRING_NODES:
         return _in_lines(radii)
-    room = math.sqrt(sum(radius**2 for radius in radii)) * TIGHTNESS
-    spread = np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)])
-    return _pack_circles(_wish_places(graph, rows) * room * spread, radii, stretch)
-
-
-def _wish_places(graph: Likeness, rows: Sequence[int]) -> Points:
-    """(rows, 2), within -1 and 1."""
     plain: Likeness = nx.Graph()  # a subgraph's own order of nodes is not ours
     plain.add_nodes_from(rows)
     plain.add_weighted_edges_from(sorted(graph.edges(data="weight", default=1.0)))
     places = nx.spring_layout(plain, weight="weight", seed=SEED, iterations=80)
-    return np.asarray([places[row] for row in rows], dtype=np.float64).reshape(-1, 2)
+    wishes = np.asarray([places[row] for row in rows], dtype=np.float64).reshape(-1, 2)  # within -1 and 1
+    room = math.sqrt(sum(radius**2 for radius in radii)) * TIGHTNESS
+    spread = np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)])
+    return _pack_circles(wishes * room * spread, radii, stretch)
 
 
 def _in_lines(radii: Sequence[float]) -> Points:
@@ -360,25 +362,3 @@ def _free_point(
             point: Points = points[free[np.argmin(np.hypot(*points[free].T))]]
             return point
     raise AssertionError("unreachable")
-
-
-def _reach(places: Points, radii: Sequence[float]) -> float:
-    """Radius of the circle around (0, 0) that holds all circles."""
-    return float((np.hypot(*places.T) + np.asarray(radii)).max())
-
-
-def _assemble_layout(
-    regions: Sequence[Sequence[int]],
-    inner: Sequence[Points],
-    outer: Points,
-    radii: Sequence[float],
-    sizes: Sequence[float],
-) -> Layout:
-    agents = [Circle(0.0, 0.0, 0.0)] * len(radii)
-    region_of = [0] * len(radii)
-    for number, rows in enumerate(regions):
-        for row, place in zip(rows, inner[number] + outer[number], strict=True):
-            agents[row] = Circle(float(place[0]), float(place[1]), radii[row])
-            region_of[row] = number
-    circles = [Circle(float(x), float(y), size) for (x, y), size in zip(outer, sizes, strict=True)]
-    return Layout(agents=tuple(agents), region_of=tuple(region_of), regions=tuple(circles))

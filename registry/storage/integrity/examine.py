@@ -2,17 +2,33 @@
 request the graph against itself and the published index against the graph.
 """
 
+import hashlib
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.grafeo import refuse_foreign
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.index.local.file import (
+    DamagedIndex,
+    Header,
+    IndexFile,
+    decode,
+    open_to_read,
+    row_type,
+    unpack_postings,
+    unusable,
+)
 from waygraph.registry.index.local.graph_agreement import WHICH_HOLDS, is_behind, published_state, refuse_unknown
 from waygraph.registry.index.local.index_upkeep import publish_whole
 from waygraph.registry.index.local.local_index import LocalIndex
@@ -41,7 +57,6 @@ from waygraph.registry.storage.integrity.findings import (
     shared_findings,
     versions,
 )
-from waygraph.registry.storage.integrity.index_dump import IndexDump
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import open_store
 from waygraph.registry.storage.noun_list import NOUNS
@@ -89,7 +104,10 @@ def examine_embedded(registry: LocalRegistry, store: EmbeddedStore, *, deep: boo
         ways = f"if that gives no remedy, name another place, or {restore_advice(store.place)}"
         advice = waits if error.retryable else ways
         return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
-    findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _index, _graph_copy)]
+    writer = Finding(check="writer", ok=True, detail=holder(store) or "no one writes")
+    findings = [_graph_file(store), writer, _pending(store), _schema(store)]
+    findings.append(attempt("index", partial(_index, store), rebuild_advice(store)))
+    findings.append(attempt("graph copy", partial(_graph_copy, store), WHICH_HOLDS))
     findings += shared_findings(registry)
     if deep:
         findings += examine_deep(store, registry.settings)
@@ -117,10 +135,6 @@ def _graph_file(store: EmbeddedStore) -> Finding:
     return Finding(
         check="graph file", ok=False, detail=f"{reason}; the index still answers", advice=restore_advice(store.place)
     )
-
-
-def _writer(store: EmbeddedStore) -> Finding:
-    return Finding(check="writer", ok=True, detail=holder(store) or "no one writes")
 
 
 def holder(store: EmbeddedStore) -> str:
@@ -157,27 +171,19 @@ def _schema(store: EmbeddedStore) -> Finding:
     return Finding(check="schema", ok=is_known, detail=detail, advice="" if is_known else advice)
 
 
-def _index(store: EmbeddedStore) -> Finding:
+def _index(store: EmbeddedStore) -> str:
     """Opens the published index, and reads a little of each part."""
-
-    def look() -> str:
-        with closing(LocalIndex.open(store.folder)) as index:
-            index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
-            index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
-            return describe_index(index)
-
-    return attempt("index", look, rebuild_advice(store))
+    with closing(LocalIndex.open(store.folder)) as index:
+        index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
+        index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
+        return describe_index(index)
 
 
-def _graph_copy(store: EmbeddedStore) -> Finding:
+def _graph_copy(store: EmbeddedStore) -> str:
     """Whether Cypher, the log of changes and rehearsals see the revision that routes see."""
-
-    def look() -> str:
-        state = store.read(read_state)
-        refuse_unknown(store.folder, state)
-        return f"revision {state.revision}" if state else "empty"
-
-    return attempt("graph copy", look, WHICH_HOLDS)
+    state = store.read(read_state)
+    refuse_unknown(store.folder, state)
+    return f"revision {state.revision}" if state else "empty"
 
 
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
@@ -193,14 +199,10 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     finding = Finding(
         check="live graph", ok=False, detail=f"{reason} (see below: its copy)", advice=restore_advice(store.place)
     )
-    return [finding, *_over_copy(store, settings)]
-
-
-def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     try:
-        return store.read(lambda session: _examine(session, store, settings))
+        return [finding, *store.read(lambda session: _examine(session, store, settings))]
     except DAMAGE as error:
-        return [Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
+        return [finding, Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
 
 
 def _examine(session: GraphSession, store: EmbeddedStore, settings: Settings) -> list[Finding]:
@@ -214,7 +216,12 @@ def _examine(session: GraphSession, store: EmbeddedStore, settings: Settings) ->
 def _index_findings(session: GraphSession, graph: Graph, store: EmbeddedStore) -> list[Finding]:
     """What the published index holds against what one holds that is built anew in a scratch folder."""
     advice = rebuild_advice(store)
-    revision = attempt("index revision", lambda: _same_revision(graph, store), advice)
+
+    def same_revision() -> str:
+        refuse_unknown(store.folder, graph.state)
+        return f"{graph.state.revision}, as the graph"
+
+    revision = attempt("index revision", same_revision, advice)
     if not revision.ok:
         return [revision]
     with tempfile.TemporaryDirectory(prefix="waygraph-doctor-") as scratch:
@@ -227,12 +234,82 @@ def _index_findings(session: GraphSession, graph: Graph, store: EmbeddedStore) -
     return [revision, *findings]
 
 
-def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
-    refuse_unknown(store.folder, graph.state)
-    return f"{graph.state.revision}, as the graph"
-
-
-def _same_part(part: str, current: IndexDump, fresh: IndexDump) -> str:
+def _same_part(part: str, current: "IndexDump", fresh: "IndexDump") -> str:
     ours, reference = current.parts.get(part, {}), fresh.parts[part]
     refuse(name for name in sorted({*ours, *reference}) if ours.get(name) != reference.get(name))
     return "as built anew"
+
+
+_FLOAT_PARTS = ("near",)
+"""Parts whose numbers another processor may see otherwise in their last digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDump:
+    """All that an index file says, in a form that does not depend on the order in which it was written.
+
+    `parts`: of each part name → what is said of it. Two dumps of the same revision are equal."""
+
+    parts: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, folder: Path) -> "IndexDump":
+        """Reads all of the current index. Raises RegistryNotFound, RegistryUnusable, StorageFailed."""
+        with closing(open_to_read(folder)) as file:
+            try:
+                with file.at_once():
+                    return _dump(file)
+            except DamagedIndex as exc:
+                raise unusable(folder, exc) from exc
+
+
+def _dump(file: IndexFile) -> IndexDump:
+    if (fault := file.fetch("PRAGMA quick_check(1)")[0][0]) != "ok":
+        raise DamagedIndex(fault)
+    header = file.header()
+    ids, entities, checks = _entities(file, header)
+    parts: dict[str, Mapping[str, Any]] = {"state": asdict(header.state), "rows": entities, "words": _words(file, ids)}
+    parts["records"] = {ids[row]: body for row, body in file.scan("record") if row in ids}
+    rows = np.asarray([row for row in ids if checks[row]], np.int64)
+    vectors = file.vectors(rows, checks[rows], header.state.dimension)
+    parts["vectors"] = {ids[row]: vector.tobytes() for row, vector in zip(rows.tolist(), vectors, strict=True)}
+    for name in header.parts:
+        value = decode(file.part(name, header) or b"null")
+        parts[name] = {name: sorted(value) if name in _FLOAT_PARTS else value}
+    return IndexDump(parts)
+
+
+def _entities(file: IndexFile, header: Header) -> tuple[Mapping[int, str], Mapping[str, Any], NDArray[np.int32]]:
+    """Row → id of those that hold; id → owner and numbers; the checksums of all rows' vectors. What a writer knows of
+    these rows is what readers see.
+    """
+    owners, rows = dict[int, str](), dict[str, int]()
+    for (agent_id,) in file.fetch("SELECT key FROM agent"):
+        number, entities = decode(file.read("agent", agent_id))
+        owners[number] = agent_id
+        rows.update({entity_id: row for entity_id, (row, *_) in entities.items()})
+    blocks, dead = [*file.columns(header)], set(file.dead_rows(header))
+    ids = {row: each for row, each in enumerate(each for block in blocks for each in block.ids) if row not in dead}
+    if {row: entity_id for entity_id, row in rows.items()} != ids:
+        raise DamagedIndex("its agents do not know their rows")
+    numbers = np.concatenate([np.empty(0, row_type(header.state.dimension)), *(block.numbers for block in blocks)])
+    row_owners = [owners.get(number) for number in numbers["owner"].tolist()]
+    numbers["owner"] = 0  # given in the order of writing
+    entities = {entity_id: (row_owners[row], numbers[row].tobytes()) for row, entity_id in ids.items()}
+    return ids, entities, numbers["check"]
+
+
+def _words(file: IndexFile, ids: Mapping[int, str]) -> Mapping[str, str]:
+    """Word → a digest of who holds it and how often."""
+    words, blocks_by_term = dict[int, str](), dict[int, int]()
+    for _, body in file.scan("words"):
+        for word, (term, blocks) in decode(body).items():
+            words[term], blocks_by_term[term] = word, blocks
+    postings = file.scan("posting")
+    if dict(Counter(key >> 24 for key, _ in postings)) != blocks_by_term:
+        raise DamagedIndex("words are missing")
+    holders: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for key, body in postings:
+        pairs = zip(*(each.tolist() for each in unpack_postings(key, body)), strict=True)
+        holders[words[key >> 24]] += [(ids[row], count) for row, count in pairs if row in ids]
+    return {word: hashlib.sha256(repr(sorted(each)).encode()).hexdigest() for word, each in holders.items() if each}

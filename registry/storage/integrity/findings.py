@@ -57,7 +57,8 @@ def restore_advice(place: str) -> str:
 def versions() -> Finding:
     """Of Waygraph, the engine and the libraries that carry it; not well if one is missing or not the pinned one."""
     present = {name: _version(name) for name in ("waygraph", *LIBRARIES, *ON_REQUEST)}
-    pins = [line.partition("==") for line in _requirements() if "==" in line.partition(";")[0]]
+    requirements = requires("waygraph") if present["waygraph"] else None
+    pins = [line.partition("==") for line in requirements or () if "==" in line.partition(";")[0]]
     wrong = [f"{name} {wants} wanted" for name, _, wants in pins if name in present and present[name] != wants]
     missing = [f"{name} is missing" for name, number in present.items() if not number and name not in ON_REQUEST]
     return Finding(
@@ -73,13 +74,6 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
-
-
-def _requirements() -> list[str]:
-    try:
-        return requires("waygraph") or []
-    except PackageNotFoundError:
-        return []
 
 
 MULTILINGUAL = (

@@ -1,6 +1,7 @@
 """Whether a registry on a graph server is well: quick checks, and on request deep ones."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -46,27 +47,31 @@ ANY_WRITE = "any write mends it, such as ingesting a source again"
 
 def examine_server(registry: LocalRegistry, store: ServerStore, *, deep: bool = False) -> list[Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry."""
-    findings = [_server(store)]
+    findings = [attempt("server", partial(_server, store), "see docs/storage.md, What may go wrong")]
     if findings[0].ok:
         findings.append(_registry(store))
     if not findings[-1].ok:
         return [*findings, versions()]
-    findings += [check(store) for check in (_writer, _schema, _constraints, _text_indexes, _vector_indexes, _search)]
+    for check, look, advice in (
+        ("writer", _writer, ANY_WRITE),
+        ("schema", _schema, ANY_WRITE),
+        ("constraints", _constraints, REMAKE_INDEXES),
+        ("text indexes", _text_indexes, REMAKE_INDEXES),
+        ("vector indexes", _vector_indexes, REMAKE_INDEXES),
+        ("search", _search, REMAKE_INDEXES),
+    ):
+        findings.append(attempt(check, partial(look, store), advice))
     findings += shared_findings(registry)
     if deep:
         findings += examine_server_deep(store, registry.settings)
     return findings
 
 
-def _server(store: ServerStore) -> Finding:
+def _server(store: ServerStore) -> str:
     """Whether it answers, and is one that can be worked with."""
-
-    def look() -> str:
-        _ = store.engine.version  # refuses one that is too old
-        (row,) = store.engine.run(_NEO4J_CHECK_SERVER)
-        return f"Neo4j {row['version']} {row['edition']} at {store.place}"
-
-    return attempt("server", look, "see docs/storage.md, What may go wrong")
+    _ = store.engine.version  # refuses one that is too old
+    (row,) = store.engine.run(_NEO4J_CHECK_SERVER)
+    return f"Neo4j {row['version']} {row['edition']} at {store.place}"
 
 
 def _registry(store: ServerStore) -> Finding:
@@ -80,75 +85,54 @@ def _registry(store: ServerStore) -> Finding:
     return Finding(check="registry", ok=True, detail=detail)
 
 
-def _writer(store: ServerStore) -> Finding:
+def _writer(store: ServerStore) -> str:
     """Whether one commits now, or died while it did."""
-
-    def look() -> str:
-        (row,) = store.engine.run(_NEO4J_COMMIT_READ_MARK)
-        if row["committing_ms"] >= DEAD_COMMIT_MS:
-            seconds = row["committing_ms"] // 1000
-            raise RegistryError(
-                f"one died {seconds} s ago or more while it committed, and left its mark (label Commit)"
-            )
-        return "no one commits" if row["committing_ms"] < 0 else "one is committing"
-
-    return attempt("writer", look, ANY_WRITE)
+    (row,) = store.engine.run(_NEO4J_COMMIT_READ_MARK)
+    if row["committing_ms"] >= DEAD_COMMIT_MS:
+        seconds = row["committing_ms"] // 1000
+        raise RegistryError(f"one died {seconds} s ago or more while it committed, and left its mark (label Commit)")
+    return "no one commits" if row["committing_ms"] < 0 else "one is committing"
 
 
-def _schema(store: ServerStore) -> Finding:
-    def look() -> str:
-        missing = {migration.number for migration in MIGRATIONS} - seen_migrations(store.engine, store.place)
-        version = Neo4jIndex(store.engine).state.schema_version
-        if missing or version != SCHEMA_VERSION:
-            without = f", without migration {', '.join(map(str, sorted(missing)))}" if missing else ""
-            raise RegistryError(f"{version}{without}; this Waygraph knows {SCHEMA_VERSION}")
-        return f"{version}; this Waygraph knows {SCHEMA_VERSION}"
-
-    return attempt("schema", look, ANY_WRITE)
+def _schema(store: ServerStore) -> str:
+    missing = {migration.number for migration in MIGRATIONS} - seen_migrations(store.engine, store.place)
+    version = Neo4jIndex(store.engine).state.schema_version
+    if missing or version != SCHEMA_VERSION:
+        without = f", without migration {', '.join(map(str, sorted(missing)))}" if missing else ""
+        raise RegistryError(f"{version}{without}; this Waygraph knows {SCHEMA_VERSION}")
+    return f"{version}; this Waygraph knows {SCHEMA_VERSION}"
 
 
-def _constraints(store: ServerStore) -> Finding:
-    def look() -> str:
-        if missing := labels_not_unique(store.engine):
-            raise RegistryError(f"ids are not kept unique of {', '.join(missing)}")
-        return "all there"
-
-    return attempt("constraints", look, REMAKE_INDEXES)
+def _constraints(store: ServerStore) -> str:
+    if missing := labels_not_unique(store.engine):
+        raise RegistryError(f"ids are not kept unique of {', '.join(missing)}")
+    return "all there"
 
 
-def _text_indexes(store: ServerStore) -> Finding:
-    return attempt("text indexes", _whole(lambda: faults(store.engine, text_indexes())), REMAKE_INDEXES)
+def _text_indexes(store: ServerStore) -> str:
+    return _whole(faults(store.engine, text_indexes()))
 
 
-def _vector_indexes(store: ServerStore) -> Finding:
-    def look() -> Mapping[str, str]:
-        dimension = Neo4jIndex(store.engine).state.dimension
-        return faults(store.engine, vector_indexes(dimension, by_owner=store.engine.version >= IN_INDEX_FILTERS))
-
-    return attempt("vector indexes", _whole(look), REMAKE_INDEXES)
+def _vector_indexes(store: ServerStore) -> str:
+    by_owner = store.engine.version >= IN_INDEX_FILTERS
+    dimension = Neo4jIndex(store.engine).state.dimension
+    return _whole(faults(store.engine, vector_indexes(dimension, by_owner=by_owner)))
 
 
-def _whole(look: Callable[[], Mapping[str, str]]) -> Callable[[], str]:
-    def first_difference() -> str:
-        if differences := look():
-            raise RegistryError("; ".join(f"{name} {fault}" for name, fault in differences.items()))
-        return "all there, online"
-
-    return first_difference
+def _whole(differences: Mapping[str, str]) -> str:
+    if differences:
+        raise RegistryError("; ".join(f"{name} {fault}" for name, fault in differences.items()))
+    return "all there, online"
 
 
-def _search(store: ServerStore) -> Finding:
+def _search(store: ServerStore) -> str:
     """Whether every leg answers."""
-
-    def look() -> str:
-        index = Neo4jIndex(store.engine)
-        dimension = index.state.dimension
-        vector = np.full(dimension, dimension**-0.5, dtype=np.float32) if dimension else None
-        legs = {*TEXT_LEGS, "name", *(VECTOR_LEGS if dimension else ())}
-        index.search(legs, vector, "a word", 1, Scope())
-        return f"{len(legs)} legs answer"
-
-    return attempt("search", look, REMAKE_INDEXES)
+    index = Neo4jIndex(store.engine)
+    dimension = index.state.dimension
+    vector = np.full(dimension, dimension**-0.5, dtype=np.float32) if dimension else None
+    legs = {*TEXT_LEGS, "name", *(VECTOR_LEGS if dimension else ())}
+    index.search(legs, vector, "a word", 1, Scope())
+    return f"{len(legs)} legs answer"
 
 
 def examine_server_deep(store: ServerStore, settings: Settings) -> list[Finding]:

@@ -77,13 +77,12 @@ def measure_sizes(
         progress(f"measuring {tools} tools")
         with tempfile.TemporaryDirectory(prefix="waygraph-size-") as folder:
             measurements.append(_Trial(Path(folder), settings, embedder, environ).size(tools))
-    estimates = [Size(tools=tools, **_estimates(measurements, tools)) for tools in ESTIMATED_TOOLS]
-    return Sizes(embedder=embedder, measurements=measurements, estimates=estimates)
-
-
-def _estimates(measurements: Sequence[Size], tools: int) -> dict[str, float | None]:
     points = {name: [(each.tools, float(getattr(each, name))) for each in measurements] for name in QUANTITIES}
-    return {name: estimate(values, tools) for name, values in points.items()}
+    estimates = [
+        Size(tools=tools, **{name: estimate(values, tools) for name, values in points.items()})
+        for tools in ESTIMATED_TOOLS
+    ]
+    return Sizes(embedder=embedder, measurements=measurements, estimates=estimates)
 
 
 def estimate(points: Sequence[tuple[int, float]], tools: int) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.record import Measure, Target
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.tree import ROOT

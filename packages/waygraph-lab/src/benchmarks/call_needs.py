@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from benchmarks.record import PROJECT, Measure, Result, Target
 from benchmarks.world import World
-from waygraph.registry.catalog.find_tools.needs import need_of, required_ids
+from waygraph.registry.catalog.needs import need_of, required_ids
 from waygraph_lab.datasets.conversations import read_catalogue
 
 NAME = "call_needs"

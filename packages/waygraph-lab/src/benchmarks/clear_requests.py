@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.record import Measure, Result
 from benchmarks.world import EXAMPLES, NATURAL, World, show_progress
-from waygraph.registry.catalog.find_tools.resolve import CLEAR_LEAD, tool_meant
+from waygraph.registry.catalog.resolve import CLEAR_LEAD, tool_meant
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.registry import Registry
 from waygraph_lab.evaluation.compare import markdown_table

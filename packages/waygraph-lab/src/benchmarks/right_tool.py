@@ -15,7 +15,7 @@ from benchmarks.record import Measure, Result
 from benchmarks.world import EXAMPLES, NATURAL, World, show_progress
 from waygraph.api.mcp.results import compact
 from waygraph.ingest.manifest.questions import ASKS, SYNONYMS
-from waygraph.registry.catalog.find_tools import find
+from waygraph.registry.catalog import find
 from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.model.nouns import Query, ToolMatch, Vote
 from waygraph_lab.evaluation.compare import markdown_table

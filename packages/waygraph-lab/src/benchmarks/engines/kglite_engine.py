@@ -4,7 +4,7 @@ import base64
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -74,9 +74,6 @@ class KGLiteEngine:
         ask = self._session.execute if statement.writes else self._session.cypher
         return _execute(ask, statement, params, self._path)
 
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return [self.run(each, **params) for each in statements]
-
     @contextmanager
     def transaction(self) -> Iterator[GraphSession]:
         self._check_open()
@@ -140,9 +137,6 @@ class _Transaction:
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         return _execute(self._transaction.cypher, statement, params, self._path)
-
-    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
-        return [self.run(each, **params) for each in statements]
 
 
 def _execute(ask: Callable[..., Any], statement: Statement, params: Mapping[str, object], path: str) -> Rows:

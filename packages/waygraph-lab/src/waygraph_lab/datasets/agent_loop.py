@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from waygraph.api.mcp.meta_tools import EXECUTE, FIND_TOOLS, ROUTE, instructions, meta_tools
 from waygraph.ingest.execution.call import ToolCall, ToolCaller
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.catalog.tool_formats import definition
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.arguments import check_arguments

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.registry.index.analyser import AROUND_NAMES, MAX_NAMED_CHARS
 from waygraph.registry.index.search_index import Leg
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName, likeness
 from waygraph.registry.model.identity import call_name, tool_id
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, ToolMatch
-from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, ToolMatch, ToolRoute
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, HYBRID, LEXICAL, TOOLS, Recipe
 
 if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
@@ -83,80 +83,73 @@ def runnable_first[M: ToolMatch](matches: Sequence[M], why_not: Callable[[M], st
     return [*result, *idle]
 
 
-def owner_of(registry: "Searchable", tool: Tool, principal: Principal | None) -> Agent:
-    """Raises UnknownName, also for a hidden agent: an operator took it away from all who ask."""
-    agent = registry.agent(tool.agent_id, principal=principal)
-    if agent.hidden:
-        raise UnknownName("tool", tool.call_name, ())
-    return agent
+class SearchScope(NamedTuple):
+    """Of a registry what the principal may see, of these agents alone; `agent_ids` None: of all."""
+
+    registry: "Searchable"
+    principal: Principal | None
+    agent_ids: frozenset[str] | None
+
+    def allows(self, tool: Tool) -> bool:
+        return self.agent_ids is None or tool.agent_id in self.agent_ids
+
+    def find_tools(self, query: Query, recipe: str | Recipe = DEFAULT_RECIPE) -> ToolRoute:
+        agent_ids = None if self.agent_ids is None else sorted(self.agent_ids)
+        return self.registry.find_tools(query, agent_ids=agent_ids, recipe=recipe, principal=self.principal)
+
+    def tool(self, name: str) -> Tool:
+        return self.registry.tool(name, principal=self.principal)
+
+    def owner_of(self, tool: Tool) -> Agent:
+        """Raises UnknownName, also for a hidden agent: an operator took it away from all who ask."""
+        agent = self.registry.agent(tool.agent_id, principal=self.principal)
+        if agent.hidden:
+            raise UnknownName("tool", tool.call_name, ())
+        return agent
 
 
-def named_outright(
-    registry: "Searchable", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
-) -> tuple[Agent, Tool] | None:
+def named_outright(scope: SearchScope, name: str) -> tuple[Agent, Tool] | None:
     """The tool of exactly this id or call name, also one that waits for approval, and its agent."""
     for each in _readings(name):
         if len(each) > MAX_NAMED_CHARS or ("/" not in each and "__" not in each):
             continue
         try:
-            tool = registry.tool(each, principal=principal)
-            if agent_ids is None or tool.agent_id in agent_ids:
-                return owner_of(registry, tool, principal), tool
+            tool = scope.tool(each)
+            if scope.allows(tool):
+                return scope.owner_of(tool), tool
         except UnknownName:
             continue
     return None
 
 
-def nearest(
-    registry: "Searchable",
-    query: str,
-    principal: Principal | None,
-    agent_ids: frozenset[str] | None,
-    *,
-    steps: tuple[str, ...] = (),
-    within: str = "",
-) -> list[str]:
+def nearest(scope: SearchScope, query: str, *, steps: tuple[str, ...] = (), within: str = "") -> list[str]:
     """Call names of what is nearest to the query by meaning or words, to a name by its letters; best first.
 
     `within`: of this category alone, in which no name is looked up by its spelling.
     """
-    matches = _near(
-        registry, Query(text=query, steps=steps, limit=_NEAR_READ, filters=Filters(within=within)), principal, agent_ids
-    )
+    full_query = Query(text=query, steps=steps, limit=_NEAR_READ, filters=Filters(within=within))
+    try:
+        matches = scope.find_tools(full_query, _BY_MEANING).matches or scope.find_tools(full_query, _BY_WORDS).matches
+    except InvalidQuery:  # of a service, which takes recipes by name
+        matches = scope.find_tools(full_query, TOOLS.name).matches
     names = [match.tool.call_name for match in matches]
     if is_name_like(query):
         names = _by_letters(bare(query), matches)
         if not (names or within):
-            names = _by_spelling(registry, bare(query), principal, agent_ids)
+            names = _by_spelling(scope, bare(query))
     return names[:NEAREST]
 
 
-def _by_spelling(
-    registry: "Searchable", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
-) -> list[str]:
+def _by_spelling(scope: SearchScope, name: str) -> list[str]:
     """What the registry itself takes for meant: without vectors no search finds a misspelt name."""
+    registry, principal, _ = scope
     near: list[Agent | Tool] = []
     try:
-        near = [registry.tool(name, principal=principal)]
+        near = [scope.tool(name)]
     except UnknownName as unknown:
         near = [registry.lookup(each, principal=principal) for each in unknown.nearest]
-    tools = [each for each in near if isinstance(each, Tool)]
-    candidates = [each for each in tools if agent_ids is None or each.agent_id in agent_ids]
+    candidates = [each for each in near if isinstance(each, Tool) and scope.allows(each)]
     return [each.call_name for each in candidates if not registry.agent(each.agent_id, principal=principal).hidden]
-
-
-def _near(
-    registry: "Searchable", query: Query, principal: Principal | None, agent_ids: frozenset[str] | None
-) -> Sequence[ToolMatch]:
-    among = None if agent_ids is None else sorted(agent_ids)
-
-    def find_near(recipe: str | Recipe) -> Sequence[ToolMatch]:
-        return registry.find_tools(query, agent_ids=among, recipe=recipe, principal=principal).matches
-
-    try:
-        return find_near(_BY_MEANING) or find_near(_BY_WORDS)
-    except InvalidQuery:  # of a service, which takes recipes by name
-        return find_near(TOOLS.name)
 
 
 def _by_letters(name: str, matches: Iterable[ToolMatch]) -> list[str]:
@@ -186,16 +179,14 @@ def reading_tool(skill: Agent) -> Tool:
     )
 
 
-def skill_read(
-    registry: "Searchable", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
-) -> Tool | None:
+def skill_read(scope: SearchScope, name: str) -> Tool | None:
     """The tool that reads the skill of this id, or whose own id or call name this is. Raises UnknownName if it is of a
     hidden one.
     """
-    for entry in registry.agents_page(filters=Filters(kinds=("skill",)), principal=principal).items:
+    for entry in scope.registry.agents_page(filters=Filters(kinds=("skill",)), principal=scope.principal).items:
         tool = reading_tool(entry.agent)
-        if name in (entry.agent.id, tool.id, tool.call_name) and (agent_ids is None or tool.agent_id in agent_ids):
-            owner_of(registry, tool, principal)
+        if name in (entry.agent.id, tool.id, tool.call_name) and scope.allows(tool):
+            scope.owner_of(tool)
             return tool
     return None
 
@@ -233,32 +224,24 @@ def tool_meant(
     by_name, text = bool(name.strip()), (name if name.strip() else query).strip()
     if agent_ids is not None and not agent_ids:
         raise UnknownName("tool", _short(text), ())
-    if (by_name or is_name_like(text)) and (pair := named_outright(registry, text, principal, agent_ids)):
+    scope = SearchScope(registry, principal, agent_ids)
+    if (by_name or is_name_like(text)) and (pair := named_outright(scope, text)):
         return pair[1]
-    if by_name and (read := skill_read(registry, text, principal, agent_ids)):
+    if by_name and (read := skill_read(scope, text)):
         return read
-    matches = _matches(registry, text, principal, agent_ids)
+    # What is run must fit: where that is in doubt, nothing is run.
+    query = Query(text=text, limit=BORNE_BY, strict=True)
+    matches = exact_first(text, scope.find_tools(query).matches) if bare(text) else []
     if bearers := [match for match in matches if exactness(text, match.tool) < 4]:
         return _only(text, bearers, why_not)
     if by_name or not matches:
-        raise _unknown(registry, text, principal, agent_ids)
+        raise _unknown(scope, text)
     return _clearly_best(text, matches, why_not)
 
 
 def is_exact_name(tool: Tool, name: str) -> bool:
     """Whether the tool was called by its own full name, as those must be that may destroy."""
     return exactness(name, tool) == 0
-
-
-def _matches(
-    registry: "Searchable", text: str, principal: Principal | None, agent_ids: frozenset[str] | None
-) -> list[ToolMatch]:
-    if not bare(text):
-        return []
-    among = None if agent_ids is None else sorted(agent_ids)
-    # What is run must fit: where that is in doubt, nothing is run.
-    route = registry.find_tools(Query(text=text, limit=BORNE_BY, strict=True), agent_ids=among, principal=principal)
-    return exact_first(text, route.matches)
 
 
 def _only(text: str, matches: Sequence[ToolMatch], why_not: WhyNot) -> Tool:
@@ -294,10 +277,8 @@ def _rank(leg: Leg, match: ToolMatch) -> int:
     return next((vote.rank for vote in match.votes if (vote.leg, vote.entity_id) == (leg, match.tool.id)), 0)
 
 
-def _unknown(
-    registry: "Searchable", text: str, principal: Principal | None, agent_ids: frozenset[str] | None
-) -> UnknownName:
-    near = nearest(registry, text, principal, agent_ids) if bare(text) else []
+def _unknown(scope: SearchScope, text: str) -> UnknownName:
+    near = nearest(scope, text) if bare(text) else []
     error = UnknownName("tool", _short(text), (), hint=f"Nearest: {', '.join(near)}." if near else "")
     error.name, error.nearest = text, tuple(near)
     return error

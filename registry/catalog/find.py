@@ -3,14 +3,16 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
-from waygraph.registry.catalog.find_tools.needs import need_of, required_ids
-from waygraph.registry.catalog.find_tools.resolve import (
+from waygraph.registry.catalog.needs import need_of, required_ids
+from waygraph.registry.catalog.resolve import (
     BORNE_BY,
     RUNS,
+    SearchScope,
     WhyNot,
     exact_first,
     exactness,
@@ -53,21 +55,6 @@ if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
     from waygraph.registry.model.changes import ListedAgent, SourceSummary
     from waygraph.registry.taxonomy.tree import CategoryView
-
-
-def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:
-    """Ids of at least one agent that the principal may see.
-
-    Raises UnknownName for a namespace without any, as for one that is not there; only those with some are suggested.
-    """
-    owners: dict[str, set[str]] = {}
-    for source in registry.sources(principal=principal):
-        if source.namespace:
-            owners.setdefault(source.namespace, set()).update(source.agent_ids)
-    if agents := owners.get(namespace):
-        return frozenset(agents)
-    hint = "It is there as soon as a source is ingested with it (`waygraph ingest --namespace`)."
-    raise UnknownName("namespace", namespace, (name for name, agents in owners.items() if agents), hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,79 +290,13 @@ def answer_request(
     `Registry.find_tools` raises.
     """
     _check(request)
+    search = _Search(request, SearchScope(registry, principal, request.agent_ids), policy, why_not)
     is_blank = not (request.query.strip() or request.steps)
     if is_blank and not (request.browses and (request.agent_ids is None or request.agent_ids)):
-        return _survey(registry, request, principal)
+        return search.survey()
     if request.agent_ids is not None and not request.agent_ids:
         return ToolsAnswer([], {"reason": NO_AGENTS})
-    judges = judging(registry, policy, principal)
-    if is_blank:
-        return _browse(registry, request, judges, why_not)
-    strict = judges.policy.strict
-    spare = FAR if _asks_model(request.recipe) else SPARE  # no model is asked twice
-    route = _route_tools(registry, request, principal, request.limit + spare, strict=strict)
-    candidates = _judge_matches(registry, request, route.matches, judges, why_not)
-    callables = sum(each.judgement.verdict != "deny" for each in candidates)
-    if spare < FAR and len(route.matches) >= request.limit + SPARE and callables < request.limit:
-        route = _route_tools(registry, request, principal, request.limit + FAR, strict=strict)
-        candidates = _judge_matches(registry, request, route.matches, judges, why_not)
-    agents = _describe_agents(registry, route.agents, principal)
-    if not candidates:
-        return _nothing(registry, request, principal, route, agents)
-    # At least one tool a step.
-    answer = _result_of(replace(request, limit=max(request.limit, len(route.query.steps))), candidates)
-    facts: dict[str, Any] = {"better_agents": agents} if agents else {}
-    facts |= notices_field(route) | _selection(request, route)
-    facts |= _tools_by_step(route, answer.tools, request.limit)
-    facts |= confidence_field(route.confidence) if answer.tools else {}
-    if request.detail != "names" and not _NUMBER.search(" ".join((request.query, *request.steps))):
-        _add_needs(registry, answer.tools, candidates, principal)
-    return ToolsAnswer(answer.tools, {**answer.facts, **facts}, answer.can_run)
-
-
-_NUMBER = re.compile(r"\d")
-"""Nearly every id that a request gives has a digit."""
-
-
-def _add_needs(
-    registry: "Searchable",
-    entries: Iterable[dict[str, Any]],
-    candidates: Iterable[_JudgedTool],
-    principal: Principal | None,
-) -> None:
-    """To the entry of a tool that requires an id, say which tool of its agent gives it."""
-    tools = {each.tool.call_name: each.tool for each in candidates}
-    for entry in entries:
-        if (tool := tools.get(str(entry["name"]))) and required_ids(tool):
-            siblings = [each for each in registry.tools(tool.agent_id, principal=principal) if not each.pending]
-            if need := need_of(tool, siblings):
-                entry["needs"] = f"{need.argument} ← {need.tool.call_name}"
-
-
-def _asks_model(recipe: str | Recipe) -> bool:
-    """Before the search."""
-    choice = RECIPES.get(recipe) if isinstance(recipe, str) else recipe
-    return choice is not None and (choice.walk is not None or bool(choice.steps_by))
-
-
-def _selection(request: FindAsked, route: ToolRoute) -> dict[str, Any]:
-    """On request all that a walk selected."""
-    selection = route.walked.selected if request.tells_selection and route.walked else ()
-    return {"selected": list(selection)} if selection else {}
-
-
-def _tools_by_step(route: ToolRoute, tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
-    """Which of the tools are among the `limit` best of which step of the request, in the steps' order."""
-    names = {str(tool["name"]) for tool in tools}
-    steps = route.steps[: len(route.query.steps)]
-    rows = [[match.tool.call_name for match in step.matches[:limit] if match.tool.call_name in names] for step in steps]
-    return {"steps": rows} if rows else {}
-
-
-def _describe_agents(registry: "Searchable", agent_ids: Iterable[str], principal: Principal | None) -> dict[str, str]:
-    """What each of these agents is, by id; without those whose text is in doubt: a model reads it."""
-    agents = [registry.agent(each, principal=principal) for each in agent_ids]
-    return {each.id: summary(each.description) for each in agents if not is_doubtful(each)}
+    return search.browse() if is_blank else search.find()
 
 
 def confidence_field(confidence: float | None) -> dict[str, Any]:
@@ -410,130 +331,224 @@ def _check(request: FindAsked) -> None:
         raise InvalidQuery("offset goes on in a category; of what fits a query, a larger limit shows more")
 
 
-def _route_tools(
-    registry: "Searchable", request: FindAsked, principal: Principal | None, limit: int, *, strict: bool
-) -> ToolRoute:
-    return registry.find_tools(
-        Query(
-            text=request.query,
-            steps=request.steps,
-            limit=max(limit, BORNE_BY) if is_name_like(request.query) else limit,
-            filters=Filters(within=request.within),
-            strict=strict,
-            history=request.history,
-        ),
-        agent_ids=None if request.agent_ids is None else sorted(request.agent_ids),
-        recipe=request.recipe,
-        principal=principal,
-    )
-
-
-def _judge_matches(
-    registry: "Searchable", request: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
-) -> list[_JudgedTool]:
-    """In order; a tool that is named outright and waits for approval, which no search finds, before all others.
-
-    It stands in no category.
-    """
-    in_order = exact_first(request.query, runnable_first(matches, lambda match: why_not(match.agent)))
-    pairs = [(match.agent, match.tool) for match in in_order]
-    is_named = bool(pairs) and exactness(request.query, pairs[0][1]) == 0
-    if is_name_like(request.query) and not (is_named or request.within):
-        pair = named_outright(registry, request.query, judges.principal, request.agent_ids)
-        pairs = [pair, *pairs] if pair else pairs
-    return [_JudgedTool(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
-
-
-def _result_of(request: FindAsked, candidates: Sequence[_JudgedTool]) -> ToolsAnswer:
-    """As many as wanted that may be called, and those that may not among the best or between them."""
-    places = [place for place, each in enumerate(candidates) if each.judgement.verdict != "deny"][: request.limit]
-    last = max(request.limit, places[-1] + 1) if len(places) == request.limit else len(candidates)
-    refusals = [each for each in candidates[:last] if each.judgement.verdict == "deny"]
-    choices = [candidates[place] for place in places]
-    some_run = not all(each.why_not for each in choices)
-    facts: dict[str, Any] = {}
-    if refusals:
-        refusals_shown = refusals[:REFUSED_TOLD]
-        facts["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in refusals_shown]
-    if len(refusals) > REFUSED_TOLD:
-        facts["not_callable_more"] = len(refusals) - REFUSED_TOLD
-    if choices:
-        reasons = "; ".join(dict.fromkeys(each.why_not for each in choices))
-        facts["hint"] = _hint(request) if some_run else f"none of these can be run from here: {reasons}"
-    return ToolsAnswer([_entry(request, each, tell_why_not=some_run) for each in choices], facts, some_run)
-
-
-def _entry(request: FindAsked, each: _JudgedTool, *, tell_why_not: bool) -> dict[str, Any]:
-    tool = each.tool
-    version_of_host = request.known.get(tool.call_name) or request.known.get(tool.id) or ""
-    entry = describe_tool(tool, request.detail, request.tool_format, version_of_host)
-    if each.why_not and tell_why_not:
-        entry["cannot_run"] = each.why_not
-    if request.detail == "names":
-        return entry
-    if each.judgement.verdict == "ask":
-        entry["consent"] = "asked of a person at each call"
-    if danger_of(each.agent, tool) == "destructive":
-        entry["destructive"] = True
-    if not reachable(each.agent.status):
-        entry["status"] = public_status(each.agent.status)  # of when it was last asked: a call may yet succeed
-    return entry
-
-
-def _hint(request: FindAsked) -> str:
-    run = f"run one with {request.run_by}(name=…, params=…)" if request.run_by else "call one by its name"
-    if request.detail == "schema":
-        return run
-    return f'{run}; detail="schema" tells its parameters in full'
-
-
-def _survey(registry: "Searchable", request: FindAsked, principal: Principal | None) -> OverviewAnswer:
-    if request.offset:
-        raise InvalidQuery("offset goes on in a category of a taxonomy; this answer counts what there is, in one part")
-    hint = "say in `query` what you want to do, or name a tool, to find those that fit"
-    counts = overview(registry, principal, request.agent_ids, request.title_of)
-    return OverviewAnswer({"overview": counts, "hint": hint})
-
-
+_NUMBER = re.compile(r"\d")
+"""Nearly every id that a request gives has a digit."""
 ROWS = 25
 """Categories, or agents, of one answer."""
 _ABOUT_CHARS = 60
 _EXAMPLE_CHARS = 40
 
 
-def _browse(registry: "Searchable", request: FindAsked, judges: Judging, why_not: WhyNot) -> FindAnswer:
-    """Of the category the children; of one without any its agents or tools. Without a taxonomy the overview.
+@dataclass(frozen=True)
+class _Search:
+    """One request, over the registry that it is made to."""
 
-    Raises UnknownName for a category that is not there.
-    """
-    filters = Filters(agent_ids=tuple(sorted(request.agent_ids or ())))
-    try:
-        view = registry.browse(request.within, filters=filters, principal=judges.principal)
-    except (UnknownName, ServiceFailed) as exc:
-        if request.within or (isinstance(exc, UnknownName) and exc.noun != "taxonomy"):
-            raise
-        return _survey(registry, request, judges.principal)  # none is built, or the service is of before
-    place: dict[str, Any] = {"within": view.path} if view.path else {}
-    place |= {"holds": {view.of.value: view.count}, "by": view.built_by}
-    if view.children:
-        rows = list(_category_rows(view))
-        part = dict(rows[request.offset : request.offset + ROWS])
-        return RowsAnswer("categories", part, {**place, **_next(request, ROWS, len(rows))})
-    tools = view.members if view.of is Of.TOOLS else _tools_of_few(registry, request, view, judges.principal)
-    if tools is None:
-        ids = view.members[request.offset : request.offset + ROWS]
-        part = dict(_member_rows(registry, view, ids, judges.principal))
-        return RowsAnswer("members", part, {**place, **_next(request, ROWS, len(view.members))})
-    answer = _tools_part(registry, request, tools, judges, why_not)
-    return ToolsAnswer(answer.tools, {**place, **answer.facts})
+    request: FindAsked
+    scope: SearchScope
+    policy: CallPolicy | None
+    why_not: WhyNot
+
+    @cached_property
+    def _judges(self) -> Judging:
+        return judging(self.scope.registry, self.policy, self.scope.principal)
+
+    def find(self) -> ToolsAnswer:
+        """What fits the query."""
+        request = self.request
+        recipe = RECIPES.get(request.recipe) if isinstance(request.recipe, str) else request.recipe
+        asks_model = recipe is not None and (recipe.walk is not None or bool(recipe.steps_by))
+        spare = FAR if asks_model else SPARE  # no model is asked twice
+        route = self._route_tools(request.limit + spare)
+        candidates = self._judge_matches(route.matches)
+        callables = sum(each.judgement.verdict != "deny" for each in candidates)
+        if spare < FAR and len(route.matches) >= request.limit + SPARE and callables < request.limit:
+            route = self._route_tools(request.limit + FAR)
+            candidates = self._judge_matches(route.matches)
+        better_agents = map(self._agent, route.agents)
+        # Without those whose text is in doubt: a model reads it.
+        agents = {each.id: summary(each.description) for each in better_agents if not is_doubtful(each)}
+        facts: dict[str, Any] = {"better_agents": agents} if agents else {}
+        # On request all that a walk selected.
+        selection = route.walked.selected if request.tells_selection and route.walked else ()
+        told = notices_field(route) | ({"selected": list(selection)} if selection else {})
+        if not candidates:
+            near = nearest(self.scope, request.query, steps=request.steps, within=request.within)
+            hint = "these are the nearest: if one is meant, find it by its name"
+            advice = {"nearest": near, "hint": hint} if near else {}
+            return ToolsAnswer([], facts | {"reason": route.reason} | advice | told)
+        # At least one tool a step.
+        answer = self._result_of(candidates, max(request.limit, len(route.query.steps)))
+        facts |= told | _tools_by_step(route, answer.tools, request.limit)
+        facts |= confidence_field(route.confidence) if answer.tools else {}
+        if request.detail != "names" and not _NUMBER.search(" ".join((request.query, *request.steps))):
+            self._add_needs(answer.tools, candidates)
+        return ToolsAnswer(answer.tools, {**answer.facts, **facts}, answer.can_run)
+
+    def _add_needs(self, entries: Iterable[dict[str, Any]], candidates: Iterable[_JudgedTool]) -> None:
+        """To the entry of a tool that requires an id, say which tool of its agent gives it."""
+        tools = {each.tool.call_name: each.tool for each in candidates}
+        for entry in entries:
+            if (tool := tools.get(str(entry["name"]))) and required_ids(tool):
+                siblings = self.scope.registry.tools(tool.agent_id, principal=self.scope.principal)
+                if need := need_of(tool, [each for each in siblings if not each.pending]):
+                    entry["needs"] = f"{need.argument} ← {need.tool.call_name}"
+
+    def _agent(self, agent_id: str) -> Agent:
+        return self.scope.registry.agent(agent_id, principal=self.scope.principal)
+
+    def _route_tools(self, limit: int) -> ToolRoute:
+        request = self.request
+        query = Query(
+            text=request.query,
+            steps=request.steps,
+            limit=max(limit, BORNE_BY) if is_name_like(request.query) else limit,
+            filters=Filters(within=request.within),
+            strict=self._judges.policy.strict,
+            history=request.history,
+        )
+        return self.scope.find_tools(query, request.recipe)
+
+    def _judge_matches(self, matches: Sequence[ToolMatch]) -> list[_JudgedTool]:
+        """In order; a tool that is named outright and waits for approval, which no search finds, before all others.
+
+        It stands in no category.
+        """
+        query = self.request.query
+        in_order = exact_first(query, runnable_first(matches, lambda match: self.why_not(match.agent)))
+        pairs = [(match.agent, match.tool) for match in in_order]
+        is_named = bool(pairs) and exactness(query, pairs[0][1]) == 0
+        if is_name_like(query) and not (is_named or self.request.within):
+            pair = named_outright(self.scope, query)
+            pairs = [pair, *pairs] if pair else pairs
+        return [self._judge(agent, tool) for agent, tool in pairs]
+
+    def _judge(self, agent: Agent, tool: Tool) -> _JudgedTool:
+        return _JudgedTool(agent, tool, self._judges.judge(agent, tool, by_name=True), self.why_not(agent))
+
+    def _result_of(self, candidates: Sequence[_JudgedTool], limit: int) -> ToolsAnswer:
+        """As many as wanted that may be called, and those that may not among the best or between them."""
+        places = [place for place, each in enumerate(candidates) if each.judgement.verdict != "deny"][:limit]
+        last = max(limit, places[-1] + 1) if len(places) == limit else len(candidates)
+        refusals = [each for each in candidates[:last] if each.judgement.verdict == "deny"]
+        choices = [candidates[place] for place in places]
+        some_run = not all(each.why_not for each in choices)
+        facts: dict[str, Any] = {}
+        if refusals:
+            shown = refusals[:REFUSED_TOLD]
+            facts["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in shown]
+        if len(refusals) > REFUSED_TOLD:
+            facts["not_callable_more"] = len(refusals) - REFUSED_TOLD
+        if choices:
+            reasons = "; ".join(dict.fromkeys(each.why_not for each in choices))
+            facts["hint"] = self._hint() if some_run else f"none of these can be run from here: {reasons}"
+        return ToolsAnswer([self._entry(each, tell_why_not=some_run) for each in choices], facts, some_run)
+
+    def _entry(self, each: _JudgedTool, *, tell_why_not: bool) -> dict[str, Any]:
+        request, tool = self.request, each.tool
+        version_of_host = request.known.get(tool.call_name) or request.known.get(tool.id) or ""
+        entry = describe_tool(tool, request.detail, request.tool_format, version_of_host)
+        if each.why_not and tell_why_not:
+            entry["cannot_run"] = each.why_not
+        if request.detail == "names":
+            return entry
+        if each.judgement.verdict == "ask":
+            entry["consent"] = "asked of a person at each call"
+        if danger_of(each.agent, tool) == "destructive":
+            entry["destructive"] = True
+        if not reachable(each.agent.status):
+            entry["status"] = public_status(each.agent.status)  # of when it was last asked: a call may yet succeed
+        return entry
+
+    def _hint(self) -> str:
+        by = self.request.run_by
+        run = f"run one with {by}(name=…, params=…)" if by else "call one by its name"
+        return run if self.request.detail == "schema" else f'{run}; detail="schema" tells its parameters in full'
+
+    def survey(self) -> OverviewAnswer:
+        request = self.request
+        if request.offset:
+            raise InvalidQuery(
+                "offset goes on in a category of a taxonomy; this answer counts what there is, in one part"
+            )
+        hint = "say in `query` what you want to do, or name a tool, to find those that fit"
+        counts = overview(*self.scope, request.title_of)
+        return OverviewAnswer({"overview": counts, "hint": hint})
+
+    def browse(self) -> FindAnswer:
+        """Of the category the children; of one without any its agents or tools. Without a taxonomy the overview.
+
+        Raises UnknownName for a category that is not there.
+        """
+        request = self.request
+        filters = Filters(agent_ids=tuple(sorted(request.agent_ids or ())))
+        try:
+            view = self.scope.registry.browse(request.within, filters=filters, principal=self.scope.principal)
+        except (UnknownName, ServiceFailed) as exc:
+            if request.within or (isinstance(exc, UnknownName) and exc.noun != "taxonomy"):
+                raise
+            return self.survey()  # none is built, or the service is of before
+        place: dict[str, Any] = {"within": view.path} if view.path else {}
+        place |= {"holds": {view.of.value: view.count}, "by": view.built_by}
+        if view.children:
+            rows = list(_category_rows(view))
+            part = dict(rows[request.offset : request.offset + ROWS])
+            return RowsAnswer("categories", part, {**place, **self._next(ROWS, len(rows))})
+        tools = view.members if view.of is Of.TOOLS else self._tools_of_few(view)
+        if tools is None:
+            ids = view.members[request.offset : request.offset + ROWS]
+            part = dict(_member_rows(view, self._list_by_id(ids)))
+            return RowsAnswer("members", part, {**place, **self._next(ROWS, len(view.members))})
+        answer = self._tools_part(tools)
+        return ToolsAnswer(answer.tools, {**place, **answer.facts})
+
+    def _next(self, most: int, total: int) -> dict[str, Any]:
+        """Where the next part begins, if there is one."""
+        if self.request.offset >= total > 0:
+            return {"reason": f"offset is behind the last of {total}"}
+        end = self.request.offset + most
+        return {"next_offset": end} if end < total else {}
+
+    def _list_by_id(self, agent_ids: Sequence[str]) -> "Sequence[ListedAgent]":
+        filters = Filters(agent_ids=tuple(agent_ids))
+        return (
+            self.scope.registry.agents_page(filters=filters, principal=self.scope.principal).items if agent_ids else ()
+        )
+
+    def _tools_of_few(self, view: "CategoryView") -> list[Tool] | None:
+        """All of one agent, or of several if one answer tells them all."""
+        limit = self.request.limit
+        if len(view.members) > limit:
+            return None
+        agents = self._list_by_id(view.members)
+        are_few = sum(max(each.tools, 1) for each in agents) <= limit
+        all_have_tools = all(each.tools or each.agent.kind == "skill" for each in agents)
+        if len(agents) > 1 and not (are_few and all_have_tools):
+            return None
+        return [tool for each in agents for tool in self._tools_of_agent(each.agent)]
+
+    def _tools_of_agent(self, agent: Agent) -> list[Tool]:
+        tools = [
+            tool for tool in self.scope.registry.tools(agent.id, principal=self.scope.principal) if not tool.pending
+        ]
+        return tools or ([reading_tool(agent)] if agent.kind == "skill" else [])
+
+    def _tools_part(self, tools: Sequence[Tool | str]) -> ToolsAnswer:
+        """`tools`: all of a category, each as it is, or its id."""
+        request = self.request
+        rows = tools[request.offset : request.offset + request.limit]
+        part = [self.scope.tool(each) if isinstance(each, str) else each for each in rows]
+        owners = {each: self._agent(each) for each in {tool.agent_id for tool in part}}
+        answer = self._result_of([self._judge(owners[tool.agent_id], tool) for tool in part], request.limit)
+        following = self._next(request.limit, len(tools)) if tools else {"reason": NO_TOOLS}
+        return ToolsAnswer(answer.tools, {**following, **answer.facts})
 
 
-def _next(request: FindAsked, most: int, total: int) -> dict[str, Any]:
-    """Where the next part begins, if there is one."""
-    if request.offset >= total > 0:
-        return {"reason": f"offset is behind the last of {total}"}
-    end = request.offset + most
-    return {"next_offset": end} if end < total else {}
+def _tools_by_step(route: ToolRoute, tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
+    """Which of the tools are among the `limit` best of which step of the request, in the steps' order."""
+    names = {str(tool["name"]) for tool in tools}
+    steps = route.steps[: len(route.query.steps)]
+    rows = [[match.tool.call_name for match in step.matches[:limit] if match.tool.call_name in names] for step in steps]
+    return {"steps": rows} if rows else {}
 
 
 def _category_rows(view: "CategoryView") -> Iterator[tuple[str, str]]:
@@ -547,37 +562,13 @@ def _category_rows(view: "CategoryView") -> Iterator[tuple[str, str]]:
         yield path, _row(f"{len(view.members)}: {_examples(view.members[:2])}", "In none of the others")
 
 
-def _member_rows(
-    registry: "Searchable", view: "CategoryView", agent_ids: Sequence[str], principal: Principal | None
-) -> Iterator[tuple[str, str]]:
+def _member_rows(view: "CategoryView", agents: "Iterable[ListedAgent]") -> Iterator[tuple[str, str]]:
     """Of agents whose text is in doubt the path alone: a model reads it."""
     from waygraph.registry.taxonomy.tree import SEPARATOR
 
-    for each in _list_by_id(registry, agent_ids, principal):
+    for each in agents:
         path = f"{view.path}{SEPARATOR}{each.agent.id}" if view.path else each.agent.id
         yield path, _row("", "" if is_doubtful(each.agent) else each.agent.description)
-
-
-def _list_by_id(
-    registry: "Searchable", agent_ids: Sequence[str], principal: Principal | None
-) -> "Sequence[ListedAgent]":
-    if not agent_ids:
-        return ()
-    return registry.agents_page(filters=Filters(agent_ids=tuple(agent_ids)), principal=principal).items
-
-
-def _tools_of_few(
-    registry: "Searchable", request: FindAsked, view: "CategoryView", principal: Principal | None
-) -> list[Tool] | None:
-    """All of one agent, or of several if one answer tells them all."""
-    if len(view.members) > request.limit:
-        return None
-    agents = _list_by_id(registry, view.members, principal)
-    are_few = sum(max(each.tools, 1) for each in agents) <= request.limit
-    all_have_tools = all(each.tools or each.agent.kind == "skill" for each in agents)
-    if len(agents) > 1 and not (are_few and all_have_tools):
-        return None
-    return [tool for each in agents for tool in _tools_of_agent(registry, each.agent, principal)]
 
 
 def _examples(ids: Sequence[str]) -> str:
@@ -588,39 +579,6 @@ def _row(counts: str, description: str) -> str:
     about = " ".join(description.split())
     short = about if len(about) <= _ABOUT_CHARS else about[: _ABOUT_CHARS - 1].rsplit(" ", 1)[0] + "…"
     return ". ".join(filter(None, (counts, short)))
-
-
-def _tools_part(
-    registry: "Searchable", request: FindAsked, tools: Sequence[Tool | str], judges: Judging, why_not: WhyNot
-) -> ToolsAnswer:
-    """`tools`: all of a category, each as it is, or its id."""
-    rows = tools[request.offset : request.offset + request.limit]
-    part = [registry.tool(each, principal=judges.principal) if isinstance(each, str) else each for each in rows]
-    owners = {each: registry.agent(each, principal=judges.principal) for each in {tool.agent_id for tool in part}}
-    candidates = [
-        _JudgedTool(owner, tool, judges.judge(owner, tool, by_name=True), why_not(owner))
-        for tool in part
-        for owner in (owners[tool.agent_id],)
-    ]
-    answer = _result_of(request, candidates)
-    following = _next(request, request.limit, len(tools)) if tools else {"reason": NO_TOOLS}
-    return ToolsAnswer(answer.tools, {**following, **answer.facts})
-
-
-def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal | None) -> list[Tool]:
-    tools = [tool for tool in registry.tools(agent.id, principal=principal) if not tool.pending]
-    return tools or ([reading_tool(agent)] if agent.kind == "skill" else [])
-
-
-def _nothing(
-    registry: "Searchable", request: FindAsked, principal: Principal | None, route: ToolRoute, agents: Mapping[str, str]
-) -> ToolsAnswer:
-    near = nearest(registry, request.query, principal, request.agent_ids, steps=request.steps, within=request.within)
-    facts: dict[str, Any] = {"better_agents": agents} if agents else {}
-    facts |= {"reason": route.reason}
-    if near:
-        facts |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
-    return ToolsAnswer([], facts | notices_field(route) | _selection(request, route))
 
 
 def capabilities(registry: "Searchable") -> dict[str, Any]:
