@@ -4,8 +4,7 @@ The first start of a command that fetches takes longer than any later one. It is
 signs of life: what its processes compute, read and write, and what they say on standard error. The protocol is silent
 until the server itself runs.
 
-Of what a failing process wrote the last line that says why is told, whichever language it is written in: by how such
-a line begins, else by its words. Stack frames, help texts and what came of the end itself stand around it.
+Of what a failing process wrote the last lines are reported: one of them says why it failed.
 """
 
 import re
@@ -116,44 +115,17 @@ def _bytes_of(folder: Path) -> int:
         return 0
 
 
-_LAST_LINES, _MOST_LINE_CHARS = 400, 1_000
-_MOST_FOLLOWING = 2
-"""Lines of an exception's message after the first, in Python."""
-_AROUND = re.compile(
-    r"""(?xi) ^\s*(?: at\s | File\ " | \^+ | [~^]+\s*$ | \.\.\.\ \d+\ | goroutine\ \d | \d+:\s | \|\s*$ | -{1,2}[a-z?] )
-    | ^\s{8} | ^\s*---\s | ^(?: Node\.js\ v\d | exit\ status | note:\s | npm\ (?:warn|notice)\b | stack\ backtrace: )
-    | ^(?: \[notice\] | usage\b | (?:try|run|see)\b.*-help ) | complete\ log\ of
-    | ^npm\ err\S*\ (?:code|syscall|errno|path|dest)\b
-    | BrokenPipe | EPIPE | KeyboardInterrupt | CancelledError | SIGTERM"""
-)
-"""Stack frames, help, and what comes of the end of a pipe or of a signal: no line of these says why."""
-_REASON = re.compile(
-    r"""(?x) ^\s{0,3}(?:\|\s*)?(?: (?:[\w$]+[.:/])*\w*(?:Error|Exception|Failure|Throwable)\b
-    | (?:[\w./@-]+:\s)?(?i:(?:fatal|internal)\s)?(?i:error|fatal|panic)(?:\[\w+\])?\s*: | thread\ '.*panicked
-    | Unhandled\ exception | [×✗✘✖]\s )
-    | \b(?:ERROR|FATAL|CRITICAL|SEVERE)\b | \blevel=(?:error|fatal) | "level":\s*"?(?:error|fatal|50|60)\b"""
-)
-_CAUSE = re.compile(r"^\s*(?:(?:Caused by|\[cause\]):|--->|╰─▶|├─▶)\s*(?:0:\s*)?(.*)")
-_HINT = re.compile(
-    r"(?i)error|exception|required|missing|not found|no such|cannot|can't|could not|failed|fatal|denied|invalid|panic"
-)
+_MOST_LINES = 6
+"""Of a failing process's error output, from its end."""
+_FRAME = re.compile(r"[\s|+]*(?:at\s|File \"|Traceback \(|\d+:\s|--?\w)|\s{4}(?!\s*\|)|\t|\W*$")
+"""How a stack frame or an option of a help text begins, or a line of marks: of these there may be any number."""
 
 
-def failure_line(output: str) -> str:
-    """The last line that says why, by how programs begin such a line; else the last that sounds like it; else the last.
+def last_lines(output: str) -> str:
+    """The last lines that are neither stack frames nor options of a help text, each once, as one line.
 
-    Empty if nothing was written.
+    If all lines are such, the last of these.
     """
-    own, is_python = output.partition("Exception ignored")[0] or output, "Traceback (most recent call last)" in output
-    cut = (ESCAPES.sub("", line[:_MOST_LINE_CHARS]).rstrip() for line in own.splitlines()[-_LAST_LINES:])
-    lines = [line for line in cut if line.strip()]
-    told = [line.strip(" |") for line in lines if not (_AROUND.search(line) or _CAUSE.match(line))]
-    places = (at for each in (_REASON, _HINT) for at in reversed(range(len(told))) if each.search(told[at]))
-    at = next(places, len(told) - 1)
-    if at < 0:
-        return (lines or [""])[-1].strip()
-    while at and told[at].split()[:3] == told[at - 1].split()[:3]:
-        at -= 1
-    following = _MOST_FOLLOWING if is_python else told[at].endswith(":")
-    causes = [match[1] for each in lines if (match := _CAUSE.match(each)) and match[1]]
-    return "; caused by: ".join([" ".join(told[at : at + 1 + following]), *causes[-1:]])
+    lines = [line for line in ESCAPES.sub("", output).splitlines() if line.strip()]
+    telling = [line for line in lines if not _FRAME.match(line)] or lines
+    return " ".join(list(dict.fromkeys(reversed(telling)))[_MOST_LINES - 1 :: -1])

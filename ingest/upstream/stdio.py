@@ -46,8 +46,8 @@ from waygraph.ingest.upstream.process_health import (
     COMES_WITH,
     LOOK_S,
     activity_of,
-    failure_line,
     is_pulling,
+    last_lines,
     launcher_of,
 )
 from waygraph.ingest.upstream.reaper_process import GRACE_S, end_server
@@ -229,6 +229,8 @@ class Ring:
 
 ERRORS_BYTES = 64 * 1024
 """How much of the end of a server's error output is kept, in memory."""
+LAST_CHARS = 600
+"""How much of it is reported of a server that failed."""
 _ADVICE = (
     (
         re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b"),
@@ -379,7 +381,7 @@ class _Server:
 
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
-        words = self._discretion.line(failure_line(self._errors.since_mark()))
+        words = self._discretion.line(last_lines(self._errors.since_mark()), LAST_CHARS)
         return "; ".join([words, *(advice for pattern, advice in _ADVICE if pattern.search(words))])
 
     # -- streams -----------------------------------------------------------------------------------

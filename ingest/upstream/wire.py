@@ -154,7 +154,7 @@ class Wire:
     excess: UpstreamError | None = None
     """Why its process was ended: it took more than its limits allow."""
     last_words: Callable[[], str] = str
-    """The line of its error output that most likely says why it fails."""
+    """The last lines of its error output, as one."""
     launcher: str = ""
     """The program that may have to fetch the server before it runs."""
     on_life: Callable[[], None] = lambda: None
