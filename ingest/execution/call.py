@@ -15,7 +15,7 @@ import httpx2
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.redaction import shorten, strike_secrets, struck_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
-from waygraph.ingest.upstream.unreadable import refusal_text
+from waygraph.ingest.upstream.messages import refusal_text
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     Undecodable,

@@ -31,7 +31,7 @@ from waygraph.ingest.manifest.redaction import Discretion, shorten, struck_json
 from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.ingest.sources.formats.old_forms import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.upstream.connection import Host, Result
-from waygraph.ingest.upstream.unreadable import error_words
+from waygraph.ingest.upstream.messages import error_words
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import (
     InvalidArguments,
@@ -320,7 +320,10 @@ class _Conversation:
         """Raises UpstreamError."""
         answer = _message_in(await self._send(method, params), self._secrets)
         if (error := answer.get("error")) is not None:
-            raise self._error(error)
+            code, reason = error_words(error)
+            most = self._web.most_error_chars
+            data = Discretion().redact_data(fields_of(error).get("data"), most)
+            raise UpstreamAnswered(code, shorten(reason, most), data)
         if (reply := parse_result(answer.get("result"))) is None:
             raise UpstreamRefused("answered with neither a message nor a task")
         return reply
@@ -346,12 +349,6 @@ class _Conversation:
                 allow_private=interface.allow_private,
             )
         )
-
-    def _error(self, error: object) -> UpstreamAnswered:
-        code, reason = error_words(error)
-        most = self._web.most_error_chars
-        data = Discretion().redact_data(fields_of(error).get("data"), most)
-        return UpstreamAnswered(code, shorten(reason, most), data)
 
 
 def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:

@@ -31,8 +31,7 @@ from waygraph.ingest.execution.services import (
     load_services,
     servers_vouched_for,
 )
-from waygraph.ingest.logins.callers import OwnLogins
-from waygraph.ingest.logins.login_rules import TokenExchange
+from waygraph.ingest.logins.callers import OwnLogins, TokenExchange
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, launches_gateway
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal

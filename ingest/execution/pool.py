@@ -17,8 +17,18 @@ from cachetools import FIFOCache
 
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
-from waygraph.ingest.upstream.clock import Clock, Starts, SystemClock, first_of
-from waygraph.ingest.upstream.connection import CALL, QUESTIONS, CallConnection, Host, NotDelivered, Result
+from waygraph.ingest.upstream.connection import (
+    CALL,
+    QUESTIONS,
+    CallConnection,
+    Clock,
+    Host,
+    NotDelivered,
+    Result,
+    Starts,
+    SystemClock,
+    first_of,
+)
 from waygraph.registry.model.errors import CallTimedOut, NotRun, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
@@ -238,20 +248,17 @@ class Pool:
         except Exception as exc:  # noqa: BLE001 - one server's fault must not end the connections of all
             error = exc if isinstance(exc, UpstreamError) else UpstreamUnreachable(f"failed ({type(exc).__name__})")
             if line.is_waited_for:
-                self._note(key, line.launch, error)
+                # The first failure of a server that stood before is chance: the next call tries again.
+                if (last := self._failures.get(key)) is not None and last.launch == line.launch:
+                    rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
+                else:
+                    rest_s = 0.0 if self._stood.get(key) == line.launch else FIRST_REST_S
+                self._failures[key] = _Failure(line.launch, error, rest_s, self._clock.now_s() + rest_s)
             line.fail(error)
         finally:
             line.fail(UpstreamUnreachable(STOPPING))
             if self._lines.get(key) is line:
                 del self._lines[key]
-
-    def _note(self, key: _Key, launch: Launch, error: UpstreamError) -> None:
-        """The first failure of a server that stood before is chance, and does not keep the next call from trying."""
-        if (last := self._failures.get(key)) is not None and last.launch == launch:
-            rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
-        else:
-            rest_s = 0.0 if self._stood.get(key) == launch else FIRST_REST_S
-        self._failures[key] = _Failure(launch, error, rest_s, self._clock.now_s() + rest_s)
 
 
 def _key(agent: Agent, acting: Acting | None) -> _Key:

@@ -23,7 +23,7 @@ from typing import Literal
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from waygraph.ingest.logins.login_rules import HeaderName, LoginRule, Text
+from waygraph.ingest.logins.callers import HeaderName, LoginRule, Text
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
@@ -198,15 +198,12 @@ def _first_fault(error: ValidationError) -> str:
     fault = next((fault for fault in faults if fault["type"] == _NOT_KNOWN), faults[0])
     place, reason = fault["loc"], reason_of(fault)
     if fault["type"] == _NOT_KNOWN:
-        reason = str(UnknownName("key", str(place[-1]), _keys_beside(place)))
+        table: type[BaseModel] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else Service
+        table = _File if len(place) == 1 else table
+        reason = str(
+            UnknownName("key", str(place[-1]), [field.alias or name for name, field in table.model_fields.items()])
+        )
     return f"{'.'.join(map(str, place)) or 'its top'}: {reason}"
-
-
-def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
-    """What is known where this key stands."""
-    table: type[BaseModel] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else Service
-    table = _File if len(place) == 1 else table
-    return [field.alias or name for name, field in table.model_fields.items()]
 
 
 _NOT_KNOWN = "extra_forbidden"

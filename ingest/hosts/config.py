@@ -213,18 +213,14 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
         return []
     texts = dict[str, str]()
     for entry in [*before.servers.values(), *after.servers.values()]:
-        _add_texts(entry, texts)
+        if isinstance(entry, Mapping):
+            with suppress(ValueError):
+                for text, clean in _string_pairs(entry, references_only(entry)):
+                    visible = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
+                    texts[text] = visible if texts.get(text, visible) == visible else STRUCK_TEXT
     sides = (_mask_config(before, "", texts).splitlines(), _mask_config(after, name, texts).splitlines())
     lines = difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)
     return [line.rstrip() for line in lines]
-
-
-def _add_texts(entry: object, texts: dict[str, str]) -> None:
-    if isinstance(entry, Mapping):
-        with suppress(ValueError):
-            for text, clean in _string_pairs(entry, references_only(entry)):
-                visible = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
-                texts[text] = visible if texts.get(text, visible) == visible else STRUCK_TEXT
 
 
 def _string_pairs(value: object, clean: object) -> Iterator[tuple[str, str]]:

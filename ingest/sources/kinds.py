@@ -14,8 +14,6 @@ from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, Serv
 from waygraph.ingest.sources.formats import (
     a2a_card,
     catalogue,
-    docker_catalog,
-    export,
     listings,
     mcp_config,
     mcp_registry,
@@ -64,7 +62,7 @@ BUILT_IN_KINDS = (
     Kind("skill", skill.SHAPE, skill.fits, skill.read),
     Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
     Kind("a2a-card", a2a_card.SHAPE, a2a_card.fits, a2a_card.read),
-    Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
+    Kind("docker-catalog", listings.DOCKER_SHAPE, listings.fits_docker, listings.read_docker),
     Kind(
         "desktop-bundle",
         mcp_config.BUNDLE_SHAPE,
@@ -118,7 +116,7 @@ def kind_of(document: object, where: str) -> Kind:
 
 def check_kind(name: str) -> None:
     """Raises InvalidSetting for a name that is not known."""
-    if name != export.KIND and all(kind.name != name for kind in known_kinds()):
+    if name != catalogue.EXPORT_KIND and all(kind.name != name for kind in known_kinds()):
         raise InvalidSetting(f"{name!r} {_unknown()}")
 
 
@@ -156,7 +154,9 @@ def _unknown() -> str:
 
 def _known_names() -> str:
     """The kinds, and which of other packages are not among them. An export holds other sources, and is no `Kind`."""
-    return "; ".join([", ".join([*(kind.name for kind in known_kinds()), export.KIND]), *load_plugins().faults])
+    return "; ".join(
+        [", ".join([*(kind.name for kind in known_kinds()), catalogue.EXPORT_KIND]), *load_plugins().faults]
+    )
 
 
 def _top(document: object) -> str:

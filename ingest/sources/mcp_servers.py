@@ -85,7 +85,7 @@ class McpServers:
     async def _ask_all(self) -> "list[Answer]":
         import anyio
 
-        from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Starts, SystemClock
+        from waygraph.ingest.upstream.connection import SERVERS_AT_ONCE, START_S, Starts, SystemClock
 
         starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
         asks = anyio.Semaphore(SERVERS_AT_ONCE)
@@ -249,7 +249,11 @@ def describe_tools(tools: Sequence[Tool]) -> str:
         room -= chars
         if suspicions(examine(tool).flags(lambda _: {})):
             continue
-        part = _describe(tool)
+        line = " ".join(tool.description[: 4 * MAX_SENTENCE_CHARS].split())
+        sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+        if len(sentence) > MAX_SENTENCE_CHARS:
+            sentence = sentence[:MAX_SENTENCE_CHARS].rpartition(" ")[0]
+        part = f"{tool.name}: {sentence.rstrip('.')}." if sentence else f"{tool.name}."
         if len(text) + len(part) + 1 > MAX_CHARS:
             break
         text = f"{text} {part}".lstrip()
@@ -272,11 +276,3 @@ def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:
     """Whether it says nothing but what these tools say, and how much there is beside them."""
     text = describe_tools(tools)
     return bool(text) and (description == text or description.startswith(f"{text}\n\n{BESIDE_TOOLS}"))
-
-
-def _describe(tool: Tool) -> str:
-    line = " ".join(tool.description[: 4 * MAX_SENTENCE_CHARS].split())
-    sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
-    if len(sentence) > MAX_SENTENCE_CHARS:
-        sentence = sentence[:MAX_SENTENCE_CHARS].rpartition(" ")[0]
-    return f"{tool.name}: {sentence.rstrip('.')}." if sentence else f"{tool.name}."

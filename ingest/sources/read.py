@@ -16,7 +16,7 @@ from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, o
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry
 from waygraph.ingest.manifest.trust_store import Approvals, launch_in
 from waygraph.ingest.sources.folder_files import FolderFiles, files_under, holds_other_settings, is_of_programs
-from waygraph.ingest.sources.formats import export
+from waygraph.ingest.sources.formats import catalogue
 from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
@@ -128,7 +128,7 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
             if isinstance(document, dict) and FILES in document:
                 part_names |= referenced_files(document, where)
             if (is_export := _is_export(document, where, reading.kind)) and len(listing.files) == 1:
-                manifests = export.read(document, where, restore=reading.kind == export.KIND)
+                manifests = catalogue.read_export(document, where, restore=reading.kind == catalogue.EXPORT_KIND)
                 return [Parts(manifest=manifest) for manifest in merger.with_faults(manifests)]
             if is_export:
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
@@ -145,9 +145,9 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
 
 def _is_export(document: object, where: str, kind: str) -> bool:
     """Whether it is one, and is not called another kind. Raises SourceError for what is none and is called one."""
-    if kind == export.KIND and not export.fits(document):
-        raise of_another_kind(export.KIND, export.SHAPE, document, where)
-    return kind in ("", export.KIND) and export.fits(document)
+    if kind == catalogue.EXPORT_KIND and not catalogue.fits_export(document):
+        raise of_another_kind(catalogue.EXPORT_KIND, catalogue.EXPORT_SHAPE, document, where)
+    return kind in ("", catalogue.EXPORT_KIND) and catalogue.fits_export(document)
 
 
 def with_answers(parts: Parts, ask: Ask | None) -> Manifest:

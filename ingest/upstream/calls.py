@@ -172,8 +172,12 @@ class ToolCalls:
         """Raises MCPError, and UpstreamRefused for a question that nobody answers."""
         params = {"name": name, "arguments": dict(arguments)} if method == CALL else dict(arguments)
         headers = _param_headers(input_schema, arguments) if self._is_modern and _HEADER_MARK in input_schema else {}
-        if self.sets_level and not self._is_modern:
-            await self._set_level()
+        # As loud as the loudest host of a call under way wants it; each hears of it what it asked for.
+        level = self.underway.loudest() if self.sets_level and not self._is_modern else ""
+        if level and level != self.underway.level:
+            self.underway.level = level
+            with anyio.move_on_after(_LEVEL_S), suppress(MCPError):  # a server that will not be told goes on as it was
+                await raw_request(self.session, "logging/setLevel", {"level": level}, cancels=False)
         result = await self._request(call, method, params, headers)
         pause_s = _FIRST_PAUSE_S
         for _ in range(MOST_ROUNDS):
@@ -181,7 +185,10 @@ class ToolCalls:
                 await call.await_notices()
                 return call.discretion.redact_result(sendable(result))
             call.has_begun = True
-            if not (answers := await _answers(call.host, result.get("inputRequests") or {})):
+            if not isinstance(questions := result.get("inputRequests") or {}, Mapping):
+                raise UpstreamRefused("its questions are not of the protocol")
+            # One after the other: a person reads one at a time.
+            if not (answers := {key: await _answer(call.host, question) for key, question in questions.items()}):
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             more: dict[str, Any] = {"inputResponses": answers} if answers else {}
@@ -212,13 +219,6 @@ class ToolCalls:
             self._leave(call)
             raise
 
-    async def _set_level(self) -> None:
-        """As loud as the loudest host of a call under way wants it; each hears of it what it asked for."""
-        if (level := self.underway.loudest()) and level != self.underway.level:
-            self.underway.level = level
-            with anyio.move_on_after(_LEVEL_S), suppress(MCPError):  # a server that will not be told goes on as it was
-                await raw_request(self.session, "logging/setLevel", {"level": level}, cancels=False)
-
     def _leave(self, call: Underway) -> None:
         if call.request_id is not None:
             self.underway.leave(call)
@@ -231,13 +231,6 @@ class ToolCalls:
     @property
     def _is_modern(self) -> bool:
         return self.version in MODERN_PROTOCOL_VERSIONS
-
-
-async def _answers(host: Host, questions: object) -> dict[str, Any]:
-    """One after the other: a person reads one at a time. Raises UpstreamRefused."""
-    if not isinstance(questions, Mapping):
-        raise UpstreamRefused("its questions are not of the protocol")
-    return {key: await _answer(host, question) for key, question in questions.items()}
 
 
 async def _answer(host: Host, question: object) -> Mapping[str, Any]:

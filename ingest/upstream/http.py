@@ -21,8 +21,8 @@ from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import NotDelivered
+from waygraph.ingest.upstream.messages import mend_answer, refusal_text
 from waygraph.ingest.upstream.stdio import BLANKS, read_message
-from waygraph.ingest.upstream.unreadable import mend_answer, refusal_text
 from waygraph.ingest.upstream.wire import (
     HEADER,
     KINDS,

@@ -42,9 +42,9 @@ from waygraph.ingest.upstream.connection import (
     ServerListing,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
+from waygraph.ingest.upstream.messages import fault_of
 from waygraph.ingest.upstream.process_health import MOST_TIMES
 from waygraph.ingest.upstream.stdio import stdio_transport
-from waygraph.ingest.upstream.unreadable import fault_of
 from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, error_ends_session, hush, quietly
 from waygraph.registry.model.errors import (
     CallTimedOut,

@@ -40,18 +40,30 @@ from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherite
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.limits import LIMITS, raises_privileges
-from waygraph.ingest.upstream.pipes import CHUNK, GONE_ERRORS, Item, LinesOut, MessagesIn, MessagesOut, Pipe
+from waygraph.ingest.upstream.messages import (
+    CHUNK,
+    GONE_ERRORS,
+    Item,
+    LinesOut,
+    MessagesIn,
+    MessagesOut,
+    Pipe,
+    Unreadable,
+    mend_answer,
+    unreadable_document,
+    unreadable_text,
+)
 from waygraph.ingest.upstream.process_health import (
     COMES_WITH,
+    LIMITS,
     LOOK_S,
     activity_of,
     is_pulling,
     last_lines,
     launcher_of,
+    raises_privileges,
 )
 from waygraph.ingest.upstream.reaper_process import GRACE_S, end_server
-from waygraph.ingest.upstream.unreadable import Unreadable, mend_answer, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.process import forbid_inspection
@@ -76,8 +88,8 @@ os.register_at_fork(after_in_child=_forget_children)
 class Child:
     """A running program. It ends, with all that it started, when `end` is called or this process ends.
 
-    Never started by a shell. Its limits are those of `settings` (limits.py); `on_excess` gets the reason, in another
-    thread, if it is ended.
+    Never started by a shell. Its limits are those of `settings` (process_health.py); `on_excess` gets the
+    reason, in another thread, if it is ended.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ from mcp.types import (
     RequestId,
 )
 
-from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_event
+from waygraph.ingest.upstream.messages import Unreadable, unreadable_event
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 
 # The SDK's log records stay out of ours: they hold payloads, and URLs with what stands in them.

@@ -19,8 +19,7 @@ from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, op
 from waygraph.ingest.sources.parse import beside, is_skill
 from waygraph.ingest.sources.read import STDIN, Parts
 from waygraph.ingest.sync.apply import Member
-from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Clock, Starts, SystemClock
-from waygraph.ingest.upstream.connection import Connect
+from waygraph.ingest.upstream.connection import SERVERS_AT_ONCE, START_S, Clock, Connect, Starts, SystemClock
 from waygraph.ingest.watch.events import (
     NotWritten,
     ServerEvent,

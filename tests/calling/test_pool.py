@@ -18,8 +18,7 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, McpCaller
 from waygraph.ingest.execution.pool import Pool, calling_pool
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.upstream.clock import SystemClock
-from waygraph.ingest.upstream.connection import MayHaveRun
+from waygraph.ingest.upstream.connection import MayHaveRun, SystemClock
 from waygraph.registry.model.errors import (
     CallTimedOut,
     UpstreamError,

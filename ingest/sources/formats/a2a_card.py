@@ -115,6 +115,11 @@ def _agent(card: Mapping[str, Any], key: str, pointer: str, intake: Intake) -> A
     skills = items_of(card.get("skills"))
     if "skills" in card and not isinstance(card["skills"], list) and card["skills"] is not None:
         intake.reject(f"{pointer}/skills", f"expected a list of skills, found {shape_of(card['skills'])}")
+    # The preferred interface at the top, all of them, and the names of what it may ask for as a credential.
+    interfaces = _interfaces(card)
+    transport: dict[str, object] = {**interfaces[0], "interfaces": interfaces} if interfaces else {}
+    if security := tags_of(card["securitySchemes"]):
+        transport["security"] = sorted(security)
     return AgentRecord(
         pointer=pointer,
         key=key or text_of(card.get("name")) or None,
@@ -122,22 +127,13 @@ def _agent(card: Mapping[str, Any], key: str, pointer: str, intake: Intake) -> A
         description=card.get("description"),
         kind="a2a_agent",
         version=version_of(card.get("version")),
-        transport=_transport(card),
+        transport=(transport or None),
         tags=tags_of(tag for skill in skills for tag in items_of(fields_of(skill).get("tags"))),
         tools=_tools(card, skills, f"{pointer}/skills", intake),
     )
 
 
 # -- how it is reached -----------------------------------------------------------------------------
-
-
-def _transport(card: Mapping[str, Any]) -> dict[str, object] | None:
-    """The preferred interface at the top, all of them, and the names of what it may ask for as a credential."""
-    interfaces = _interfaces(card)
-    transport: dict[str, object] = {**interfaces[0], "interfaces": interfaces} if interfaces else {}
-    if security := tags_of(card["securitySchemes"]):
-        transport["security"] = sorted(security)
-    return transport or None
 
 
 def _interfaces(card: Mapping[str, Any]) -> list[dict[str, str]]:

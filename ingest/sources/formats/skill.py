@@ -184,7 +184,12 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     description = front.get("description")
     opening = _opening(text_of(document["body"]))
     if isinstance(description or "", str):
-        description = "\n\n".join(filter(None, (_check_description(text_of(description), intake), opening)))
+        description = text_of(description)
+        if not description:
+            intake.note_cut("/description", "the skill has no description; it is found by the beginning of its text")
+        if len(description) > MAX_DESCRIPTION_CHARS:
+            intake.note_cut("/description", f"longer than the {MAX_DESCRIPTION_CHARS} characters allowed; taken whole")
+        description = "\n\n".join(filter(None, (description, opening)))
     yield AgentRecord(
         pointer="",
         key=name,
@@ -206,14 +211,6 @@ def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
     elif folder and name != folder:
         intake.note_cut("/name", f"the skill is called {name!r}, its folder {folder[:64]!r}; they should be equal")
     return name
-
-
-def _check_description(description: str, intake: Intake) -> str:
-    if not description:
-        intake.note_cut("/description", "the skill has no description; it is found by the beginning of its text")
-    if len(description) > MAX_DESCRIPTION_CHARS:
-        intake.note_cut("/description", f"longer than the {MAX_DESCRIPTION_CHARS} characters allowed; taken whole")
-    return description
 
 
 def _opening(body: str) -> str:
