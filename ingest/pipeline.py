@@ -26,7 +26,7 @@ from waygraph.ingest.sources.opening import (
     refuse_unused,
     vouch,
 )
-from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
+from waygraph.ingest.sources.read import Parts, documents, without_answers
 from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Document, Policy, Rejected, SyncReport, status_of_fault
@@ -143,11 +143,12 @@ class Ingestion:
         return names.intersection(source.name for source in registry.stored_sources())
 
     def _send_offer(self, registry: "RemoteRegistry", source: OpenedSource) -> list[IngestResult]:
-
         parts = source.parts()
         notes: Sequence[Rejected] = ()
         if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
-            offer = offer_of_listing(source.place.list(source.how), self.opening.settings)
+            listing = source.place.list(source.how)
+            texts = documents(listing, self.opening.settings)
+            offer = Offer(source=listing.source, namespace=listing.namespace, documents=texts)
         else:  # files are read there, servers are asked here: what is noted of them is known here alone
             manifest = self._ask_servers(source, parts)
             offer, notes = offer_of_manifest(manifest), manifest.cut
@@ -271,11 +272,6 @@ class Offer:
     source: str
     namespace: str
     documents: Iterable[Document]
-
-
-def offer_of_listing(listing: Listing, settings: Settings) -> Offer:
-    """The files as they are."""
-    return Offer(source=listing.source, namespace=listing.namespace, documents=documents(listing, settings))
 
 
 def offer_of_manifest(manifest: Manifest) -> Offer:

@@ -181,25 +181,19 @@ def result_of(reply: AgentReply) -> Result:
     if len(data) == 1:
         result["structuredContent"] = data[0]
     if reply.state in _WAITING:
-        content.append(text(_how_to_go_on(reply)))
+        named = ((TASK, reply.task_id), (CONTEXT, reply.context_id))
+        arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in named if value)
+        how = f"Answer by calling this tool again with {arguments}."
+        content.append(text(f"The agent asks for more before it goes on. {how}"))
     if reply.state in _ENDED_BADLY:
-        content.insert(0, text(_why_not(reply.state)))
+        login = "The agent asks for a login before it goes on: write `auth` for it into the services file."
+        content.insert(
+            0, text(login if reply.state == "auth-required" else f"The agent's task ended as {reply.state}.")
+        )
         result["isError"] = True
     if not content:
         content.append(text("The agent has done it, and says nothing of it."))
     return result
-
-
-def _how_to_go_on(reply: AgentReply) -> str:
-    ids = {TASK: reply.task_id, CONTEXT: reply.context_id}
-    arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in ids.items() if value)
-    return f"The agent asks for more before it goes on. Answer by calling this tool again with {arguments}."
-
-
-def _why_not(state: str) -> str:
-    if state == "auth-required":
-        return "The agent asks for a login before it goes on: write `auth` for it into the services file."
-    return f"The agent's task ended as {state}."
 
 
 def _content(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -221,19 +221,14 @@ class Pool:
         failure = self._failures.get(key)
         if failure is not None and failure.launch == launch and (left_s := failure.until_s - self._clock.now_s()) > 0:
             raise failure.again(left_s)
-        line = _Line(launch, self._clock, self._idle_s)
-        if key[1]:
-            self._close_unused()
-        self._lines[key] = line
+        if key[1]:  # makes room for one more connection of a user
+            unused = [line for (_, user), line in self._lines.items() if user and line.is_unused]
+            more = max(0, self.open_of_users - MOST_USER_LINES + 1)
+            for line in sorted(unused, key=lambda line: line.used_s)[:more]:
+                line.retire()
+        self._lines[key] = line = _Line(launch, self._clock, self._idle_s)
         self._tasks.start_soon(self._run, key, line)
         return line
-
-    def _close_unused(self) -> None:
-        """Makes room for one more connection of a user."""
-        lines = [line for (_, user), line in self._lines.items() if user and line.is_unused]
-        more = self.open_of_users - MOST_USER_LINES + 1
-        for line in sorted(lines, key=lambda line: line.used_s)[: max(0, more)]:
-            line.retire()
 
     async def _run(self, key: _Key, line: "_Line") -> None:
         """The task of one connection. Never raises."""

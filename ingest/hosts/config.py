@@ -148,7 +148,11 @@ _SYNTAXES: Mapping[str, Syntax] = {
 
 def read_config(host: Host, path: Path) -> HostConfig:
     """Raises SourceError for a file that cannot be read, is too long, or is no text."""
-    return HostConfig(host, path, decode_config(path, content_of(path)))
+    content = content_of(path)
+    try:
+        return HostConfig(host, path, None if content is None else content.decode())
+    except UnicodeDecodeError as exc:
+        raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from None
 
 
 def content_of(path: Path) -> bytes | None:
@@ -167,14 +171,6 @@ def content_of(path: Path) -> bytes | None:
     if len(content) > MAX_BYTES:
         raise SourceError(str(path), f"has more than {MAX_BYTES:,} bytes, which no host's config has")
     return content
-
-
-def decode_config(path: Path, content: bytes | None) -> str | None:
-    """Raises SourceError."""
-    try:
-        return None if content is None else content.decode()
-    except UnicodeDecodeError as exc:
-        raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from None
 
 
 def _put(document: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:

@@ -126,7 +126,13 @@ class McpServers:
             except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
                 answer = _no_answer(server, self.name, UpstreamRefused(f"unexpected {type(error).__name__}"))
             tasks.cancel_scope.cancel()
-        self.on_asked(_server_result(server, answer, current_time() - began))
+        seconds = current_time() - began
+        if answer.entry is None:
+            [fault, *_] = (*answer.rejected, *answer.cut)
+            self.on_asked(ServerProgress(key=server.key, state="failed", seconds=seconds, reason=fault.reason))
+        else:
+            count = len(answer.entry.tools)
+            self.on_asked(ServerProgress(key=server.key, state="online", tools=count, seconds=seconds))
         return answer
 
     async def _tell_waits(self, waits: Sequence[ServerProgress]) -> None:
@@ -213,13 +219,6 @@ def _no_answer(server: ServerEntry, where: str, error: UpstreamError) -> Answer:
     return Answer(
         rejected=(fault,), status=failing(reason) if isinstance(error, UpstreamRefused) else unreachable(now, reason)
     )
-
-
-def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> ServerProgress:
-    if answer.entry is None:
-        [fault, *_] = (*answer.rejected, *answer.cut)
-        return ServerProgress(key=server.key, state="failed", seconds=seconds, reason=fault.reason)
-    return ServerProgress(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
 
 
 BESIDE_TOOLS = "Beside its tools: "

@@ -420,14 +420,11 @@ def _as_dict(value: object) -> dict[Any, Any]:
 
 def documents(listing: Listing, settings: Settings) -> Iterator[Document]:
     """The files as texts, to be read elsewhere: `read_documents` there gives what `read_path` gives here."""
-    return (_document(where, content, settings) for where, content in listing.files)
-
-
-def _document(where: str, content: Content, settings: Settings) -> Document:
-    try:
-        return Document(where, text_of(where, content, settings))
-    except SourceError as error:
-        return Document(where, unreadable=error.reason)
+    for where, content in listing.files:
+        try:
+            yield Document(where, text_of(where, content, settings))
+        except SourceError as error:
+            yield Document(where, unreadable=error.reason)
 
 
 def _content_of(document: Document, most_bytes: int) -> bytes:

@@ -362,7 +362,8 @@ def unreadable_text(text: str, error: Exception) -> Unreadable | None:
     """Of a text that no parser took; None for one that is no answer, such as a line of a log."""
     names = _names_in(text[:_EDGE_CHARS])
     match = _VALUE.match(text, names["id"]) if "id" in names else _LAST_ID.search(text[-_TAIL_CHARS:])
-    return _unreadable(names, _id_in(match), fault_of(str(error)))
+    request_id = None if match is None else match[2] if match[1] is None else int(match[1])
+    return _unreadable(names, request_id, fault_of(str(error)))
 
 
 def unreadable_document(document: Mapping[str, Any]) -> Unreadable | None:
@@ -399,9 +400,3 @@ def _names_in(text: str) -> Mapping[str, int]:
         elif level == 1 and part[2]:
             names[part[1]] = part.end()
     return names
-
-
-def _id_in(match: re.Match[str] | None) -> RequestId | None:
-    if match is None:
-        return None
-    return match[2] if match[1] is None else int(match[1])

@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
-from mcp import Client, MCPError
+from mcp import Client, MCPError, types
 from mcp.client.session import ClientSession
-from mcp.types import (
-    CONNECTION_CLOSED,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    ErrorData,
-    Implementation,
-    ServerCapabilities,
-)
 from pydantic import ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
@@ -93,10 +84,10 @@ class SessionTerms:
     """What both sides agreed on at the start; it holds when the connection is gone, too."""
 
     session: ClientSession
-    server: Implementation
+    server: types.Implementation
     instructions: str
     version: str
-    capabilities: ServerCapabilities
+    capabilities: types.ServerCapabilities
 
 
 class OpenConnection:
@@ -147,11 +138,11 @@ class OpenConnection:
             self._following.lose(self._loss)
 
     async def _serve(self) -> None:
-        client = self._client(Implementation(name="waygraph", version=_version()))
+        client = self._client(types.Implementation(name="waygraph", version=_version()))
         async with client:
             self._terms = SessionTerms(
                 client.session,
-                client.server_info or Implementation(name="", version=""),
+                client.server_info or types.Implementation(name="", version=""),
                 client.instructions or "",
                 client.protocol_version,
                 client.server_capabilities,
@@ -164,7 +155,7 @@ class OpenConnection:
                 self._calls.tasks = None
                 tasks.cancel_scope.cancel()
 
-    def _client(self, about_us: Implementation) -> Client:
+    def _client(self, about_us: types.Implementation) -> Client:
         """By its callbacks the SDK says what we take, and refuses what comes before any call can.
 
         That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
@@ -401,7 +392,7 @@ class OpenConnection:
         """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
         if (loss := self._of_ours(exc)) is not None:
             return loss
-        if exc.code == METHOD_NOT_FOUND:
+        if exc.code == types.METHOD_NOT_FOUND:
             return NotOffered("does not know what it was asked")
         return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
 
@@ -410,14 +401,14 @@ class OpenConnection:
         if fault := self.wire.fault_in(exc.error):
             return fault.again()
         # Servers use these codes too.
-        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
-        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)
+        cut = exc.code == types.CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
+        unread = exc.code == types.PARSE_ERROR and exc.error.message.startswith(UNREAD)
         if cut:
             return self.wire.trouble or UpstreamUnreachable("the connection was closed before the answer")
         return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
 
 
-def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
+def _capability_of(method: str, capabilities: types.ServerCapabilities) -> object:
     """What the server says of this method's subject; None: that it has none."""
     kinds = {
         "prompts": capabilities.prompts,
@@ -427,8 +418,8 @@ def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
     return kinds.get(method.partition("/")[0], capabilities)
 
 
-async def _nobody(*_: Any, **__: Any) -> ErrorData:
-    return ErrorData(code=INVALID_REQUEST, message=NOBODY)
+async def _nobody(*_: Any, **__: Any) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=NOBODY)
 
 
 @cache

@@ -28,7 +28,7 @@ from shutil import which
 
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import ESCAPES
-from waygraph.ingest.upstream.reaper_process import Processes, end_server, folder_of, start_of
+from waygraph.ingest.upstream.reaper_process import Processes, end_server, folder_of, start_of, stat_of
 from waygraph.registry.model.settings import Settings
 
 MOST_TIMES = 10
@@ -100,36 +100,21 @@ class Activity:
         )
 
 
-def activity_of(session: int, folder: Path = Path("/proc")) -> Activity:
+def activity_of(session: int) -> Activity:
     """As Linux tells it."""
-    if not (folder / "self" / "stat").exists():
+    if not os.path.exists("/proc/self/stat"):
         return Activity(is_known=False)
-    ticks = {each: _ticks_of(each, session) for each in folder.iterdir() if each.name.isdigit()}
-    own = {each: count for each, count in ticks.items() if count is not None}
-    return Activity(
-        is_known=True,
-        processes=frozenset(int(each.name) for each in own),
-        ticks=sum(own.values()),
-        bytes=sum(map(_bytes_of, own)),
-    )
-
-
-def _ticks_of(folder: Path, session: int) -> int | None:
-    """How much of the processor it has had; None: it is gone, or of another session."""
-    try:
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12]) if int(fields[3]) == session else None
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _bytes_of(folder: Path) -> int:
-    """0 where the system does not let us see them, as of another user's process."""
-    try:
-        counts = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
-        return int(counts["rchar"]) + int(counts["wchar"])
-    except (OSError, ValueError, KeyError):
-        return 0
+    processes, ticks, byte_count = set[int](), 0, 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, ValueError, IndexError):  # it is gone, or another user's, whose bytes nobody may see
+            fields = stat_of(f"/proc/{name}")
+            if int(fields[3]) == session:
+                processes.add(int(name))
+                ticks += int(fields[11]) + int(fields[12])
+                byte_count += sum(
+                    int(line.split()[1]) for line in Path(f"/proc/{name}/io").read_text().splitlines()[:2]
+                )
+    return Activity(is_known=True, processes=frozenset(processes), ticks=ticks, bytes=byte_count)
 
 
 _MOST_LINES = 6

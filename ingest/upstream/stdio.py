@@ -24,15 +24,8 @@ from threading import Thread
 
 import anyio
 import anyio.lowlevel
+from mcp import types
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    jsonrpc_message_adapter,
-)
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -473,7 +466,7 @@ class _Server:
         await self._child.end()
 
 
-def read_message(line: str | bytes) -> JSONRPCMessage:
+def read_message(line: str | bytes) -> types.JSONRPCMessage:
     """As the SDK's adapter reads it, which tries each kind where the keys tell which it is. Raises ValueError."""
     document = from_json(line)
     if kind := _kind(document):
@@ -481,19 +474,19 @@ def read_message(line: str | bytes) -> JSONRPCMessage:
             return kind.model_validate(document, by_name=False)
         except ValidationError:
             pass  # the adapter may yet find another kind in it, and says in its words if not
-    return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
 
 
-def _kind(document: object) -> type[JSONRPCMessage] | None:
+def _kind(document: object) -> type[types.JSONRPCMessage] | None:
     """None: not told by the keys alone."""
     if not isinstance(document, dict) or ("method" in document) + ("result" in document) + ("error" in document) != 1:
         return None
     if "method" in document:
-        return JSONRPCRequest if "id" in document else JSONRPCNotification
-    return JSONRPCResponse if "result" in document else JSONRPCError
+        return types.JSONRPCRequest if "id" in document else types.JSONRPCNotification
+    return types.JSONRPCResponse if "result" in document else types.JSONRPCError
 
 
-def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
+def message_of(line: bytes) -> types.JSONRPCMessage | Unreadable | None:
     """The JSON-RPC message of a line, None if it is none; an error in place of an answer that cannot be read.
 
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
@@ -511,7 +504,7 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
     except (ValueError, RecursionError):
         return unreadable_text(text, fault)
     try:
-        return jsonrpc_message_adapter.validate_python(document, by_name=False)
+        return types.jsonrpc_message_adapter.validate_python(document, by_name=False)
     except ValidationError:
         answer = mend_answer(document)
         return read_message(json.dumps(answer)) if answer else unreadable_document(document)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ToolRecord, shape_of
 from waygraph.ingest.manifest.suspicion.hidden_text import hidden_characters
-from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected
+from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy
 from waygraph.registry.model.errors import InvalidSetting, SourceError, nearest
 from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, AgentKind, Tool, canonical_json
@@ -199,10 +199,17 @@ def read_export(document: Mapping[str, Any], where: str, *, restore: bool = Fals
     entries = {entry.key: _with_approval(entry, approval, restore=restore) for entry in intake.entries}
     operator = tuple(_setting(row, where) for row in rest.operator)
     sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
-    manifests = _with_rest(sources, operator, intake.rejected, restore=restore)
-    # On the last one: by then all agents are there.
+    if not sources and operator and restore:
+        sources = [Manifest(source="operators")]
     values = {noun.name: rows for noun in NOUNS if restore and (rows := _read_values(noun, rest, where))}
-    return [*manifests[:-1], replace(manifests[-1], values=values)] if values and manifests else manifests
+    if sources:
+        # Operators' words, or how many there are, and rejected records ride on the first manifest; the values on the
+        # last one: by then all agents are there.
+        settings, omitted_count = (operator, 0) if restore else ((), len(operator))
+        faults = tuple(intake.rejected)
+        sources[0] = replace(sources[0], operator=settings, unrestored=omitted_count, rejected=faults)
+        sources[-1] = replace(sources[-1], values=values)
+    return sources
 
 
 class _Row(BaseModel):
@@ -338,15 +345,3 @@ def _setting(row: _Setting, where: str) -> OperatorSettings:
         tools=canonical_json(row.tools) if row.tools else "",
         rejections=canonical_json(rejections) if rejections else "",
     )
-
-
-def _with_rest(
-    sources: list[Manifest], operator: tuple[OperatorSettings, ...], faults: list[Rejected], *, restore: bool
-) -> list[Manifest]:
-    """Operators' words, or how many there are, and rejected records ride on the first manifest."""
-    if not sources and operator and restore:
-        sources = [Manifest(source="operators")]
-    if not sources:
-        return []
-    settings, omitted_count = (operator, 0) if restore else ((), len(operator))
-    return [replace(sources[0], operator=settings, unrestored=omitted_count, rejected=tuple(faults)), *sources[1:]]

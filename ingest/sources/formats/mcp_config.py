@@ -241,11 +241,13 @@ def _tables(document: Mapping[str, Any]) -> Iterator[_Table]:
     projects = dict(_project_tables(document))
     names = Counter(PurePath(folder).name for folder in projects)
     for folder, settings in projects.items():
+        # What tells a project's servers from those of others: its folder's name, or the whole path if two have one.
+        name = PurePath(folder).name
         yield _Table(
             pointer=pointer("projects", folder, "mcpServers"),
             servers=settings["mcpServers"],
             switches=switches_of(settings),
-            prefix=_prefix(folder, is_alone=names[PurePath(folder).name] == 1),
+            prefix=f"{name if name and names[name] == 1 else folder.strip('/')}/",
             project=folder,
         )
 
@@ -306,12 +308,6 @@ def _names_launches(table: object) -> bool:
 def _named_values(document: Mapping[str, Any]) -> dict[str, Any]:
     """Without what tells of the document itself, such as `$schema`."""
     return {name: value for name, value in document.items() if not str(name).startswith("$")}
-
-
-def _prefix(folder: str, *, is_alone: bool) -> str:
-    """What tells a project's servers from those of others: its folder's name, or the whole path if two have one."""
-    name = PurePath(folder).name
-    return f"{name if name and is_alone else folder.strip('/')}/"
 
 
 def _project(where: str, around: Surroundings) -> str:

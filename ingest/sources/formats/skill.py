@@ -40,25 +40,17 @@ _CUT_BY_COMMENT = "all behind ` #` is a comment in YAML, and is left out; quote 
 def read_front_matter(text: str, where: str, remark: Remark, note_repeated: Callable[[str], None]) -> Mapping[str, Any]:
     """Raises SourceError if there is not a single field in it."""
     fields = dict(_fields(text))
-    if (front := _whole(text, where, note_repeated, must_be_yaml=not fields)) is None:
+    try:
+        front = parse_yaml(where, text, note_repeated)
+        if not isinstance(front, Mapping):
+            reason = f"its front matter is {shape_of(front)}: expected fields such as name and description"
+            raise SourceError(where, reason)
+    except SourceError:
+        if not fields:
+            raise
         front = {name: _value(name, field, where, remark) for name, field in fields.items() if name in _KNOWN_FIELDS}
     both = [name for name in _TEXTS if name in front and name in fields]
     return {**front, **{name: _text(name, front[name], fields[name], remark, text) for name in both}}
-
-
-def _whole(
-    text: str, where: str, note_repeated: Callable[[str], None], *, must_be_yaml: bool
-) -> Mapping[str, Any] | None:
-    """None if it is no YAML. Raises SourceError if it must be."""
-    try:
-        if isinstance(front := parse_yaml(where, text, note_repeated), Mapping):
-            return front
-        reason = f"its front matter is {shape_of(front)}: expected fields such as name and description"
-        raise SourceError(where, reason)
-    except SourceError:
-        if must_be_yaml:
-            raise
-    return None
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:
