@@ -12,7 +12,6 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Any
 
 import anyio
@@ -91,7 +90,6 @@ class McpCaller:
                 call.tool.name,
                 call.arguments,
                 host=call.host,
-                timeout_s=inf,  # the deadline is kept by whoever hands out the calls
                 input_schema=call.tool.input_schema,
                 method=call.method,
                 acting=acting,

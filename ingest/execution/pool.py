@@ -4,7 +4,6 @@ All connections of a process stand in one task group. A connection has a task of
 calls come from anywhere and wait for nothing but their own server.
 """
 
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from waygraph.ingest.upstream.connection import (
     SystemClock,
     first_of,
 )
-from waygraph.registry.model.errors import CallTimedOut, NotRun, UpstreamAnswered, UpstreamError, UpstreamUnreachable
+from waygraph.registry.model.errors import NotRun, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
 
@@ -66,12 +65,9 @@ ASK_AGAIN = (
 NOBODY_TO_ASK = "The tool has a question, and the host of this call takes none."
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
-_START_SHARE = 0.95
-"""Of a call's time: after that its caller is told what it waits for, before the time is up."""
 QUIET_S = 3.0
 """How long a call waits for a start without a word."""
 _NO_ANSWER_YET = "its server was started or reached, and has not answered yet"
-_STILL_STARTING = "its server is still being started, which goes on; nothing was sent to it: call again"
 MOST_SILENCES = 3
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """For so long a server that could not be started is not tried again, doubled with each failure."""
@@ -132,7 +128,6 @@ class Pool:
         arguments: Mapping[str, Any],
         *,
         host: Host,
-        timeout_s: float,
         input_schema: str = "",
         acting: Acting | None = None,
         method: str = CALL,
@@ -142,16 +137,14 @@ class Pool:
 
         `acting` None: it is called with the operator's login.
 
-        `timeout_s` is for the answer; a start has `upstream_connect_timeout_s`. A request that did not reach the
-        server is made once more, over a new connection. Raises what `CallConnection.call` and `launch_of` raise.
+        A request that did not reach the server is made once more, over a new connection. Raises what
+        `CallConnection.call` and `launch_of` raise.
         """
         for is_last in (False, True):
             line = await self._line(agent, acting)
-            async with line.use(within_s=timeout_s * _START_SHARE, host=host) as connection:
+            async with line.use(host) as connection:
                 try:
-                    return await connection.call(
-                        name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema, method=method
-                    )
+                    return await connection.call(name, arguments, host=host, input_schema=input_schema, method=method)
                 except NotDelivered:
                     line.retire()
                     if is_last:
@@ -313,23 +306,20 @@ class _Line:
         return not self._settled.is_set()
 
     @asynccontextmanager
-    async def use(self, within_s: float = math.inf, host: Host | None = None) -> AsyncIterator[CallConnection]:
+    async def use(self, host: Host | None = None) -> AsyncIterator[CallConnection]:
         """The connection, once it stands; it stays while it is used. Raises UpstreamError.
 
-        `within_s`: who waits longer for its start is told so, and the start goes on. `host` hears of a long wait.
+        `host` hears of a long wait. Without who waits for it the start goes on.
         """
         self._calls += 1
         try:
             if self._connection is None:
-                with anyio.move_on_after(within_s):
-                    with anyio.move_on_after(QUIET_S):
-                        await self._settled.wait()
-                    if host and not self._settled.is_set():
-                        await host.progress(0, None, _NO_ANSWER_YET)
+                with anyio.move_on_after(QUIET_S):
                     await self._settled.wait()
+                if host and not self._settled.is_set():
+                    await host.progress(0, None, _NO_ANSWER_YET)
+                await self._settled.wait()
             if self._connection is None:
-                if not self._settled.is_set():
-                    raise UpstreamUnreachable(_STILL_STARTING)
                 raise (self._failure or UpstreamUnreachable("the connection is closed")).again()
             with self._minding_silence(self._connection):
                 yield self._connection
@@ -345,7 +335,7 @@ class _Line:
         count_before = connection.message_count
         try:
             yield
-        except (CallTimedOut, anyio.get_cancelled_exc_class()):
+        except anyio.get_cancelled_exc_class():
             if connection.message_count != self._message_count:
                 self._message_count, self._silences = connection.message_count, 0
             self._silences += connection.message_count == count_before

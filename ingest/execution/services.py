@@ -17,7 +17,7 @@ What an OpenAPI document or an agent's card says of its own address is somebody 
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anyio import to_thread
@@ -89,17 +89,13 @@ class Service(_Strict):
         resolver = Resolver(Scope(surroundings=surroundings))
         try:
             headers = {name: resolver.text(value) for name, value in self.headers.items()}
-            secret = self.auth.resolve(resolver) if self.auth else _Credential()
+            own = self.auth.resolve(resolver) if self.auth else Login()
             resolver.finish()
         except UnresolvedReference as exc:
             raise Incomplete(str(exc)) from None
         told_by_name = (value for name, value in headers.items() if references_only({name: value})[name] != value)
-        return Login(
-            headers={**headers, **secret.of("header")},
-            query=secret.of("query"),
-            cookies=secret.of("cookie"),
-            confidential=frozenset(value for value in (*told_by_name, *secret.values) if value),
-        )
+        confidential = frozenset(filter(None, (*told_by_name, *own.confidential)))
+        return replace(own, headers={**headers, **own.headers}, confidential=confidential)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +138,6 @@ def load_services(path: str) -> Services:
 # -- as it is written ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Credential:
-    place: Place = "header"
-    name: str = ""
-    value: str = field(default="", repr=False)
-    values: tuple[str, ...] = field(default=(), repr=False)
-
-    def of(self, place: Place) -> dict[str, str]:
-        return {self.name: self.value} if self.name and self.place == place else {}
-
-
 class Auth(_Strict):
     """A bearer token, or a user with a password, or a key under a name."""
 
@@ -169,16 +154,19 @@ class Auth(_Strict):
             raise ValueError("give one: bearer; user with password; key, with name and in")
         return self
 
-    def resolve(self, resolver: Resolver) -> _Credential:
+    def resolve(self, resolver: Resolver) -> Login:
         if self.bearer:
             token = resolver.text(self.bearer)
-            return _Credential("header", "Authorization", f"Bearer {token}", (token,))
+            return Login(headers={"Authorization": f"Bearer {token}"}, confidential=frozenset({token}))
         if self.key:
-            key = resolver.text(self.key)
-            return _Credential(self.place, self.name, key, (key,))
+            named = {self.name: resolver.text(self.key)}
+            at = {place: named if place == self.place else {} for place in ("header", "query", "cookie")}
+            secrets = frozenset(named.values())
+            return Login(headers=at["header"], query=at["query"], cookies=at["cookie"], confidential=secrets)
         user, password = resolver.text(self.user), resolver.text(self.password)
         credentials = b64encode(f"{user}:{password}".encode()).decode()
-        return _Credential("header", "Authorization", f"Basic {credentials}", (password, credentials))
+        headers = {"Authorization": f"Basic {credentials}"}
+        return Login(headers=headers, confidential=frozenset({password, credentials}))
 
 
 class _File(_Strict):

@@ -400,11 +400,7 @@ class OAuthClient:
         """As RFC 7591 describes one."""
         if not self.secret:
             return {"client_id": self.id, "token_endpoint_auth_method": "none"}
-        return {
-            "client_id": self.id,
-            "client_secret": self.secret,
-            "token_endpoint_auth_method": "client_secret_basic",
-        }
+        return {"client_id": self.id, "client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

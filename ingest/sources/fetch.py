@@ -199,7 +199,7 @@ class OfOthers(SourceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebDocument:
-    """Implements Source. Made by `open_document`, which checks the address."""
+    """Made by `open_document`, which checks the address."""
 
     url: str
     name: str

@@ -8,37 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import EntryPoint
-from typing import Any, Protocol
+from typing import Any
 
-from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry, ToolRecord
-from waygraph.ingest.sources.formats import (
-    a2a_card,
-    catalogue,
-    listings,
-    mcp_config,
-    mcp_registry,
-    openapi,
-    skill,
-)
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord
+from waygraph.ingest.sources.formats import a2a_card, catalogue, listings, mcp_config, mcp_registry, openapi, skill
 from waygraph.ingest.sources.parse import Lines
 from waygraph.registry.model.errors import InvalidSetting, SourceError, WaygraphError
 from waygraph.registry.model.plugins import Unfit, in_a_line, load_plugin, package_of, points
 
 REGISTRY_PREFIX = "mcp-registry:"
 """Before the address of an MCP registry; alone it is the official one."""
-
-
-class Source(Protocol):
-    """Agents that someone else keeps: files, an address, running servers. Reading it again tells what holds then."""
-
-    @property
-    def name(self) -> str:
-        """By which the graph knows it; no secret in it."""
-        ...
-
-    def read(self) -> Manifest:
-        """What it says now. A bad record costs that record. Raises SourceError if nothing at all can be read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -392,9 +392,10 @@ def list_stream(stream: BinaryIO, most_bytes: int, *, source: str = "", namespac
     """Standard input, read at once, since it can be read once only. Raises SourceError."""
     name = source or "stdin"
     try:
-        files = [("stdin", partial(_first_bytes, stream.read(most_bytes)))]
+        content = stream.read(most_bytes)
     except OSError as exc:
         raise SourceError("stdin", f"cannot be read: {exc.strerror}") from exc
+    files = [("stdin", lambda most: content[:most])]
     return Listing(files=files, source=name, namespace=namespace or agent_id(name), are_files=False)
 
 
@@ -404,12 +405,8 @@ def list_value(value: object, *, source: str, namespace: str = "") -> Listing:
         content = json.dumps(value, allow_nan=False, default=_as_dict).encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise SourceError(source, f"cannot be written as JSON: {exc}") from exc
-    files = [(f"{source}.json", partial(_first_bytes, content))]
+    files = [(f"{source}.json", lambda most: content[:most])]
     return Listing(files=files, source=source, namespace=namespace or agent_id(source), are_files=False)
-
-
-def _first_bytes(content: bytes, most_bytes: int) -> bytes:
-    return content[:most_bytes]
 
 
 def _as_dict(value: object) -> dict[Any, Any]:

@@ -177,24 +177,17 @@ class CallConnection(Connection, Protocol):
         ...
 
     async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        *,
-        host: Host,
-        timeout_s: float,
-        input_schema: str = "",
-        method: str = CALL,
+        self, name: str, arguments: Mapping[str, Any], *, host: Host, input_schema: str = "", method: str = CALL
     ) -> Result:
         """The result as the wire had it, an error that the tool tells included.
 
         Of another `method` the arguments are all its parameters, and `name` only says what is asked for. One of LISTS
         returns the whole list, which is kept until the server tells of a change, or for LIST_KEPT_S at most.
 
-        What the server tells and asks meanwhile goes to `host`. Leaving the call, by its timeout or a cancellation,
-        tells the server and waits for nothing. `input_schema`: of the tool, JSON; a server of the modern era may want
-        some arguments in headers. Raises CallTimedOut, UpstreamAnswered for an error of the protocol, NotDelivered if
-        the tool surely did not run, and any other UpstreamError if that is not known, as MayHaveRun if it was lost.
+        What the server tells and asks meanwhile goes to `host`. A cancellation of the call tells the server and waits
+        for nothing. `input_schema`: of the tool, JSON; a server of the modern era may want some arguments in headers.
+        Raises UpstreamAnswered for an error of the protocol, NotDelivered if the tool surely did not run, and any other
+        UpstreamError if that is not known, as MayHaveRun if it was lost.
         """
         ...
 

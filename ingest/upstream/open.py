@@ -38,7 +38,6 @@ from waygraph.ingest.upstream.process_health import MOST_TIMES
 from waygraph.ingest.upstream.stdio import stdio_transport
 from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, error_ends_session, hush, quietly
 from waygraph.registry.model.errors import (
-    CallTimedOut,
     UpstreamAnswered,
     UpstreamBusy,
     UpstreamError,
@@ -247,21 +246,13 @@ class OpenConnection:
         await self._over.wait()
 
     async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        *,
-        host: Host,
-        timeout_s: float,
-        input_schema: str = "",
-        method: str = CALL,
+        self, name: str, arguments: Mapping[str, Any], *, host: Host, input_schema: str = "", method: str = CALL
     ) -> Result:
         if self._terms is None or self._calls.tasks is None or not self.is_open:
             raise NotDelivered((await self._loss_error()).reason)
         if method in LISTS:
-            with quietly(), anyio.move_on_after(timeout_s):
+            with quietly():
                 return self._discretion.redact_result({LISTS[method]: await self._list(method)})
-            raise CallTimedOut(name, timeout_s)
         if _capability_of(method, self._terms.capabilities) is None:
             raise NotOffered(f"says that it does not know {method}")
         calls = ToolCalls(
@@ -270,13 +261,12 @@ class OpenConnection:
             self._calls,
             sets_level=self._terms.capabilities.logging is not None,
         )
-        with self._calls.begin(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
+        with self._calls.begin(host, self._calls.tasks) as call, quietly():
             try:
                 return await calls.call(call, method, name, arguments, input_schema)
             except MCPError as exc:
                 error = await self._call_error(call, exc, {"name": name, "arguments": dict(arguments)})
             raise error
-        raise CallTimedOut(name, timeout_s)
 
     async def _call_error(self, call: Underway, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
         """Why a call has no result."""
