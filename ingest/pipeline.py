@@ -148,13 +148,13 @@ class Ingestion:
         notes: Sequence[Rejected] = ()
         if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
             listing = source.place.list(source.how)
-            name, namespace, unbounded = listing.source, listing.namespace, documents(listing, settings)
+            name, namespace, contents = listing.source, listing.namespace, documents(listing, settings)
         else:  # files are read there, servers are asked here: what is noted of them is known here alone
             manifest = self._ask_servers(source, parts)
             name, namespace, notes = manifest.source, manifest.namespace, manifest.cut
-            unbounded = documents_of(manifest)
+            contents = documents_of(manifest)
         answer = registry.take(
-            _bound_documents(unbounded, name, settings.max_manifest_bytes),
+            _bound_documents(contents, name, settings.max_manifest_bytes),
             # Other machines may have files at the same path.
             source=name if self.opening.source else f"{socket.gethostname()}:{name}",
             namespace=namespace,

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -32,21 +32,13 @@ from waygraph.registry.model.errors import NotRun, UpstreamAnswered, UpstreamErr
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
 
+if TYPE_CHECKING:
+    from waygraph.ingest.logins.callers import ActingCaller
+
 MOST_AGENTS = 4_096
 """Of those that are remembered: in a long-lived service agents come and go."""
 LaunchOf = Callable[[Agent], Awaitable[Launch]]
 """How an agent's server is reached, now. Asked before each call, so it has to be quick. Raises NotCallable."""
-
-
-class Acting(Protocol):
-    """On whose behalf an agent's server is called: nobody else's calls go over the same connection."""
-
-    @property
-    def user(self) -> str: ...
-
-    async def launch(self) -> Launch:
-        """With the user's login in place of the operator's. Raises NeedsLogin, NotCallable, UpstreamError."""
-        ...
 
 
 _Key = tuple[str, str]
@@ -129,7 +121,7 @@ class Pool:
         *,
         host: Host,
         input_schema: str = "",
-        acting: Acting | None = None,
+        acting: "ActingCaller | None" = None,
         method: str = CALL,
     ) -> Result:
         """The result of a tool of the agent, by its own name of the tool; its server is started if it does not run.
@@ -173,7 +165,7 @@ class Pool:
         """No call is taken any more. The connections end with the task group."""
         self._is_closed = True
 
-    async def _line(self, agent: Agent, acting: Acting | None = None) -> "_Line":
+    async def _line(self, agent: Agent, acting: "ActingCaller | None" = None) -> "_Line":
         """One that stands or is being started. Raises UpstreamError."""
         self._refuse_if_closed()
         key = _key(agent, acting)
@@ -215,9 +207,9 @@ class Pool:
         if failure is not None and failure.launch == launch and (left_s := failure.until_s - self._clock.now_s()) > 0:
             raise failure.again(left_s)
         if key[1]:  # makes room for one more connection of a user
-            unused = [line for (_, user), line in self._lines.items() if user and line.is_unused]
+            lines = [line for (_, user), line in self._lines.items() if user and line.is_unused]
             more = max(0, self.open_of_users - MOST_USER_LINES + 1)
-            for line in sorted(unused, key=lambda line: line.used_s)[:more]:
+            for line in sorted(lines, key=lambda line: line.used_s)[:more]:
                 line.retire()
         self._lines[key] = line = _Line(launch, self._clock, self._idle_s)
         self._tasks.start_soon(self._run, key, line)
@@ -249,7 +241,7 @@ class Pool:
                 del self._lines[key]
 
 
-def _key(agent: Agent, acting: Acting | None) -> _Key:
+def _key(agent: Agent, acting: "ActingCaller | None") -> _Key:
     return agent.id, acting.user if acting else ""
 
 

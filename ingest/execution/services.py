@@ -159,9 +159,9 @@ class Auth(_Strict):
             token = resolver.text(self.bearer)
             return Login(headers={"Authorization": f"Bearer {token}"}, confidential=frozenset({token}))
         if self.key:
-            named = {self.name: resolver.text(self.key)}
-            at = {place: named if place == self.place else {} for place in ("header", "query", "cookie")}
-            secrets = frozenset(named.values())
+            pair = {self.name: resolver.text(self.key)}
+            at = {place: pair if place == self.place else {} for place in ("header", "query", "cookie")}
+            secrets = frozenset(pair.values())
             return Login(headers=at["header"], query=at["query"], cookies=at["cookie"], confidential=secrets)
         user, password = resolver.text(self.user), resolver.text(self.password)
         credentials = b64encode(f"{user}:{password}".encode()).decode()

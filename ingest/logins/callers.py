@@ -357,7 +357,9 @@ class OwnLogins:
 
 @dataclass(frozen=True, slots=True)
 class ActingCaller:
-    """The caller of one call, at an agent whose server is called as each caller: the pool's `Acting`."""
+    """The caller of one call, at an agent whose server is called as each caller: nobody else's calls go over the same
+    connection.
+    """
 
     logins: OwnLogins
     rule: LoginRule
@@ -372,7 +374,10 @@ class ActingCaller:
         return self.caller if self.rule.by != "exchange" else f"{self.caller} {digest_of(self.call.token)}"
 
     async def launch(self) -> Launch:
-        """As `Acting.launch`; also LoginsUnusable."""
+        """With the caller's login in place of the operator's.
+
+        Raises NeedsLogin, NotCallable, UpstreamError, LoginsUnusable.
+        """
         name = self.call.name
         rule, plain = await self.logins.server_of(self.call.agent, name)
         if rule.by == "exchange":

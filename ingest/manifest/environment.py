@@ -112,8 +112,8 @@ class Resolver:
             return self._set(name, value, name, plain=name in PLAIN)
         if match := _INPUT.fullmatch(inside):
             variable = input_variable(match[1])
-            held = self._scope.surroundings.environ.get(variable, self._scope.inputs.get(match[1]))
-            return self._set(variable, held, f"{variable} (for ${{input:{match[1]}}})")
+            value = self._scope.surroundings.environ.get(variable, self._scope.inputs.get(match[1]))
+            return self._set(variable, value, f"{variable} (for ${{input:{match[1]}}})")
         if match := _EDITORS_OWN.match(inside):
             raise UnresolvedReference(f"holds ${{{match[1]}:…}}, which only the editor can tell")
         raise UnresolvedReference(f"holds a ${{…}} of no form that is known; known: {_REFERENCE_FORMS}")

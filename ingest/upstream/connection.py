@@ -217,13 +217,12 @@ class NotOffered(UpstreamRefused):
     """The server does not know the method."""
 
 
-# Time, as those who follow servers see it: handed in, so that a test can let an hour pass at once.
-
-
 Wait = Callable[[], Awaitable[object]]
 
 
 class Clock(Protocol):
+    """Time, as those who follow servers see it: handed in, so that a test can let an hour pass at once."""
+
     def now_s(self) -> float:
         """Seconds since some moment; never goes back."""
         ...

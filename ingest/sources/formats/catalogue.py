@@ -158,10 +158,7 @@ def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
 _PLAIN_FIELDS = ("kind", "id", "name")  # any other value may be a secret that slipped into the wrong field
 
 
-# An export: every source's manifest again, and what operators had set.
-
 EXPORT_MARK, EXPORT_VERSION, EXPORT_KIND = "waygraph_export", 1, "export"
-
 EXPORT_SHAPE = 'what `waygraph export` wrote as JSON, {"waygraph_export": 1, "agents": […], "sources": […]}'
 
 
