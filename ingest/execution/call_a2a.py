@@ -181,8 +181,8 @@ def result_of(reply: AgentReply) -> Result:
     if len(data) == 1:
         result["structuredContent"] = data[0]
     if reply.state in _WAITING:
-        ids = ((TASK, reply.task_id), (CONTEXT, reply.context_id))
-        arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in ids if value)
+        pairs = ((TASK, reply.task_id), (CONTEXT, reply.context_id))
+        arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in pairs if value)
         how = f"Answer by calling this tool again with {arguments}."
         content.append(text(f"The agent asks for more before it goes on. {how}"))
     if reply.state in _ENDED_BADLY:

@@ -82,7 +82,10 @@ class LoginRule(BaseModel):
         own = (self.name if self.by == "header" else "Authorization").lower()
         if own in (name.lower() for name in self.headers):
             raise ValueError(f"headers may not have {own}, which is the caller's own")
-        if self.by == "exchange" and not (_keeps_secrets(self.token_endpoint) and self.client_id):
+        parts = split_url(self.token_endpoint)
+        host = (parts.hostname if parts else "") or ""
+        is_safe = parts is not None and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
+        if self.by == "exchange" and not (host and is_safe and self.client_id):
             raise ValueError(
                 "by = 'exchange' needs client_id and token_endpoint: https://…, or http:// on this machine"
             )
@@ -107,12 +110,6 @@ class LoginRule(BaseModel):
         secret = resolver.text(self.client_secret)
         resolver.finish()
         return self.model_copy(update={"headers": headers, "client_secret": secret})
-
-
-def _keeps_secrets(address: str) -> bool:
-    if (parts := split_url(address)) is None or not parts.hostname:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
 
 
 class Call(Protocol):
@@ -263,7 +260,11 @@ class OwnLogins:
         assert rule is not None  # noqa: S101
         if not isinstance(launch, HttpLaunch):
             raise NotCallable(name, f"[[login]] of {rule.agent!r} is for a server at an address, and this is a process")
-        if _holds_secret(launch):
+        try:
+            plain = references_only({"url": launch.url})["url"]
+        except (ValueError, RecursionError):
+            plain = ""
+        if plain != launch.url or any(secret and secret in launch.url for secret in launch.confidential):
             raise NotCallable(name, "its address holds a secret or a reference, which would be the operator's login")
         try:
             rule = rule.resolve(self.surroundings)
@@ -413,14 +414,6 @@ class ActingCaller:
         elif self.rule.takes_login and isinstance(refusal, LoginRefused):
             await to_thread.run_sync(self.logins.file.forget, self.caller, self.call.agent.id)
             raise NeedsLogin(self.call.name, self.call.agent.id) from refusal
-
-
-def _holds_secret(launch: HttpLaunch) -> bool:
-    try:
-        plain = references_only({"url": launch.url})["url"]
-    except (ValueError, RecursionError):
-        return True
-    return plain != launch.url or any(secret and secret in launch.url for secret in launch.confidential)
 
 
 def _with_header(launch: HttpLaunch, name: str, value: str, *secrets: str) -> HttpLaunch:

@@ -148,13 +148,6 @@ class LinesOut:
         """
         if self._is_over:
             raise anyio.ClosedResourceError
-        end = self._queue(line)
-        await self._until(end)
-        if self._taken < end:
-            raise anyio.BrokenResourceError
-
-    def _queue(self, line: bytes) -> int:
-        """Writes what fits now; the rest is left to `run`. How many bytes are queued then: where the line ends."""
         try:
             count = 0 if self._rest else self._pipe.put(line)
         except GONE_ERRORS:
@@ -166,7 +159,10 @@ class LinesOut:
         self._taken += count
         if self._rest:
             self._is_full.set()
-        return self._queued
+        end = self._queued
+        await self._until(end)
+        if self._taken < end:
+            raise anyio.BrokenResourceError
 
     async def _until(self, end: int) -> None:
         """Returns when the pipe has as many bytes, or takes no more."""

@@ -137,7 +137,18 @@ class OpenConnection:
             self._following.lose(self._loss)
 
     async def _serve(self) -> None:
-        client = self._client(types.Implementation(name="waygraph", version=_version()))
+        # By its callbacks the SDK says what we take, and refuses what comes before any call can. That is said also
+        # where no call is meant: some servers list a tool only to who takes what it would ask. Roots are not among it.
+        # In the handshake era they are of the whole connection: those of one host would open its folders to all others,
+        # and move the limits that an operator has set. In the modern era each call names its own.
+        client = Client(
+            self._watched_streams(),
+            mode=self._mode,
+            client_info=types.Implementation(name="waygraph", version=_version()),
+            cache=None,
+            elicitation_callback=_nobody,
+            sampling_callback=_nobody,
+        )
         async with client:
             self._terms = SessionTerms(
                 client.session,
@@ -153,24 +164,6 @@ class OpenConnection:
                 await self._over.wait()
                 self._calls.tasks = None
                 tasks.cancel_scope.cancel()
-
-    def _client(self, about_us: types.Implementation) -> Client:
-        """By its callbacks the SDK says what we take, and refuses what comes before any call can.
-
-        That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
-
-        Roots are not among it. In the handshake era they are of the whole connection: those of one host would open
-        its folders to all others, and move the limits that an operator has set. In the modern era each call names
-        its own.
-        """
-        return Client(
-            self._watched_streams(),
-            mode=self._mode,
-            client_info=about_us,
-            cache=None,
-            elicitation_callback=_nobody,
-            sampling_callback=_nobody,
-        )
 
     def _end(self) -> None:
         """The server closed its side."""
