@@ -11,7 +11,6 @@ from waygraph.registry.model.tool_calls import ToolResult
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ToolCallRequest
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-    from langchain_core.tools import BaseTool
 except ImportError as exc:
     raise missing("langchain", "'langchain>=1'") from exc
 
@@ -64,13 +63,9 @@ def _turns(message: BaseMessage) -> Iterator[Turn]:
 
 
 def _with_tools(request: ModelRequest, tools: Sequence[OfferedTool]) -> ModelRequest:
-    own = {_name(tool) for tool in request.tools}
+    # Some that the model's provider runs have no name.
+    own = {tool.get("function", tool).get("name") if isinstance(tool, dict) else tool.name for tool in request.tools}
     return request.override(tools=[*request.tools, *(_definition(tool) for tool in tools if tool.name not in own)])
-
-
-def _name(tool: BaseTool | dict[str, Any]) -> object:
-    """Empty for some that the model's provider runs."""
-    return tool.get("function", tool).get("name") if isinstance(tool, dict) else tool.name
 
 
 def _definition(tool: OfferedTool) -> dict[str, Any]:

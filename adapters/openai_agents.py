@@ -32,9 +32,7 @@ class RegistryServer(MCPServer):
         return "waygraph"
 
     async def list_tools(
-        self,
-        run_context: RunContextWrapper[Any] | None = None,
-        agent: AgentBase | None = None,
+        self, run_context: RunContextWrapper[Any] | None = None, agent: AgentBase | None = None
     ) -> list[ServerTool]:
         tools = await self._toolbox.find_async(read_turns(run_context.turn_input) if run_context else [])
         return [
@@ -45,10 +43,7 @@ class RegistryServer(MCPServer):
         ]
 
     async def call_tool(
-        self,
-        tool_name: str,
-        arguments: dict[str, Any] | None,
-        meta: dict[str, Any] | None = None,
+        self, tool_name: str, arguments: dict[str, Any] | None, meta: dict[str, Any] | None = None
     ) -> CallToolResult:
         result = await self._toolbox.call_async(tool_name, arguments or {})
         content: Sequence[Mapping[str, Any]] = result.content

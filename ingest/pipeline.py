@@ -26,7 +26,7 @@ from waygraph.ingest.sources.opening import (
     refuse_unused,
     vouch,
 )
-from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
+from waygraph.ingest.sources.read import Parts, documents, without_answers
 from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Document, Policy, Rejected, SyncReport, status_of_fault
@@ -143,27 +143,31 @@ class Ingestion:
         return names.intersection(source.name for source in registry.stored_sources())
 
     def _send_offer(self, registry: "RemoteRegistry", source: OpenedSource) -> list[IngestResult]:
-
-        parts = source.parts()
+        """Raises SourceError, also for more than `max_manifest_bytes`; MassRemoval and what else the service met."""
+        parts, settings = source.parts(), self.opening.settings
         notes: Sequence[Rejected] = ()
         if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
-            offer = offer_of_listing(source.place.list(source.how), self.opening.settings)
+            listing = source.place.list(source.how)
+            name, namespace, contents = listing.source, listing.namespace, documents(listing, settings)
         else:  # files are read there, servers are asked here: what is noted of them is known here alone
             manifest = self._ask_servers(source, parts)
-            offer, notes = offer_of_manifest(manifest), manifest.cut
-        reports = offer_documents(
-            registry,
-            offer,
-            self.opening.settings,
-            host="" if self.opening.source else socket.gethostname(),
+            name, namespace, notes = manifest.source, manifest.namespace, manifest.cut
+            contents = documents_of(manifest)
+        answer = registry.take(
+            _bound_documents(contents, name, settings.max_manifest_bytes),
+            # Other machines may have files at the same path.
+            source=name if self.opening.source else f"{socket.gethostname()}:{name}",
+            namespace=namespace,
             kind=self.opening.kind,
             policy=self.policy,
             texts=self.texts,
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
         )
+        if answer.error:
+            raise answer.error
         results = list[IngestResult]()
-        for report in reports:
+        for report in answer.reports:
             changes = replace(report.changes, cut=(*report.changes.cut, *notes))
             results.append(IngestResult(report=replace(report, changes=changes)))
         if not self.dry_run:
@@ -264,62 +268,14 @@ def ask_servers(settings: Settings, source: str, servers: Sequence[ServerEntry])
     return McpServers(name=source, servers=servers, settings=settings).read()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """The documents of one source, for a service to read."""
-
-    source: str
-    namespace: str
-    documents: Iterable[Document]
-
-
-def offer_of_listing(listing: Listing, settings: Settings) -> Offer:
-    """The files as they are."""
-    return Offer(source=listing.source, namespace=listing.namespace, documents=documents(listing, settings))
-
-
-def offer_of_manifest(manifest: Manifest) -> Offer:
+def documents_of(manifest: Manifest) -> Iterator[Document]:
     """What was read here, servers' own answers say, as a catalogue.
 
     What was rejected goes along as a document without a text: it is counted there, and removes nothing.
     """
     content = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
-    catalogue = Document(f"{manifest.source}.json", json.dumps(content, ensure_ascii=False))
-    unread = [Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected]
-    return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
-
-
-def offer_documents(
-    registry: "RemoteRegistry",
-    offer: Offer,
-    settings: Settings,
-    *,
-    host: str = "",
-    kind: str = "",
-    policy: Policy | None = None,
-    texts: TextForm | None = None,
-    dry_run: bool = False,
-    allow_mass_removal: bool = False,
-) -> Iterator[SyncReport]:
-    """A report for each manifest of the source, as `sync` of what `read_path` gives would report it.
-
-    `host`: put before the source's name, since other machines may have files at the same path. Raises SourceError,
-    also for more text than `max_manifest_bytes`; MassRemoval and what else the service met, after the reports of
-    what came before.
-    """
-    answer = registry.take(
-        _bound_documents(offer.documents, offer.source, settings.max_manifest_bytes),
-        source=f"{host}:{offer.source}" if host else offer.source,
-        namespace=offer.namespace,
-        kind=kind,
-        policy=policy,
-        texts=texts,
-        dry_run=dry_run,
-        allow_mass_removal=allow_mass_removal,
-    )
-    yield from answer.reports
-    if answer.error:
-        raise answer.error
+    yield Document(f"{manifest.source}.json", json.dumps(content, ensure_ascii=False))
+    yield from (Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected)
 
 
 def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:

@@ -9,8 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from waygraph.ingest.manifest.records import Launch, StdioLaunch
-from waygraph.ingest.upstream.clock import Starts
-from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.upstream.connection import ServerListing, Starts
 from waygraph.ingest.watch.events import ServerEvent
 from waygraph.ingest.watch.supervisor import Fleet, Pace, Supervision
 from waygraph.registry.model.errors import UpstreamUnreachable

@@ -15,7 +15,7 @@ import httpx2
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.redaction import shorten, strike_secrets, struck_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
-from waygraph.ingest.upstream.unreadable import refusal_text
+from waygraph.ingest.upstream.messages import refusal_text
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     Undecodable,
@@ -246,7 +246,9 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
     """
     response.refuse_if_busy(secrets)
     if response.status >= 400:
-        return _failure_of(response, secrets)
+        body, _ = _redact_body(response, secrets) if _is_text(response) else ("", None)
+        more = "…" if len(body) > MOST_ERROR_CHARS or not response.whole else ""
+        return error(f"{response.reason}\n\n{body[:MOST_ERROR_CHARS]}{more}".rstrip())
     if not response.whole:
         most = f"{settings.upstream_max_message_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
         return error(f"{response.reason}: the answer has more than {most}, and is left out")
@@ -256,7 +258,11 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
         body, document = _redact_body(response, secrets)
         content = {"content": [text(body)]}
         return {**content, "structuredContent": document} if isinstance(document, Mapping) else content
-    return {"content": [file_of(b64encode(_blot_secrets(response.content, secrets)).decode(), response.media, name)]}
+    blob = response.content
+    for secret in secrets:  # of the same length, so that what a file says of its own parts stays true
+        raw = secret.encode("utf-8", "surrogatepass")
+        blob = blob.replace(raw, b"*" * len(raw))
+    return {"content": [file_of(b64encode(blob).decode(), response.media, name)]}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -267,26 +273,12 @@ def error(reason: str) -> Result:
     return {"content": [text(reason)], "isError": True}
 
 
-def _blot_secrets(content: bytes, secrets: tuple[str, ...]) -> bytes:
-    """Of the same length, so that what a file says of its own parts stays true."""
-    for secret in secrets:
-        raw = secret.encode("utf-8", "surrogatepass")
-        content = content.replace(raw, b"*" * len(raw))
-    return content
-
-
 def file_of(blob: str, media: str, name: str) -> dict[str, Any]:
     """An image or a sound as such, anything else as a resource that is in the result itself. `blob`: in base64."""
     media = media or "application/octet-stream"
     if (kind := media.partition("/")[0]) in ("image", "audio"):
         return {"type": kind, "data": blob, "mimeType": media}
     return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": blob}}
-
-
-def _failure_of(response: Response, secrets: tuple[str, ...]) -> Result:
-    body, _ = _redact_body(response, secrets) if _is_text(response) else ("", None)
-    more = "…" if len(body) > MOST_ERROR_CHARS or not response.whole else ""
-    return error(f"{response.reason}\n\n{body[:MOST_ERROR_CHARS]}{more}".rstrip())
 
 
 def _redact_body(response: Response, secrets: tuple[str, ...]) -> tuple[str, object]:
@@ -306,7 +298,10 @@ def _redact_body(response: Response, secrets: tuple[str, ...]) -> tuple[str, obj
 
 def _is_text(response: Response) -> bool:
     if not (media := response.media):
-        return _is_utf8(response.content)
+        with suppress(UnicodeDecodeError):
+            response.content.decode()
+            return True
+        return False
     return _says_json(response) or media.startswith(_TEXTS) or media.endswith(_TEXT_ENDS)
 
 
@@ -314,14 +309,6 @@ def _says_json(response: Response) -> bool:
     from waygraph.ingest.sources.formats.openapi_calls import is_json
 
     return is_json(response.media) or (not response.media and response.content.lstrip()[:1] in (b"{", b"["))
-
-
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _decode_body(response: Response) -> str:

@@ -31,7 +31,7 @@ from waygraph.ingest.manifest.redaction import Discretion, shorten, struck_json
 from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.ingest.sources.formats.old_forms import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.upstream.connection import Host, Result
-from waygraph.ingest.upstream.unreadable import error_words
+from waygraph.ingest.upstream.messages import error_words
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import (
     InvalidArguments,
@@ -181,25 +181,19 @@ def result_of(reply: AgentReply) -> Result:
     if len(data) == 1:
         result["structuredContent"] = data[0]
     if reply.state in _WAITING:
-        content.append(text(_how_to_go_on(reply)))
+        pairs = ((TASK, reply.task_id), (CONTEXT, reply.context_id))
+        arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in pairs if value)
+        how = f"Answer by calling this tool again with {arguments}."
+        content.append(text(f"The agent asks for more before it goes on. {how}"))
     if reply.state in _ENDED_BADLY:
-        content.insert(0, text(_why_not(reply.state)))
+        login = "The agent asks for a login before it goes on: write `auth` for it into the services file."
+        content.insert(
+            0, text(login if reply.state == "auth-required" else f"The agent's task ended as {reply.state}.")
+        )
         result["isError"] = True
     if not content:
         content.append(text("The agent has done it, and says nothing of it."))
     return result
-
-
-def _how_to_go_on(reply: AgentReply) -> str:
-    ids = {TASK: reply.task_id, CONTEXT: reply.context_id}
-    arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in ids.items() if value)
-    return f"The agent asks for more before it goes on. Answer by calling this tool again with {arguments}."
-
-
-def _why_not(state: str) -> str:
-    if state == "auth-required":
-        return "The agent asks for a login before it goes on: write `auth` for it into the services file."
-    return f"The agent's task ended as {state}."
 
 
 def _content(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -320,7 +314,10 @@ class _Conversation:
         """Raises UpstreamError."""
         answer = _message_in(await self._send(method, params), self._secrets)
         if (error := answer.get("error")) is not None:
-            raise self._error(error)
+            code, reason = error_words(error)
+            most = self._web.most_error_chars
+            data = Discretion().redact_data(fields_of(error).get("data"), most)
+            raise UpstreamAnswered(code, shorten(reason, most), data)
         if (reply := parse_result(answer.get("result"))) is None:
             raise UpstreamRefused("answered with neither a message nor a task")
         return reply
@@ -346,12 +343,6 @@ class _Conversation:
                 allow_private=interface.allow_private,
             )
         )
-
-    def _error(self, error: object) -> UpstreamAnswered:
-        code, reason = error_words(error)
-        most = self._web.most_error_chars
-        data = Discretion().redact_data(fields_of(error).get("data"), most)
-        return UpstreamAnswered(code, shorten(reason, most), data)
 
 
 def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:

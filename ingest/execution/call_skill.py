@@ -46,7 +46,10 @@ class SkillTexts:
         for file in (file for place in places for file in _skills(place) if file.absolute().parent.name == folder):
             is_there = True
             if digest and (content := _content(file)) is not None and digest_of(content) == digest:
-                return {"content": [text(_bound_text(content)), text(_of_scripts(file.absolute().parent, tool))]}
+                rest = len(content) - MOST_CHARS
+                more = f"\n\n… ({rest} more characters stand in the file)" if rest > 0 else ""
+                remark = _of_scripts(file.absolute().parent, tool)
+                return {"content": [text(f"{content[:MOST_CHARS]}{more}"), text(remark)]}
         raise NotCallable(tool.call_name or tool.id, _why_not(places, is_there=is_there))
 
 
@@ -70,11 +73,6 @@ def _content(file: Path) -> str | None:
         return raw.decode("utf-8-sig") if len(raw) <= MAX_SKILL_BYTES else None
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _bound_text(content: str) -> str:
-    rest = len(content) - MOST_CHARS
-    return content if rest <= 0 else f"{content[:MOST_CHARS]}\n\n… ({rest} more characters stand in the file)"
 
 
 def _of_scripts(folder: Path, tool: Tool) -> str:

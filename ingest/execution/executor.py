@@ -12,7 +12,6 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Any
 
 import anyio
@@ -31,8 +30,7 @@ from waygraph.ingest.execution.services import (
     load_services,
     servers_vouched_for,
 )
-from waygraph.ingest.logins.callers import OwnLogins
-from waygraph.ingest.logins.login_rules import TokenExchange
+from waygraph.ingest.logins.callers import OwnLogins, TokenExchange
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, launches_gateway
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal
@@ -92,7 +90,6 @@ class McpCaller:
                 call.tool.name,
                 call.arguments,
                 host=call.host,
-                timeout_s=inf,  # the deadline is kept by whoever hands out the calls
                 input_schema=call.tool.input_schema,
                 method=call.method,
                 acting=acting,

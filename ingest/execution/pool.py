@@ -4,12 +4,11 @@ All connections of a process stand in one task group. A connection has a task of
 calls come from anywhere and wait for nothing but their own server.
 """
 
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -17,27 +16,29 @@ from cachetools import FIFOCache
 
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
-from waygraph.ingest.upstream.clock import Clock, Starts, SystemClock, first_of
-from waygraph.ingest.upstream.connection import CALL, QUESTIONS, CallConnection, Host, NotDelivered, Result
-from waygraph.registry.model.errors import CallTimedOut, NotRun, UpstreamAnswered, UpstreamError, UpstreamUnreachable
+from waygraph.ingest.upstream.connection import (
+    CALL,
+    QUESTIONS,
+    CallConnection,
+    Clock,
+    Host,
+    NotDelivered,
+    Result,
+    Starts,
+    SystemClock,
+    first_of,
+)
+from waygraph.registry.model.errors import NotRun, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.ingest.logins.callers import ActingCaller
 
 MOST_AGENTS = 4_096
 """Of those that are remembered: in a long-lived service agents come and go."""
 LaunchOf = Callable[[Agent], Awaitable[Launch]]
 """How an agent's server is reached, now. Asked before each call, so it has to be quick. Raises NotCallable."""
-
-
-class Acting(Protocol):
-    """On whose behalf an agent's server is called: nobody else's calls go over the same connection."""
-
-    @property
-    def user(self) -> str: ...
-
-    async def launch(self) -> Launch:
-        """With the user's login in place of the operator's. Raises NeedsLogin, NotCallable, UpstreamError."""
-        ...
 
 
 _Key = tuple[str, str]
@@ -56,12 +57,9 @@ ASK_AGAIN = (
 NOBODY_TO_ASK = "The tool has a question, and the host of this call takes none."
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
-_START_SHARE = 0.95
-"""Of a call's time: after that its caller is told what it waits for, before the time is up."""
 QUIET_S = 3.0
 """How long a call waits for a start without a word."""
 _NO_ANSWER_YET = "its server was started or reached, and has not answered yet"
-_STILL_STARTING = "its server is still being started, which goes on; nothing was sent to it: call again"
 MOST_SILENCES = 3
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """For so long a server that could not be started is not tried again, doubled with each failure."""
@@ -122,9 +120,8 @@ class Pool:
         arguments: Mapping[str, Any],
         *,
         host: Host,
-        timeout_s: float,
         input_schema: str = "",
-        acting: Acting | None = None,
+        acting: "ActingCaller | None" = None,
         method: str = CALL,
     ) -> Result:
         """The result of a tool of the agent, by its own name of the tool; its server is started if it does not run.
@@ -132,16 +129,14 @@ class Pool:
 
         `acting` None: it is called with the operator's login.
 
-        `timeout_s` is for the answer; a start has `upstream_connect_timeout_s`. A request that did not reach the
-        server is made once more, over a new connection. Raises what `CallConnection.call` and `launch_of` raise.
+        A request that did not reach the server is made once more, over a new connection. Raises what
+        `CallConnection.call` and `launch_of` raise.
         """
         for is_last in (False, True):
             line = await self._line(agent, acting)
-            async with line.use(within_s=timeout_s * _START_SHARE, host=host) as connection:
+            async with line.use(host) as connection:
                 try:
-                    return await connection.call(
-                        name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema, method=method
-                    )
+                    return await connection.call(name, arguments, host=host, input_schema=input_schema, method=method)
                 except NotDelivered:
                     line.retire()
                     if is_last:
@@ -170,7 +165,7 @@ class Pool:
         """No call is taken any more. The connections end with the task group."""
         self._is_closed = True
 
-    async def _line(self, agent: Agent, acting: Acting | None = None) -> "_Line":
+    async def _line(self, agent: Agent, acting: "ActingCaller | None" = None) -> "_Line":
         """One that stands or is being started. Raises UpstreamError."""
         self._refuse_if_closed()
         key = _key(agent, acting)
@@ -211,19 +206,14 @@ class Pool:
         failure = self._failures.get(key)
         if failure is not None and failure.launch == launch and (left_s := failure.until_s - self._clock.now_s()) > 0:
             raise failure.again(left_s)
-        line = _Line(launch, self._clock, self._idle_s)
-        if key[1]:
-            self._close_unused()
-        self._lines[key] = line
+        if key[1]:  # makes room for one more connection of a user
+            lines = [line for (_, user), line in self._lines.items() if user and line.is_unused]
+            more = max(0, self.open_of_users - MOST_USER_LINES + 1)
+            for line in sorted(lines, key=lambda line: line.used_s)[:more]:
+                line.retire()
+        self._lines[key] = line = _Line(launch, self._clock, self._idle_s)
         self._tasks.start_soon(self._run, key, line)
         return line
-
-    def _close_unused(self) -> None:
-        """Makes room for one more connection of a user."""
-        lines = [line for (_, user), line in self._lines.items() if user and line.is_unused]
-        more = self.open_of_users - MOST_USER_LINES + 1
-        for line in sorted(lines, key=lambda line: line.used_s)[: max(0, more)]:
-            line.retire()
 
     async def _run(self, key: _Key, line: "_Line") -> None:
         """The task of one connection. Never raises."""
@@ -238,23 +228,20 @@ class Pool:
         except Exception as exc:  # noqa: BLE001 - one server's fault must not end the connections of all
             error = exc if isinstance(exc, UpstreamError) else UpstreamUnreachable(f"failed ({type(exc).__name__})")
             if line.is_waited_for:
-                self._note(key, line.launch, error)
+                # The first failure of a server that stood before is chance: the next call tries again.
+                if (last := self._failures.get(key)) is not None and last.launch == line.launch:
+                    rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
+                else:
+                    rest_s = 0.0 if self._stood.get(key) == line.launch else FIRST_REST_S
+                self._failures[key] = _Failure(line.launch, error, rest_s, self._clock.now_s() + rest_s)
             line.fail(error)
         finally:
             line.fail(UpstreamUnreachable(STOPPING))
             if self._lines.get(key) is line:
                 del self._lines[key]
 
-    def _note(self, key: _Key, launch: Launch, error: UpstreamError) -> None:
-        """The first failure of a server that stood before is chance, and does not keep the next call from trying."""
-        if (last := self._failures.get(key)) is not None and last.launch == launch:
-            rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
-        else:
-            rest_s = 0.0 if self._stood.get(key) == launch else FIRST_REST_S
-        self._failures[key] = _Failure(launch, error, rest_s, self._clock.now_s() + rest_s)
 
-
-def _key(agent: Agent, acting: Acting | None) -> _Key:
+def _key(agent: Agent, acting: "ActingCaller | None") -> _Key:
     return agent.id, acting.user if acting else ""
 
 
@@ -311,23 +298,20 @@ class _Line:
         return not self._settled.is_set()
 
     @asynccontextmanager
-    async def use(self, within_s: float = math.inf, host: Host | None = None) -> AsyncIterator[CallConnection]:
+    async def use(self, host: Host | None = None) -> AsyncIterator[CallConnection]:
         """The connection, once it stands; it stays while it is used. Raises UpstreamError.
 
-        `within_s`: who waits longer for its start is told so, and the start goes on. `host` hears of a long wait.
+        `host` hears of a long wait. Without who waits for it the start goes on.
         """
         self._calls += 1
         try:
             if self._connection is None:
-                with anyio.move_on_after(within_s):
-                    with anyio.move_on_after(QUIET_S):
-                        await self._settled.wait()
-                    if host and not self._settled.is_set():
-                        await host.progress(0, None, _NO_ANSWER_YET)
+                with anyio.move_on_after(QUIET_S):
                     await self._settled.wait()
+                if host and not self._settled.is_set():
+                    await host.progress(0, None, _NO_ANSWER_YET)
+                await self._settled.wait()
             if self._connection is None:
-                if not self._settled.is_set():
-                    raise UpstreamUnreachable(_STILL_STARTING)
                 raise (self._failure or UpstreamUnreachable("the connection is closed")).again()
             with self._minding_silence(self._connection):
                 yield self._connection
@@ -343,7 +327,7 @@ class _Line:
         count_before = connection.message_count
         try:
             yield
-        except (CallTimedOut, anyio.get_cancelled_exc_class()):
+        except anyio.get_cancelled_exc_class():
             if connection.message_count != self._message_count:
                 self._message_count, self._silences = connection.message_count, 0
             self._silences += connection.message_count == count_before

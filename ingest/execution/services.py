@@ -17,13 +17,13 @@ What an OpenAPI document or an agent's card says of its own address is somebody 
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from waygraph.ingest.logins.login_rules import HeaderName, LoginRule, Text
+from waygraph.ingest.logins.callers import HeaderName, LoginRule, Text
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
@@ -89,17 +89,13 @@ class Service(_Strict):
         resolver = Resolver(Scope(surroundings=surroundings))
         try:
             headers = {name: resolver.text(value) for name, value in self.headers.items()}
-            secret = self.auth.resolve(resolver) if self.auth else _Credential()
+            own = self.auth.resolve(resolver) if self.auth else Login()
             resolver.finish()
         except UnresolvedReference as exc:
             raise Incomplete(str(exc)) from None
         told_by_name = (value for name, value in headers.items() if references_only({name: value})[name] != value)
-        return Login(
-            headers={**headers, **secret.of("header")},
-            query=secret.of("query"),
-            cookies=secret.of("cookie"),
-            confidential=frozenset(value for value in (*told_by_name, *secret.values) if value),
-        )
+        confidential = frozenset(filter(None, (*told_by_name, *own.confidential)))
+        return replace(own, headers={**headers, **own.headers}, confidential=confidential)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +138,6 @@ def load_services(path: str) -> Services:
 # -- as it is written ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Credential:
-    place: Place = "header"
-    name: str = ""
-    value: str = field(default="", repr=False)
-    values: tuple[str, ...] = field(default=(), repr=False)
-
-    def of(self, place: Place) -> dict[str, str]:
-        return {self.name: self.value} if self.name and self.place == place else {}
-
-
 class Auth(_Strict):
     """A bearer token, or a user with a password, or a key under a name."""
 
@@ -169,16 +154,19 @@ class Auth(_Strict):
             raise ValueError("give one: bearer; user with password; key, with name and in")
         return self
 
-    def resolve(self, resolver: Resolver) -> _Credential:
+    def resolve(self, resolver: Resolver) -> Login:
         if self.bearer:
             token = resolver.text(self.bearer)
-            return _Credential("header", "Authorization", f"Bearer {token}", (token,))
+            return Login(headers={"Authorization": f"Bearer {token}"}, confidential=frozenset({token}))
         if self.key:
-            key = resolver.text(self.key)
-            return _Credential(self.place, self.name, key, (key,))
+            pair = {self.name: resolver.text(self.key)}
+            at = {place: pair if place == self.place else {} for place in ("header", "query", "cookie")}
+            secrets = frozenset(pair.values())
+            return Login(headers=at["header"], query=at["query"], cookies=at["cookie"], confidential=secrets)
         user, password = resolver.text(self.user), resolver.text(self.password)
         credentials = b64encode(f"{user}:{password}".encode()).decode()
-        return _Credential("header", "Authorization", f"Basic {credentials}", (password, credentials))
+        headers = {"Authorization": f"Basic {credentials}"}
+        return Login(headers=headers, confidential=frozenset({password, credentials}))
 
 
 class _File(_Strict):
@@ -198,15 +186,12 @@ def _first_fault(error: ValidationError) -> str:
     fault = next((fault for fault in faults if fault["type"] == _NOT_KNOWN), faults[0])
     place, reason = fault["loc"], reason_of(fault)
     if fault["type"] == _NOT_KNOWN:
-        reason = str(UnknownName("key", str(place[-1]), _keys_beside(place)))
+        table: type[BaseModel] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else Service
+        table = _File if len(place) == 1 else table
+        reason = str(
+            UnknownName("key", str(place[-1]), [field.alias or name for name, field in table.model_fields.items()])
+        )
     return f"{'.'.join(map(str, place)) or 'its top'}: {reason}"
-
-
-def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
-    """What is known where this key stands."""
-    table: type[BaseModel] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else Service
-    table = _File if len(place) == 1 else table
-    return [field.alias or name for name, field in table.model_fields.items()]
 
 
 _NOT_KNOWN = "extra_forbidden"

@@ -148,7 +148,11 @@ _SYNTAXES: Mapping[str, Syntax] = {
 
 def read_config(host: Host, path: Path) -> HostConfig:
     """Raises SourceError for a file that cannot be read, is too long, or is no text."""
-    return HostConfig(host, path, decode_config(path, content_of(path)))
+    content = content_of(path)
+    try:
+        return HostConfig(host, path, None if content is None else content.decode())
+    except UnicodeDecodeError as exc:
+        raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from None
 
 
 def content_of(path: Path) -> bytes | None:
@@ -167,14 +171,6 @@ def content_of(path: Path) -> bytes | None:
     if len(content) > MAX_BYTES:
         raise SourceError(str(path), f"has more than {MAX_BYTES:,} bytes, which no host's config has")
     return content
-
-
-def decode_config(path: Path, content: bytes | None) -> str | None:
-    """Raises SourceError."""
-    try:
-        return None if content is None else content.decode()
-    except UnicodeDecodeError as exc:
-        raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from None
 
 
 def _put(document: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
@@ -213,18 +209,14 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
         return []
     texts = dict[str, str]()
     for entry in [*before.servers.values(), *after.servers.values()]:
-        _add_texts(entry, texts)
+        if isinstance(entry, Mapping):
+            with suppress(ValueError):
+                for text, clean in _string_pairs(entry, references_only(entry)):
+                    visible = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
+                    texts[text] = visible if texts.get(text, visible) == visible else STRUCK_TEXT
     sides = (_mask_config(before, "", texts).splitlines(), _mask_config(after, name, texts).splitlines())
     lines = difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)
     return [line.rstrip() for line in lines]
-
-
-def _add_texts(entry: object, texts: dict[str, str]) -> None:
-    if isinstance(entry, Mapping):
-        with suppress(ValueError):
-            for text, clean in _string_pairs(entry, references_only(entry)):
-                visible = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
-                texts[text] = visible if texts.get(text, visible) == visible else STRUCK_TEXT
 
 
 def _string_pairs(value: object, clean: object) -> Iterator[tuple[str, str]]:

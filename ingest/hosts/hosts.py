@@ -77,7 +77,7 @@ def known_configs(
     home: Path, environ: Mapping[str, str], platform: str, cwd: Path, *, settings: Settings
 ) -> list[KnownConfig]:
     """Those that are there and may name servers, by client. `platform` as in `sys.platform`; both folders absolute."""
-    places = folders(home, environ, platform, cwd)
+    places = Places(home=home, environ=environ, platform=platform, cwd=cwd).folders()
     configs = (_look_at(host, path, settings) for host, path in _paths(places))
     read_only = {Path(host.settings.format_map(places)) for host in HOSTS.values() if host.settings}
     own = {Path(place.format_map(places)) for host in HOSTS.values() for place in (host.place, host.settings)}
@@ -96,30 +96,6 @@ def _paths(folder_paths: Mapping[str, Path]) -> Iterator[tuple["Host", Path]]:
             if (path := Path(place.format_map(folder_paths))) not in paths:
                 paths.add(path)
                 yield host, path
-
-
-def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> dict[str, Path]:
-    """What places are made of. `programs`: where the system keeps programs' data; `cwd`: the project; `claude`, `codex`
-    and `zed`: the programs' own.
-    """
-    programs, is_mac = _programs(home, environ, platform), platform == "darwin"
-    return {
-        "programs": programs,
-        "home": home,
-        "cwd": cwd,
-        "claude": Path(environ.get("CLAUDE_CONFIG_DIR") or home),
-        "codex": Path(environ.get("CODEX_HOME") or home / ".codex"),
-        # On macOS it keeps to `~/.config`, as on Linux.
-        "zed": programs / "Zed" if platform == "win32" else (home / ".config" if is_mac else programs) / "zed",
-    }
-
-
-def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
-    if platform == "win32":
-        return Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
-    if platform == "darwin":
-        return home / "Library" / "Application Support"
-    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
 def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None:
@@ -193,8 +169,7 @@ class Host:
         """Raises InvalidSetting if the host has no config of a project."""
         if project and not self.project:
             raise InvalidSetting(f"{self.name} has no config of a single project: leave --project away")
-        folder_paths = folders(around.home, around.environ, around.platform, around.cwd)
-        return Path((self.project if project else self.place).format_map(folder_paths))
+        return Path((self.project if project else self.place).format_map(around.folders()))
 
     def project_file(self, around: "Places") -> Path | None:
         return self.file(around, project=True) if self.project else None
@@ -208,6 +183,27 @@ class Places:
     environ: Mapping[str, str]
     platform: str
     cwd: Path
+
+    def folders(self) -> dict[str, Path]:
+        """What places of configs are made of. `programs`: where the system keeps programs' data; `cwd`: the project;
+        `claude`, `codex` and `zed`: the programs' own.
+        """
+        if self.platform == "win32":
+            programs = Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
+            zed = programs / "Zed"
+        elif self.platform == "darwin":
+            programs, zed = self.home / "Library" / "Application Support", self.home / ".config" / "zed"
+        else:
+            programs = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
+            zed = programs / "zed"
+        return {
+            "programs": programs,
+            "home": self.home,
+            "cwd": self.cwd,
+            "claude": Path(self.environ.get("CLAUDE_CONFIG_DIR") or self.home),
+            "codex": Path(self.environ.get("CODEX_HOME") or self.home / ".codex"),
+            "zed": zed,
+        }
 
 
 _VS_CODE = Host(

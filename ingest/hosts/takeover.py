@@ -208,8 +208,15 @@ def take_over(target: Target, offer: Offer, ask: AskServers) -> Takeover:
     config, shelf = target.config, target.shelf
     plan_takeover(target, offer)  # what cannot be written is refused before anything is asked
     current_servers, takes = _in_force(config, shelf)
-    failures = _silent_servers(target, offer, current_servers, ask)
-    if not (servers := {key: entry for key, entry in offer.servers.items() if key not in failures}):
+    inputs = target.config.others.get("inputs")
+    shelf.keep_servers({**current_servers, **offer.servers}, inputs)
+    failures = {key: reason for key, reason in ask(shelf.config).items() if key in offer.servers}
+    servers = {key: entry for key, entry in offer.servers.items() if key not in failures}
+    if current_servers or servers:
+        shelf.keep_servers({**current_servers, **servers}, inputs)
+    else:
+        shelf.clear()
+    if not servers:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {reasons}")
     after = plan_takeover(target, replace(offer, servers=servers))
@@ -224,20 +231,6 @@ def take_over(target: Target, offer: Offer, ask: AskServers) -> Takeover:
     shelf.keep_takes(config.path, [*takes, take])
     backup = replace_file(config, after)
     return Takeover(names=take.names, stays={**offer.stays, **failures}, after=after, backup=backup)
-
-
-def _silent_servers(
-    target: Target, offer: Offer, current_servers: Mapping[str, Any], ask: AskServers
-) -> dict[str, str]:
-    """Those on offer that do not answer, with the reason; our config then holds the others, and those held before."""
-    shelf, inputs = target.shelf, target.config.others.get("inputs")
-    shelf.keep_servers({**current_servers, **offer.servers}, inputs)
-    failures = {key: reason for key, reason in ask(shelf.config).items() if key in offer.servers}
-    if servers := {**current_servers, **{key: each for key, each in offer.servers.items() if key not in failures}}:
-        shelf.keep_servers(servers, inputs)
-    else:
-        shelf.clear()
-    return failures
 
 
 def _in_force(config: HostConfig, shelf: Shelf) -> tuple[dict[str, Any], list[Take]]:

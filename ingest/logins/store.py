@@ -24,12 +24,7 @@ from urllib.parse import parse_qsl
 import anyio
 
 from waygraph.ingest.manifest.records import UserLogin
-from waygraph.registry.model.errors import (
-    LoginsUnusable,
-    RegistryLocked,
-    UpstreamRefused,
-    UpstreamUnreachable,
-)
+from waygraph.registry.model.errors import LoginsUnusable, RegistryLocked, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import content_if_there, file_stamp, write_lock, write_private
 from waygraph.registry.model.numbers import FAR_S, read_digits, read_number
 from waygraph.registry.model.settings import Settings

@@ -106,22 +106,17 @@ class Resolver:
         if inside in self._places:
             return self._set(inside, self._places[inside] or None, f"the folder for ${{{inside}}}", plain=True)
         if match := _VARIABLE.fullmatch(inside):
-            return self._variable(match[1], match[2], depth)
+            name, default = match[1], match[2]
+            if (value := self._scope.surroundings.environ.get(name)) is None and default is not None:
+                value = self._text(default, depth - 1)
+            return self._set(name, value, name, plain=name in PLAIN)
         if match := _INPUT.fullmatch(inside):
-            return self._input(match[1])
+            variable = input_variable(match[1])
+            value = self._scope.surroundings.environ.get(variable, self._scope.inputs.get(match[1]))
+            return self._set(variable, value, f"{variable} (for ${{input:{match[1]}}})")
         if match := _EDITORS_OWN.match(inside):
             raise UnresolvedReference(f"holds ${{{match[1]}:…}}, which only the editor can tell")
         raise UnresolvedReference(f"holds a ${{…}} of no form that is known; known: {_REFERENCE_FORMS}")
-
-    def _variable(self, name: str, default: str | None, depth: int) -> str:
-        if (value := self._scope.surroundings.environ.get(name)) is None and default is not None:
-            value = self._text(default, depth - 1)
-        return self._set(name, value, name, plain=name in PLAIN)
-
-    def _input(self, name: str) -> str:
-        variable = input_variable(name)
-        value = self._scope.surroundings.environ.get(variable, self._scope.inputs.get(name))
-        return self._set(variable, value, f"{variable} (for ${{input:{name}}})")
 
     def _set(self, name: str, value: str | None, label: str, *, plain: bool = False) -> str:
         if value is None:

@@ -157,18 +157,14 @@ def sendable[T](value: T) -> T:
     """The value itself if it can be written; else a copy with `?` for half a character and a note for what is too
     deep.
     """
+    deeper: object = value
+    for _ in range(_WRITTEN_DEPTH - MOST_DEPTH):  # so that the writer's own bound, in native code, stands for ours
+        deeper = (deeper,)
     try:
-        to_json(_deeper(value, _WRITTEN_DEPTH - MOST_DEPTH))
+        to_json(deeper)
     except (ValueError, RecursionError):
         copy: T = _clean_value(value, MOST_DEPTH)
         return copy
-    return value
-
-
-def _deeper(value: object, levels: int) -> object:
-    """So that the writer's own bound, which is looked at in native code, stands for ours."""
-    for _ in range(levels):
-        value = (value,)
     return value
 
 

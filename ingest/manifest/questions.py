@@ -158,7 +158,14 @@ class LanguageModelAuthor:
 
         Raises LanguageModelUnavailable, LanguageModelRefused, UnfitAnswer if no answer was such a list.
         """
-        prompt = _prompt(agent, tool, count)
+        description = {
+            "server": agent.name,
+            "name": tool.name,
+            "description": tool.description[:LONGEST_DESCRIPTION_CHARS],
+            "inputSchema": tool.input_schema[:LONGEST_DESCRIPTION_CHARS],
+        }
+        facts = json.dumps(description, ensure_ascii=False)
+        prompt = replace_surrogates(f"Write {count} questions for this tool:\n{facts}")
         path = self._folder / f"{self._model.key(SYSTEM, prompt)}.json"
         if earlier := _read(path, count):
             return earlier
@@ -194,16 +201,6 @@ def parse_questions(answer: str, count: int) -> tuple[str, ...]:
     lines = dict.fromkeys(" ".join(line.split()) for line in items)
     sound = [line for line in lines if 0 < len(line) <= MAX_QUESTION_CHARS and NO_TEXT.isdisjoint(map(category, line))]
     return tuple(sound[:count]) if len(sound) >= count else ()
-
-
-def _prompt(agent: Agent, tool: Tool, count: int) -> str:
-    description = {
-        "server": agent.name,
-        "name": tool.name,
-        "description": tool.description[:LONGEST_DESCRIPTION_CHARS],
-        "inputSchema": tool.input_schema[:LONGEST_DESCRIPTION_CHARS],
-    }
-    return replace_surrogates(f"Write {count} questions for this tool:\n{json.dumps(description, ensure_ascii=False)}")
 
 
 def _read(path: Path, count: int) -> tuple[str, ...]:

@@ -274,7 +274,12 @@ class Intake:
 
     def _schema(self, value: object, pointer: str) -> str:
         """Canonical JSON of a schema; empty if there is none, and if it has more than MAX_TEXT_CHARS."""
-        if len(schema := _object(value, pointer.rpartition("/")[2])) <= MAX_TEXT_CHARS:
+        name = pointer.rpartition("/")[2]
+        if value is None:
+            return ""
+        if not isinstance(value, Mapping):
+            raise Refusal(f"{name}: expected an object, found {shape_of(value)}")
+        if len(schema := _canonical(value, name)) <= MAX_TEXT_CHARS:
             return schema
         self.note_cut(pointer, f"a schema of {len(schema)} characters was left out; {MAX_TEXT_CHARS} are allowed")
         return ""
@@ -310,14 +315,6 @@ def _kind(value: object) -> AgentKind:
         if value == kind:
             return kind
     raise Refusal(f"kind: expected one of {', '.join(AGENT_KINDS)}, found {reprlib.repr(value)}")
-
-
-def _object(value: object, name: str) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, Mapping):
-        raise Refusal(f"{name}: expected an object, found {shape_of(value)}")
-    return _canonical(value, name)
 
 
 def _canonical(value: object, name: str) -> str:
@@ -403,11 +400,7 @@ class OAuthClient:
         """As RFC 7591 describes one."""
         if not self.secret:
             return {"client_id": self.id, "token_endpoint_auth_method": "none"}
-        return {
-            "client_id": self.id,
-            "client_secret": self.secret,
-            "token_endpoint_auth_method": "client_secret_basic",
-        }
+        return {"client_id": self.id, "client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,10 +90,10 @@ class Discretion:
     def learn(self, *secrets: str | None) -> None:
         self.later_secrets.update(form for secret in secrets if secret for form in _spellings(secret))
 
-    def line(self, text: str) -> str:
-        """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
+    def line(self, text: str, most_chars: int = MOST_CHARS) -> str:
+        """One line, nothing in it that a terminal would obey; of a longer text the beginning and the end."""
         plain = self.strike(" ".join(_UNSEEN_CHARS.sub(" ", ESCAPES.sub("", text)).split()))
-        return shorten(plain, MOST_CHARS)
+        return shorten(plain, most_chars)
 
     def excerpt(self, text: str, most_chars: int) -> str:
         """Its lines, nothing in them that a terminal would obey; of a longer text the beginning and the end."""

@@ -150,7 +150,10 @@ def _told_names(fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 def _field(name: str, value: object, label: str) -> object:
     if label and name.casefold() == "value":
-        return _redact_labelled(label, value)
+        # The value of `{"name": "--token", "value": "abc"}`, as the MCP registry lists arguments and headers.
+        if names_secret(label) or _VARIABLE_NAME.fullmatch(label):
+            return _hide_values(label, value)
+        return _arguments([label, value])[-1]
     if _MAPS.fullmatch(name):
         return _hide_values(name, value)
     if names_secret(name) and value is not None and not isinstance(value, bool):
@@ -164,13 +167,6 @@ def _clean_value(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return _arguments(value)
     return _text(value) if isinstance(value, str) else value
-
-
-def _redact_labelled(label: str, value: object) -> object:
-    """The value of `{"name": "--token", "value": "abc"}`, as the MCP registry lists arguments and headers."""
-    if names_secret(label) or _VARIABLE_NAME.fullmatch(label):
-        return _hide_values(label, value)
-    return _arguments([label, value])[-1]
 
 
 def _label(fields: Mapping[str, object]) -> str:

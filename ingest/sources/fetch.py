@@ -16,7 +16,7 @@ import httpx2
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.sources.formats import export
+from waygraph.ingest.sources.formats import catalogue
 from waygraph.ingest.sources.formats.a2a_card import card_urls
 from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parse import SUFFIXES
@@ -81,21 +81,17 @@ def address_of(url: str) -> str:
 def fetch(url: str, how: Fetching) -> Page:
     """The document at an address. Raises FetchFailed, whose text holds no login, header or query value."""
     where = address_of(url)
-    _check_headers(how.headers)
+    # The library's own error would quote the value.
+    for name, value in how.headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise SourceError("headers", "a header's name has letters, digits and dashes")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise SourceError("headers", f"the value of {name} holds characters that no header may")
     most_s = how.settings.fetch_total_s
     try:
         return run_whole(lambda: asyncio.wait_for(_Fetch(how, where).page(httpx2.URL(url)), most_s))
     except TimeoutError:
         raise FetchFailed(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    """The library's own error would quote the value."""
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise SourceError("headers", "a header's name has letters, digits and dashes")
-        if not _HEADER_VALUE.fullmatch(value):
-            raise SourceError("headers", f"the value of {name} holds characters that no header may")
 
 
 @dataclass(slots=True)
@@ -203,7 +199,7 @@ class OfOthers(SourceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebDocument:
-    """Implements Source. Made by `open_document`, which checks the address."""
+    """Made by `open_document`, which checks the address."""
 
     url: str
     name: str
@@ -225,7 +221,9 @@ class WebDocument:
         it one.
         """
         all_parts = self._first()
-        if len(all_parts) != 1 or (all_parts[0].manifest.source != self.name and self.reading.kind != export.KIND):
+        if len(all_parts) != 1 or (
+            all_parts[0].manifest.source != self.name and self.reading.kind != catalogue.EXPORT_KIND
+        ):
             raise OfOthers(self.name, f"is an export of {len(all_parts)} sources: fetch it, and ingest the file")
         return all_parts[0]
 

@@ -8,39 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import EntryPoint
-from typing import Any, Protocol
+from typing import Any
 
-from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry, ToolRecord
-from waygraph.ingest.sources.formats import (
-    a2a_card,
-    catalogue,
-    docker_catalog,
-    export,
-    listings,
-    mcp_config,
-    mcp_registry,
-    openapi,
-    skill,
-)
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord
+from waygraph.ingest.sources.formats import a2a_card, catalogue, listings, mcp_config, mcp_registry, openapi, skill
 from waygraph.ingest.sources.parse import Lines
 from waygraph.registry.model.errors import InvalidSetting, SourceError, WaygraphError
 from waygraph.registry.model.plugins import Unfit, in_a_line, load_plugin, package_of, points
 
 REGISTRY_PREFIX = "mcp-registry:"
 """Before the address of an MCP registry; alone it is the official one."""
-
-
-class Source(Protocol):
-    """Agents that someone else keeps: files, an address, running servers. Reading it again tells what holds then."""
-
-    @property
-    def name(self) -> str:
-        """By which the graph knows it; no secret in it."""
-        ...
-
-    def read(self) -> Manifest:
-        """What it says now. A bad record costs that record. Raises SourceError if nothing at all can be read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +41,7 @@ BUILT_IN_KINDS = (
     Kind("skill", skill.SHAPE, skill.fits, skill.read),
     Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
     Kind("a2a-card", a2a_card.SHAPE, a2a_card.fits, a2a_card.read),
-    Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
+    Kind("docker-catalog", listings.DOCKER_SHAPE, listings.fits_docker, listings.read_docker),
     Kind(
         "desktop-bundle",
         mcp_config.BUNDLE_SHAPE,
@@ -118,7 +95,7 @@ def kind_of(document: object, where: str) -> Kind:
 
 def check_kind(name: str) -> None:
     """Raises InvalidSetting for a name that is not known."""
-    if name != export.KIND and all(kind.name != name for kind in known_kinds()):
+    if name != catalogue.EXPORT_KIND and all(kind.name != name for kind in known_kinds()):
         raise InvalidSetting(f"{name!r} {_unknown()}")
 
 
@@ -156,7 +133,9 @@ def _unknown() -> str:
 
 def _known_names() -> str:
     """The kinds, and which of other packages are not among them. An export holds other sources, and is no `Kind`."""
-    return "; ".join([", ".join([*(kind.name for kind in known_kinds()), export.KIND]), *load_plugins().faults])
+    return "; ".join(
+        [", ".join([*(kind.name for kind in known_kinds()), catalogue.EXPORT_KIND]), *load_plugins().faults]
+    )
 
 
 def _top(document: object) -> str:

@@ -85,7 +85,7 @@ class McpServers:
     async def _ask_all(self) -> "list[Answer]":
         import anyio
 
-        from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Starts, SystemClock
+        from waygraph.ingest.upstream.connection import SERVERS_AT_ONCE, START_S, Starts, SystemClock
 
         starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
         asks = anyio.Semaphore(SERVERS_AT_ONCE)
@@ -126,7 +126,13 @@ class McpServers:
             except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
                 answer = _no_answer(server, self.name, UpstreamRefused(f"unexpected {type(error).__name__}"))
             tasks.cancel_scope.cancel()
-        self.on_asked(_server_result(server, answer, current_time() - began))
+        seconds = current_time() - began
+        if answer.entry is None:
+            [fault, *_] = (*answer.rejected, *answer.cut)
+            self.on_asked(ServerProgress(key=server.key, state="failed", seconds=seconds, reason=fault.reason))
+        else:
+            count = len(answer.entry.tools)
+            self.on_asked(ServerProgress(key=server.key, state="online", tools=count, seconds=seconds))
         return answer
 
     async def _tell_waits(self, waits: Sequence[ServerProgress]) -> None:
@@ -215,13 +221,6 @@ def _no_answer(server: ServerEntry, where: str, error: UpstreamError) -> Answer:
     )
 
 
-def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> ServerProgress:
-    if answer.entry is None:
-        [fault, *_] = (*answer.rejected, *answer.cut)
-        return ServerProgress(key=server.key, state="failed", seconds=seconds, reason=fault.reason)
-    return ServerProgress(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
-
-
 BESIDE_TOOLS = "Beside its tools: "
 """Begins the last line of a description: how many prompts and resources the server has."""
 MAX_CHARS, MAX_SENTENCE_CHARS, MAX_EXAMINED_CHARS = 2_000, 160, 1_000_000
@@ -249,7 +248,11 @@ def describe_tools(tools: Sequence[Tool]) -> str:
         room -= chars
         if suspicions(examine(tool).flags(lambda _: {})):
             continue
-        part = _describe(tool)
+        line = " ".join(tool.description[: 4 * MAX_SENTENCE_CHARS].split())
+        sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+        if len(sentence) > MAX_SENTENCE_CHARS:
+            sentence = sentence[:MAX_SENTENCE_CHARS].rpartition(" ")[0]
+        part = f"{tool.name}: {sentence.rstrip('.')}." if sentence else f"{tool.name}."
         if len(text) + len(part) + 1 > MAX_CHARS:
             break
         text = f"{text} {part}".lstrip()
@@ -272,11 +275,3 @@ def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:
     """Whether it says nothing but what these tools say, and how much there is beside them."""
     text = describe_tools(tools)
     return bool(text) and (description == text or description.startswith(f"{text}\n\n{BESIDE_TOOLS}"))
-
-
-def _describe(tool: Tool) -> str:
-    line = " ".join(tool.description[: 4 * MAX_SENTENCE_CHARS].split())
-    sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
-    if len(sentence) > MAX_SENTENCE_CHARS:
-        sentence = sentence[:MAX_SENTENCE_CHARS].rpartition(" ")[0]
-    return f"{tool.name}: {sentence.rstrip('.')}." if sentence else f"{tool.name}."

@@ -133,7 +133,7 @@ type Place = Callable[[str, Opening], Parts]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSource:
-    """Implements Source. `how`: the terms on which it was opened. `content`: what it said then, by itself, if that had
+    """`how`: the terms on which it was opened. `content`: what it said then, by itself, if that had
     to be read.
     """
 

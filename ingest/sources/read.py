@@ -16,7 +16,7 @@ from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, o
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry
 from waygraph.ingest.manifest.trust_store import Approvals, launch_in
 from waygraph.ingest.sources.folder_files import FolderFiles, files_under, holds_other_settings, is_of_programs
-from waygraph.ingest.sources.formats import export
+from waygraph.ingest.sources.formats import catalogue
 from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
@@ -128,7 +128,7 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
             if isinstance(document, dict) and FILES in document:
                 part_names |= referenced_files(document, where)
             if (is_export := _is_export(document, where, reading.kind)) and len(listing.files) == 1:
-                manifests = export.read(document, where, restore=reading.kind == export.KIND)
+                manifests = catalogue.read_export(document, where, restore=reading.kind == catalogue.EXPORT_KIND)
                 return [Parts(manifest=manifest) for manifest in merger.with_faults(manifests)]
             if is_export:
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
@@ -145,9 +145,9 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
 
 def _is_export(document: object, where: str, kind: str) -> bool:
     """Whether it is one, and is not called another kind. Raises SourceError for what is none and is called one."""
-    if kind == export.KIND and not export.fits(document):
-        raise of_another_kind(export.KIND, export.SHAPE, document, where)
-    return kind in ("", export.KIND) and export.fits(document)
+    if kind == catalogue.EXPORT_KIND and not catalogue.fits_export(document):
+        raise of_another_kind(catalogue.EXPORT_KIND, catalogue.EXPORT_SHAPE, document, where)
+    return kind in ("", catalogue.EXPORT_KIND) and catalogue.fits_export(document)
 
 
 def with_answers(parts: Parts, ask: Ask | None) -> Manifest:
@@ -392,9 +392,10 @@ def list_stream(stream: BinaryIO, most_bytes: int, *, source: str = "", namespac
     """Standard input, read at once, since it can be read once only. Raises SourceError."""
     name = source or "stdin"
     try:
-        files = [("stdin", partial(_first_bytes, stream.read(most_bytes)))]
+        content = stream.read(most_bytes)
     except OSError as exc:
         raise SourceError("stdin", f"cannot be read: {exc.strerror}") from exc
+    files = [("stdin", lambda most: content[:most])]
     return Listing(files=files, source=name, namespace=namespace or agent_id(name), are_files=False)
 
 
@@ -404,12 +405,8 @@ def list_value(value: object, *, source: str, namespace: str = "") -> Listing:
         content = json.dumps(value, allow_nan=False, default=_as_dict).encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise SourceError(source, f"cannot be written as JSON: {exc}") from exc
-    files = [(f"{source}.json", partial(_first_bytes, content))]
+    files = [(f"{source}.json", lambda most: content[:most])]
     return Listing(files=files, source=source, namespace=namespace or agent_id(source), are_files=False)
-
-
-def _first_bytes(content: bytes, most_bytes: int) -> bytes:
-    return content[:most_bytes]
 
 
 def _as_dict(value: object) -> dict[Any, Any]:
@@ -420,14 +417,11 @@ def _as_dict(value: object) -> dict[Any, Any]:
 
 def documents(listing: Listing, settings: Settings) -> Iterator[Document]:
     """The files as texts, to be read elsewhere: `read_documents` there gives what `read_path` gives here."""
-    return (_document(where, content, settings) for where, content in listing.files)
-
-
-def _document(where: str, content: Content, settings: Settings) -> Document:
-    try:
-        return Document(where, text_of(where, content, settings))
-    except SourceError as error:
-        return Document(where, unreadable=error.reason)
+    for where, content in listing.files:
+        try:
+            yield Document(where, text_of(where, content, settings))
+        except SourceError as error:
+            yield Document(where, unreadable=error.reason)
 
 
 def _content_of(document: Document, most_bytes: int) -> bytes:

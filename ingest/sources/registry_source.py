@@ -190,7 +190,7 @@ OFFICIAL_NAMESPACE = "mcp-registry"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySource:
-    """Implements Source. Made by `open_registry`, which checks what is given."""
+    """Made by `open_registry`, which checks what is given."""
 
     url: str
     """Of the list of servers."""

@@ -135,7 +135,10 @@ def _check(text: str) -> None:
             case yaml.ScalarEvent():
                 anchor, weight = event.anchor, 1 + len(event.value)
             case yaml.AliasEvent():
-                anchor, weight = None, _alias_weight(str(event.anchor), weights)
+                name = str(event.anchor)
+                if (anchor_weight := weights.get(name, 0)) is None:
+                    raise UnboundedText(f"has an alias *{name} inside its own anchor")
+                anchor, weight = None, anchor_weight
             case _:
                 continue
         if anchor:
@@ -145,12 +148,6 @@ def _check(text: str) -> None:
         if open_nodes:
             outer, so_far = open_nodes[-1]
             open_nodes[-1] = (outer, so_far + weight)
-
-
-def _alias_weight(anchor: str, weights: dict[str, int | None]) -> int:
-    if (weight := weights.get(anchor, 0)) is None:
-        raise UnboundedText(f"has an alias *{anchor} inside its own anchor")
-    return weight
 
 
 def _events(text: str) -> Iterator[Any]:

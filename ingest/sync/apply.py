@@ -314,16 +314,16 @@ def _write_plan(
 
 def _read_draft(registry: LocalRegistry, sync_plan: SyncPlan, *, before_write: bool) -> Draft:
     """Against what was published last. Where that cannot be read, the write says why, or mends it."""
+
+    def draft_in(session: GraphSession) -> Draft:
+        sync_plan.checks.state = read_state(session)
+        return draft_of(read_graph_view(session, part_of(sync_plan.manifest)))
+
+    draft_of = partial(draft, manifest=sync_plan.manifest, checks=sync_plan.checks, principal=sync_plan.terms.principal)
     try:
-        return registry.read(partial(_draft_in_session, sync_plan), before_write=before_write)
+        return registry.read(draft_in, before_write=before_write)
     except RegistryError:
-        return draft(GraphView(), sync_plan.manifest, sync_plan.checks, sync_plan.terms.principal)
-
-
-def _draft_in_session(sync_plan: SyncPlan, session: GraphSession) -> Draft:
-    sync_plan.checks.state = read_state(session)
-    graph = read_graph_view(session, part_of(sync_plan.manifest))
-    return draft(graph, sync_plan.manifest, sync_plan.checks, sync_plan.terms.principal)
+        return draft_of(GraphView())
 
 
 def _revision(state: RegistryState | None) -> int:
@@ -381,17 +381,15 @@ def _plan_published(
     registry: LocalRegistry, sync_plan: SyncPlan, principal: Principal | None
 ) -> tuple[RegistryState | None, GraphView, ChangeSet]:
     """Against what is published, as if there were nothing but what the principal sees."""
+
+    def plan_in(session: GraphSession) -> tuple[RegistryState | None, GraphView, ChangeSet]:
+        state, graph = read_state(session), read_graph_view(session, part_of(sync_plan.manifest))
+        return state, graph, sync_plan.changes(graph.part_for(principal), state)
+
     try:
-        return registry.read(partial(_plan_in_session, sync_plan, principal))
+        return registry.read(plan_in)
     except RegistryNotFound:
         return None, GraphView(), sync_plan.changes(GraphView(), None)
-
-
-def _plan_in_session(
-    sync_plan: SyncPlan, principal: Principal | None, session: GraphSession
-) -> tuple[RegistryState | None, GraphView, ChangeSet]:
-    state, graph = read_state(session), read_graph_view(session, part_of(sync_plan.manifest))
-    return state, graph, sync_plan.changes(graph.part_for(principal), state)
 
 
 def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:

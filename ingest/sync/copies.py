@@ -144,7 +144,11 @@ class CopySearch:
         One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one.
         """
         server, owners = server_of(transport), dict[tuple[bool, tuple[str, ...]], set[str]]()
-        for near in self._find_near(tool, old, others):
+        self._prepare(others)
+        key = tool.content_hash, old.content_hash if old else ""
+        if key not in self._near:
+            self._near[key] = list(self._compare(tool, old))
+        for near in self._near[key]:
             if server and near.server != server and not own.is_older(near.seniority):
                 more = self._free_texts_of(tool) - self._free_texts_of(near.tool)
                 is_suspicion = bool(more) and not own.of_tool(old).outranks(near.seniority.of_tool(near.tool))
@@ -153,13 +157,6 @@ class CopySearch:
             takes = f", and takes text that it does not ({quote(', '.join(paths))})" if paths else ""
             reason = of_others(NEAR_COPY, owners[is_suspicion, paths], f"{quote(tool.name)}{takes}")
             yield f"{'' if is_suspicion else NOTICE}name and description: {reason}"
-
-    def _find_near(self, tool: Tool, old: Tool | None, others: Sequence[Original]) -> list[Original]:
-        self._prepare(others)
-        key = tool.content_hash, old.content_hash if old else ""
-        if key not in self._near:
-            self._near[key] = list(self._compare(tool, old))
-        return self._near[key]
 
     def _prepare(self, others: Sequence[Original]) -> None:
         if others is self._others:

@@ -15,24 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import anyio
-from mcp import Client, MCPError
+from mcp import Client, MCPError, types
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    LOG_LEVEL_META_KEY,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-    ServerCapabilities,
-)
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from waygraph.ingest.manifest.fields import sendable
@@ -70,12 +58,12 @@ async def raw_request(
     options: CallOptions = {"cancel_on_abandon": cancels, "headers": dict(headers or {})}
     session._stamp(data, options)
     meta = data["params"].get("_meta") or {}
-    if capabilities is not None and CLIENT_CAPABILITIES_META_KEY in meta:
-        meta[CLIENT_CAPABILITIES_META_KEY] = dict(capabilities)
+    if capabilities is not None and types.CLIENT_CAPABILITIES_META_KEY in meta:
+        meta[types.CLIENT_CAPABILITIES_META_KEY] = dict(capabilities)
     return await session._dispatcher.send_raw_request(method, data["params"] or None, options)
 
 
-async def raw_cancel(session: ClientSession, request_id: RequestId, reason: str) -> None:
+async def raw_cancel(session: ClientSession, request_id: types.RequestId, reason: str) -> None:
     """Tells the server that nobody waits for that request any more, as the transport does it."""
     await session._dispatcher.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
 
@@ -172,8 +160,12 @@ class ToolCalls:
         """Raises MCPError, and UpstreamRefused for a question that nobody answers."""
         params = {"name": name, "arguments": dict(arguments)} if method == CALL else dict(arguments)
         headers = _param_headers(input_schema, arguments) if self._is_modern and _HEADER_MARK in input_schema else {}
-        if self.sets_level and not self._is_modern:
-            await self._set_level()
+        # As loud as the loudest host of a call under way wants it; each hears of it what it asked for.
+        level = self.underway.loudest() if self.sets_level and not self._is_modern else ""
+        if level and level != self.underway.level:
+            self.underway.level = level
+            with anyio.move_on_after(_LEVEL_S), suppress(MCPError):  # a server that will not be told goes on as it was
+                await raw_request(self.session, "logging/setLevel", {"level": level}, cancels=False)
         result = await self._request(call, method, params, headers)
         pause_s = _FIRST_PAUSE_S
         for _ in range(MOST_ROUNDS):
@@ -181,7 +173,10 @@ class ToolCalls:
                 await call.await_notices()
                 return call.discretion.redact_result(sendable(result))
             call.has_begun = True
-            if not (answers := await _answers(call.host, result.get("inputRequests") or {})):
+            if not isinstance(questions := result.get("inputRequests") or {}, Mapping):
+                raise UpstreamRefused("its questions are not of the protocol")
+            # One after the other: a person reads one at a time.
+            if not (answers := {key: await _answer(call.host, question) for key, question in questions.items()}):
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             more: dict[str, Any] = {"inputResponses": answers} if answers else {}
@@ -197,7 +192,7 @@ class ToolCalls:
         meta: dict[str, Any] = {"progressToken": call.token}
         capabilities: dict[str, Any] | None = None
         if self._is_modern:  # what this host takes, it reads from each request
-            meta[LOG_LEVEL_META_KEY] = call.host.log_level or LOG_LEVEL
+            meta[types.LOG_LEVEL_META_KEY] = call.host.log_level or LOG_LEVEL
             capabilities = dict(each for question, each in _CAPABILITIES.items() if call.host.can(question))
         try:
             return await raw_request(
@@ -212,13 +207,6 @@ class ToolCalls:
             self._leave(call)
             raise
 
-    async def _set_level(self) -> None:
-        """As loud as the loudest host of a call under way wants it; each hears of it what it asked for."""
-        if (level := self.underway.loudest()) and level != self.underway.level:
-            self.underway.level = level
-            with anyio.move_on_after(_LEVEL_S), suppress(MCPError):  # a server that will not be told goes on as it was
-                await raw_request(self.session, "logging/setLevel", {"level": level}, cancels=False)
-
     def _leave(self, call: Underway) -> None:
         if call.request_id is not None:
             self.underway.leave(call)
@@ -231,13 +219,6 @@ class ToolCalls:
     @property
     def _is_modern(self) -> bool:
         return self.version in MODERN_PROTOCOL_VERSIONS
-
-
-async def _answers(host: Host, questions: object) -> dict[str, Any]:
-    """One after the other: a person reads one at a time. Raises UpstreamRefused."""
-    if not isinstance(questions, Mapping):
-        raise UpstreamRefused("its questions are not of the protocol")
-    return {key: await _answer(host, question) for key, question in questions.items()}
 
 
 async def _answer(host: Host, question: object) -> Mapping[str, Any]:
@@ -269,7 +250,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.25
 QUESTIONS: Mapping[str, Question] = {name: name for name in get_args(Question)}
 _OF_A_CALL: frozenset[str] = frozenset({"elicitation/create", "sampling/createMessage"})
 """Roots are of the whole connection in this era, and no single host's to tell."""
-_Answer = JSONRPCResponse | JSONRPCError
+_Answer = types.JSONRPCResponse | types.JSONRPCError
 NOBODY = "no call is under way, so that nobody can be asked"
 _log = logging.getLogger(__name__)
 
@@ -280,9 +261,9 @@ class Questions:
     def __init__(self, wire: Wire, calls: CallsUnderway) -> None:
         self.writing: Any = None
         self._wire, self._calls = wire, calls
-        self._open: dict[RequestId, anyio.CancelScope] = {}
+        self._open: dict[types.RequestId, anyio.CancelScope] = {}
 
-    def take(self, request: JSONRPCRequest, context: Context | None) -> bool:
+    def take(self, request: types.JSONRPCRequest, context: Context | None) -> bool:
         """Whether it is a question for a host; then it is answered in a task of its own."""
         if request.method not in _OF_A_CALL or self._calls.tasks is None:
             return False
@@ -291,12 +272,12 @@ class Questions:
         self._calls.tasks.start_soon(self._reply, request, self._calls.call_for(context), scope)
         return True
 
-    def withdraw(self, request_id: RequestId) -> None:
+    def withdraw(self, request_id: types.RequestId) -> None:
         """The server does not want to know any more."""
         if (scope := self._open.pop(request_id, None)) is not None:
             scope.cancel()
 
-    async def _reply(self, request: JSONRPCRequest, call: Underway | None, scope: anyio.CancelScope) -> None:
+    async def _reply(self, request: types.JSONRPCRequest, call: Underway | None, scope: anyio.CancelScope) -> None:
         answer: _Answer = _refusal(request.id, "the call that this belongs to has ended")
         with scope:
             answer = await self._answer(request, call, scope)
@@ -308,7 +289,7 @@ class Questions:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.writing.send(SessionMessage(answer))
 
-    async def _answer(self, request: JSONRPCRequest, call: Underway | None, scope: anyio.CancelScope) -> _Answer:
+    async def _answer(self, request: types.JSONRPCRequest, call: Underway | None, scope: anyio.CancelScope) -> _Answer:
         if call is None or call.is_over:
             several = "calls of several hosts are under way, or just were, and this does not say to which it belongs"
             return _refusal(request.id, several if len(self._calls) else NOBODY)
@@ -322,12 +303,12 @@ class Questions:
             return _refusal(request.id, str(exc))
         except Exception as exc:  # noqa: BLE001 - a fault of one host must not end the connection of all
             _log.warning("a host failed at a question of a server (%s)", type(exc).__name__)
-            return _refusal(request.id, "the host failed to answer", INTERNAL_ERROR)
-        return JSONRPCResponse(jsonrpc="2.0", id=request.id, result=dict(result))
+            return _refusal(request.id, "the host failed to answer", types.INTERNAL_ERROR)
+        return types.JSONRPCResponse(jsonrpc="2.0", id=request.id, result=dict(result))
 
 
-def _refusal(request_id: RequestId, reason: str, code: int = INVALID_REQUEST) -> JSONRPCError:
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
+def _refusal(request_id: types.RequestId, reason: str, code: int = types.INVALID_REQUEST) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=reason))
 
 
 _STANDS_S = 3.0
@@ -426,7 +407,7 @@ class Following:
         self.lose(UpstreamUnreachable("the stream by which it told of changes is lost"))
 
 
-def _notifies(capabilities: ServerCapabilities) -> bool:
+def _notifies(capabilities: types.ServerCapabilities) -> bool:
     return any(
         part is not None and part.list_changed
         for part in (capabilities.tools, capabilities.prompts, capabilities.resources)

@@ -21,8 +21,8 @@ from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import NotDelivered
+from waygraph.ingest.upstream.messages import mend_answer, refusal_text
 from waygraph.ingest.upstream.stdio import BLANKS, read_message
-from waygraph.ingest.upstream.unreadable import mend_answer, refusal_text
 from waygraph.ingest.upstream.wire import (
     HEADER,
     KINDS,
@@ -85,7 +85,14 @@ async def http_transport(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a server at an address. Raises UpstreamError."""
     auth = log_in(launch, settings, discretion, open_page) if launch.oauth else None
-    client = _client(launch, settings, wire, discretion, auth)
+    try:
+        client = OriginClient(launch, settings, wire, discretion, auth)
+    except (httpx2.InvalidURL, ValueError, TypeError):
+        try:
+            check_proxies()
+        except UnusableProxy as unusable:
+            raise UpstreamUnreachable(str(unusable)) from None
+        raise UpstreamUnreachable("its URL or a header of it cannot be sent") from None
     if launch.form == "sse":
         wire.push_decision.set()
         # The SDK asks for a client by what it would set itself.
@@ -109,19 +116,6 @@ async def login_client(
             yield client
     if wire.trouble:
         raise wire.trouble
-
-
-def _client(
-    launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, auth: httpx2.Auth | None
-) -> "OriginClient":
-    try:
-        return OriginClient(launch, settings, wire, discretion, auth)
-    except (httpx2.InvalidURL, ValueError, TypeError):
-        try:
-            check_proxies()
-        except UnusableProxy as unusable:
-            raise UpstreamUnreachable(str(unusable)) from None
-        raise UpstreamUnreachable("its URL or a header of it cannot be sent") from None
 
 
 class OriginClient(httpx2.AsyncClient):

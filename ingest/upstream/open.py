@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
-from mcp import Client, MCPError
+from mcp import Client, MCPError, types
 from mcp.client.session import ClientSession
-from mcp.types import (
-    CONNECTION_CLOSED,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    ErrorData,
-    Implementation,
-    ServerCapabilities,
-)
 from pydantic import ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
@@ -42,12 +33,11 @@ from waygraph.ingest.upstream.connection import (
     ServerListing,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
+from waygraph.ingest.upstream.messages import fault_of
 from waygraph.ingest.upstream.process_health import MOST_TIMES
 from waygraph.ingest.upstream.stdio import stdio_transport
-from waygraph.ingest.upstream.unreadable import fault_of
 from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, error_ends_session, hush, quietly
 from waygraph.registry.model.errors import (
-    CallTimedOut,
     UpstreamAnswered,
     UpstreamBusy,
     UpstreamError,
@@ -93,10 +83,10 @@ class SessionTerms:
     """What both sides agreed on at the start; it holds when the connection is gone, too."""
 
     session: ClientSession
-    server: Implementation
+    server: types.Implementation
     instructions: str
     version: str
-    capabilities: ServerCapabilities
+    capabilities: types.ServerCapabilities
 
 
 class OpenConnection:
@@ -147,11 +137,22 @@ class OpenConnection:
             self._following.lose(self._loss)
 
     async def _serve(self) -> None:
-        client = self._client(Implementation(name="waygraph", version=_version()))
+        # By its callbacks the SDK says what we take, and refuses what comes before any call can. That is said also
+        # where no call is meant: some servers list a tool only to who takes what it would ask. Roots are not among it.
+        # In the handshake era they are of the whole connection: those of one host would open its folders to all others,
+        # and move the limits that an operator has set. In the modern era each call names its own.
+        client = Client(
+            self._watched_streams(),
+            mode=self._mode,
+            client_info=types.Implementation(name="waygraph", version=_version()),
+            cache=None,
+            elicitation_callback=_nobody,
+            sampling_callback=_nobody,
+        )
         async with client:
             self._terms = SessionTerms(
                 client.session,
-                client.server_info or Implementation(name="", version=""),
+                client.server_info or types.Implementation(name="", version=""),
                 client.instructions or "",
                 client.protocol_version,
                 client.server_capabilities,
@@ -163,24 +164,6 @@ class OpenConnection:
                 await self._over.wait()
                 self._calls.tasks = None
                 tasks.cancel_scope.cancel()
-
-    def _client(self, about_us: Implementation) -> Client:
-        """By its callbacks the SDK says what we take, and refuses what comes before any call can.
-
-        That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
-
-        Roots are not among it. In the handshake era they are of the whole connection: those of one host would open
-        its folders to all others, and move the limits that an operator has set. In the modern era each call names
-        its own.
-        """
-        return Client(
-            self._watched_streams(),
-            mode=self._mode,
-            client_info=about_us,
-            cache=None,
-            elicitation_callback=_nobody,
-            sampling_callback=_nobody,
-        )
 
     def _end(self) -> None:
         """The server closed its side."""
@@ -256,21 +239,13 @@ class OpenConnection:
         await self._over.wait()
 
     async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        *,
-        host: Host,
-        timeout_s: float,
-        input_schema: str = "",
-        method: str = CALL,
+        self, name: str, arguments: Mapping[str, Any], *, host: Host, input_schema: str = "", method: str = CALL
     ) -> Result:
         if self._terms is None or self._calls.tasks is None or not self.is_open:
             raise NotDelivered((await self._loss_error()).reason)
         if method in LISTS:
-            with quietly(), anyio.move_on_after(timeout_s):
+            with quietly():
                 return self._discretion.redact_result({LISTS[method]: await self._list(method)})
-            raise CallTimedOut(name, timeout_s)
         if _capability_of(method, self._terms.capabilities) is None:
             raise NotOffered(f"says that it does not know {method}")
         calls = ToolCalls(
@@ -279,13 +254,12 @@ class OpenConnection:
             self._calls,
             sets_level=self._terms.capabilities.logging is not None,
         )
-        with self._calls.begin(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
+        with self._calls.begin(host, self._calls.tasks) as call, quietly():
             try:
                 return await calls.call(call, method, name, arguments, input_schema)
             except MCPError as exc:
                 error = await self._call_error(call, exc, {"name": name, "arguments": dict(arguments)})
             raise error
-        raise CallTimedOut(name, timeout_s)
 
     async def _call_error(self, call: Underway, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
         """Why a call has no result."""
@@ -401,7 +375,7 @@ class OpenConnection:
         """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
         if (loss := self._of_ours(exc)) is not None:
             return loss
-        if exc.code == METHOD_NOT_FOUND:
+        if exc.code == types.METHOD_NOT_FOUND:
             return NotOffered("does not know what it was asked")
         return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
 
@@ -410,14 +384,14 @@ class OpenConnection:
         if fault := self.wire.fault_in(exc.error):
             return fault.again()
         # Servers use these codes too.
-        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
-        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)
+        cut = exc.code == types.CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
+        unread = exc.code == types.PARSE_ERROR and exc.error.message.startswith(UNREAD)
         if cut:
             return self.wire.trouble or UpstreamUnreachable("the connection was closed before the answer")
         return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
 
 
-def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
+def _capability_of(method: str, capabilities: types.ServerCapabilities) -> object:
     """What the server says of this method's subject; None: that it has none."""
     kinds = {
         "prompts": capabilities.prompts,
@@ -427,8 +401,8 @@ def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
     return kinds.get(method.partition("/")[0], capabilities)
 
 
-async def _nobody(*_: Any, **__: Any) -> ErrorData:
-    return ErrorData(code=INVALID_REQUEST, message=NOBODY)
+async def _nobody(*_: Any, **__: Any) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=NOBODY)
 
 
 @cache

@@ -125,11 +125,11 @@ def signal_processes(starts: dict[int, int], number: int) -> None:
 def start_of(process: int) -> int | None:
     """When it started, in ticks of the kernel since boot; None: /proc does not tell."""
     with suppress(OSError, IndexError):
-        return int(_stat_of(f"/proc/{process}")[19])
+        return int(stat_of(f"/proc/{process}")[19])
     return None
 
 
-def _stat_of(folder: str) -> list[bytes]:
+def stat_of(folder: str) -> list[bytes]:
     """The fields of the `stat` of a process or a thread from the third on: the state is the first. Raises OSError."""
     with open(f"{folder}/stat", "rb", buffering=0) as file:
         return file.read(1024).rpartition(b")")[2].split()
@@ -142,7 +142,7 @@ def folder_of(process: int) -> str:
     """
     folder = f"/proc/{process}"
     threads = (f"{folder}/task/{name}" for name in os.listdir(f"{folder}/task"))
-    return next((each for each in threads if _stat_of(each)[0] not in _DEAD_STATES), "")
+    return next((each for each in threads if stat_of(each)[0] not in _DEAD_STATES), "")
 
 
 class Processes:
@@ -158,11 +158,11 @@ class Processes:
             if name.isdigit():
                 with suppress(OSError, ValueError, IndexError):  # it may have ended
                     number = int(name)
-                    fields = memory = _stat_of(f"/proc/{name}")
+                    fields = memory = stat_of(f"/proc/{name}")
                     if fields[0] in _DEAD_STATES:
                         if not (folder := folder_of(number)):
                             continue
-                        memory = _stat_of(folder)
+                        memory = stat_of(folder)
                     self.starts[number] = int(fields[19])
                     self.resident_bytes[number] = int(memory[21]) * page_bytes
                     self._by_parent.setdefault(int(fields[1]), []).append(number)

@@ -24,15 +24,8 @@ from threading import Thread
 
 import anyio
 import anyio.lowlevel
+from mcp import types
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    jsonrpc_message_adapter,
-)
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -40,18 +33,30 @@ from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherite
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.limits import LIMITS, raises_privileges
-from waygraph.ingest.upstream.pipes import CHUNK, GONE_ERRORS, Item, LinesOut, MessagesIn, MessagesOut, Pipe
+from waygraph.ingest.upstream.messages import (
+    CHUNK,
+    GONE_ERRORS,
+    Item,
+    LinesOut,
+    MessagesIn,
+    MessagesOut,
+    Pipe,
+    Unreadable,
+    mend_answer,
+    unreadable_document,
+    unreadable_text,
+)
 from waygraph.ingest.upstream.process_health import (
     COMES_WITH,
+    LIMITS,
     LOOK_S,
     activity_of,
-    failure_line,
     is_pulling,
+    last_lines,
     launcher_of,
+    raises_privileges,
 )
 from waygraph.ingest.upstream.reaper_process import GRACE_S, end_server
-from waygraph.ingest.upstream.unreadable import Unreadable, mend_answer, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.process import forbid_inspection
@@ -76,8 +81,8 @@ os.register_at_fork(after_in_child=_forget_children)
 class Child:
     """A running program. It ends, with all that it started, when `end` is called or this process ends.
 
-    Never started by a shell. Its limits are those of `settings` (limits.py); `on_excess` gets the reason, in another
-    thread, if it is ended.
+    Never started by a shell. Its limits are those of `settings` (process_health.py); `on_excess` gets the
+    reason, in another thread, if it is ended.
     """
 
     def __init__(
@@ -229,6 +234,8 @@ class Ring:
 
 ERRORS_BYTES = 64 * 1024
 """How much of the end of a server's error output is kept, in memory."""
+LAST_CHARS = 600
+"""How much of it is reported of a server that failed."""
 _ADVICE = (
     (
         re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b"),
@@ -379,7 +386,7 @@ class _Server:
 
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
-        words = self._discretion.line(failure_line(self._errors.since_mark()))
+        words = self._discretion.line(last_lines(self._errors.since_mark()), LAST_CHARS)
         return "; ".join([words, *(advice for pattern, advice in _ADVICE if pattern.search(words))])
 
     # -- streams -----------------------------------------------------------------------------------
@@ -459,7 +466,7 @@ class _Server:
         await self._child.end()
 
 
-def read_message(line: str | bytes) -> JSONRPCMessage:
+def read_message(line: str | bytes) -> types.JSONRPCMessage:
     """As the SDK's adapter reads it, which tries each kind where the keys tell which it is. Raises ValueError."""
     document = from_json(line)
     if kind := _kind(document):
@@ -467,19 +474,19 @@ def read_message(line: str | bytes) -> JSONRPCMessage:
             return kind.model_validate(document, by_name=False)
         except ValidationError:
             pass  # the adapter may yet find another kind in it, and says in its words if not
-    return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
 
 
-def _kind(document: object) -> type[JSONRPCMessage] | None:
+def _kind(document: object) -> type[types.JSONRPCMessage] | None:
     """None: not told by the keys alone."""
     if not isinstance(document, dict) or ("method" in document) + ("result" in document) + ("error" in document) != 1:
         return None
     if "method" in document:
-        return JSONRPCRequest if "id" in document else JSONRPCNotification
-    return JSONRPCResponse if "result" in document else JSONRPCError
+        return types.JSONRPCRequest if "id" in document else types.JSONRPCNotification
+    return types.JSONRPCResponse if "result" in document else types.JSONRPCError
 
 
-def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
+def message_of(line: bytes) -> types.JSONRPCMessage | Unreadable | None:
     """The JSON-RPC message of a line, None if it is none; an error in place of an answer that cannot be read.
 
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
@@ -497,7 +504,7 @@ def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
     except (ValueError, RecursionError):
         return unreadable_text(text, fault)
     try:
-        return jsonrpc_message_adapter.validate_python(document, by_name=False)
+        return types.jsonrpc_message_adapter.validate_python(document, by_name=False)
     except ValidationError:
         answer = mend_answer(document)
         return read_message(json.dumps(answer)) if answer else unreadable_document(document)

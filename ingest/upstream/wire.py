@@ -15,20 +15,10 @@ from typing import Any, Self
 import anyio
 import httpx2
 from cachetools import FIFOCache
+from mcp import types
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-)
 
-from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_event
+from waygraph.ingest.upstream.messages import Unreadable, unreadable_event
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 
 # The SDK's log records stay out of ours: they hold payloads, and URLs with what stands in them.
@@ -154,14 +144,14 @@ class Wire:
     excess: UpstreamError | None = None
     """Why its process was ended: it took more than its limits allow."""
     last_words: Callable[[], str] = str
-    """The line of its error output that most likely says why it fails."""
+    """The last lines of its error output, as one."""
     launcher: str = ""
     """The program that may have to fetch the server before it runs."""
     on_life: Callable[[], None] = lambda: None
     """A process that has said nothing yet is at work."""
     message_count: int = 0
     """How many messages came."""
-    probe: "tuple[RequestId, float] | None" = None
+    probe: "tuple[types.RequestId, float] | None" = None
     """The question for the modern era that nothing has answered yet, and when it was asked."""
     open_questions: int = 0
     """Requests of the server's that we have not answered yet."""
@@ -173,12 +163,12 @@ class Wire:
     """The stream by which the server told of changes is lost."""
     on_notice: Callable[[str, Mapping[str, Any], Context | None], None] = lambda *_: None
     """Gets NOTICES, with the context of the request that they came as an answer to, if any."""
-    on_question: Callable[[JSONRPCRequest, Context | None], bool] = lambda *_: False
+    on_question: Callable[[types.JSONRPCRequest, Context | None], bool] = lambda *_: False
     """Whether it answers this request of the server's; the SDK does otherwise."""
-    on_withdrawal: Callable[[RequestId], None] = lambda *_: None
-    on_sending: Callable[[RequestId], None] = lambda *_: None
+    on_withdrawal: Callable[[types.RequestId], None] = lambda *_: None
+    on_sending: Callable[[types.RequestId], None] = lambda *_: None
     """A request of ours is handed to the transport, by the task that asks."""
-    on_undelivered: Callable[[RequestId], None] = lambda *_: None
+    on_undelivered: Callable[[types.RequestId], None] = lambda *_: None
     """It did not reach the server, and cannot any more."""
     session_id: str = ""
     """Of the last request over HTTP; empty: it named none."""
@@ -186,9 +176,9 @@ class Wire:
     """Stands in the data of an error that we made, so that no server's own is taken for one."""
     _in_place: "FIFOCache[int, UpstreamError]" = field(default_factory=lambda: FIFOCache(MOST_IN_PLACE))
     _numbers: Iterator[int] = field(default_factory=count)
-    faults: "dict[RequestId, UpstreamError]" = field(default_factory=dict)
+    faults: "dict[types.RequestId, UpstreamError]" = field(default_factory=dict)
     """Why the answer to a request of ours could not be read, until the SDK says that it has none."""
-    waiting: "dict[RequestId, None]" = field(default_factory=dict)
+    waiting: "dict[types.RequestId, None]" = field(default_factory=dict)
     """The requests of ours that have no answer yet, in their order."""
     refusal_status: int = 0
     """The HTTP status of the last refusal that was no JSON-RPC."""
@@ -197,13 +187,13 @@ class Wire:
     push_decision: anyio.Event = field(default_factory=anyio.Event)
     """Set when `pushes` holds for good."""
 
-    def error_in_place(self, fault: UpstreamError) -> ErrorData:
+    def error_in_place(self, fault: UpstreamError) -> types.ErrorData:
         """What whoever asks gets in place of an answer; `fault_in` finds the fault again."""
         number = next(self._numbers)
         self._in_place[number] = fault
-        return ErrorData(code=PARSE_ERROR, message=fault.reason, data={self.mark: number})
+        return types.ErrorData(code=types.PARSE_ERROR, message=fault.reason, data={self.mark: number})
 
-    def fault_in(self, error: ErrorData) -> UpstreamError | None:
+    def fault_in(self, error: types.ErrorData) -> UpstreamError | None:
         """None: the error is none of ours."""
         if not isinstance(error.data, dict) or self.mark not in error.data:
             return None
@@ -265,9 +255,9 @@ class WatchedStream(_WrappedStream):
             with anyio.move_on_after(LOOK_S):
                 return await self._receive_own()
             if self._wire.probe and anyio.current_time() - self._wire.probe[1] > PROBE_S:
-                error = ErrorData(code=METHOD_NOT_FOUND, message="was passed over")
+                error = types.ErrorData(code=types.METHOD_NOT_FOUND, message="was passed over")
                 request_id, self._wire.probe = self._wire.probe[0], None
-                return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+                return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
     def _readable(self, item: Exception) -> SessionMessage | Exception:
         """For whoever waits for an answer that cannot be read: an error of ours."""
@@ -276,24 +266,24 @@ class WatchedStream(_WrappedStream):
         if fault is None or request_id is None:
             return item
         error = self._wire.error_in_place(UpstreamRefused(fault.reason))
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+        return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
     def _is_ours(self, item: SessionMessage | Exception) -> bool:
         if not isinstance(item, SessionMessage):
             return isinstance(item, Unreadable)
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
             if item.message.id is None and len(self._wire.waiting) == 1:  # an error that came before the id was read
                 item.message.id = next(iter(self._wire.waiting))
             fault = self._wire.faults.pop(item.message.id, None) if item.message.id is not None else None
-            if fault is not None and isinstance(item.message, JSONRPCError):
+            if fault is not None and isinstance(item.message, types.JSONRPCError):
                 item.message.error = self._wire.error_in_place(fault)
             self._wire.note_end(item.message.id)
-        if isinstance(item.message, JSONRPCRequest):
+        if isinstance(item.message, types.JSONRPCRequest):
             if self._wire.open_questions >= MOST_UNANSWERED:
                 return True
             self._wire.open_questions += 1
             return self._wire.on_question(item.message, self.last_context)
-        if not isinstance(item.message, JSONRPCNotification):
+        if not isinstance(item.message, types.JSONRPCNotification):
             return False
         return self._is_unasked(item.message.method, item.message.params or {})
 
@@ -326,26 +316,26 @@ class CountedStream(_WrappedStream):
     """A transport's write stream, on which the answers to a server's own requests are counted."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        if isinstance(message := item.message, JSONRPCRequest):
+        if isinstance(message := item.message, types.JSONRPCRequest):
             if message.method != _NEVER_ANSWERED:
                 self._wire.waiting[message.id] = None
             if message.method == "server/discover":
                 self._wire.probe = message.id, anyio.current_time()
             self._wire.on_sending(message.id)
-        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+        if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._wire.note_end((message.params or {}).get("requestId"))
         try:
             await self._inner.send(item)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            if isinstance(message, JSONRPCRequest):
+            if isinstance(message, types.JSONRPCRequest):
                 self._wire.on_undelivered(message.id)
             raise
-        if isinstance(message, JSONRPCResponse | JSONRPCError):
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self._wire.open_questions -= 1
 
 
 HEADER = "mcp-session-id"
-_OF_THE_REQUEST = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR})
+_OF_THE_REQUEST = frozenset({types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.PARSE_ERROR})
 """Errors that say what is wrong with the request itself."""
 _OF_THE_CALLER = frozenset({401, 403, 407, 408, 425, 429})
 """Who may ask, and how often."""
@@ -381,7 +371,7 @@ def ends_session(message: Mapping[str, Any], session_id: str, status: int, body:
     fault = answer.get("error")
     error = fault if isinstance(fault, dict) else {}
     if error.get("code") in _OF_THE_REQUEST:
-        return status == 404 and error["code"] != METHOD_NOT_FOUND
+        return status == 404 and error["code"] != types.METHOD_NOT_FOUND
     if status in {404, 410}:
         return True
     reason = error.get("message") or (body.decode("utf-8", "replace") if not answer else json.dumps(answer))
@@ -392,7 +382,7 @@ def ends_session(message: Mapping[str, Any], session_id: str, status: int, body:
     return _is_of_session(str(reason), message, session_id, _SESSION) or (has_answered and not of_request)
 
 
-def error_ends_session(error: ErrorData, params: Mapping[str, Any], session_id: str) -> bool:
+def error_ends_session(error: types.ErrorData, params: Mapping[str, Any], session_id: str) -> bool:
     """The same of a JSON-RPC error. Here only its words tell whether anything ran."""
     if not session_id or error.code in _OF_THE_REQUEST:
         return False

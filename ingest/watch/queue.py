@@ -12,8 +12,7 @@ from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.sync.apply import Member, put_statuses, sync
-from waygraph.ingest.upstream.clock import Clock, first_of
-from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.upstream.connection import Clock, ServerListing, first_of
 from waygraph.ingest.watch.events import SourceFailed, SourceRead, SourceSynced, WatchEvent
 from waygraph.registry.model.changes import AgentEntry, Policy, Rejected, SourceSummary, bounded_key, status_of_fault
 from waygraph.registry.model.errors import MassRemoval

@@ -19,19 +19,8 @@ from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, op
 from waygraph.ingest.sources.parse import beside, is_skill
 from waygraph.ingest.sources.read import STDIN, Parts
 from waygraph.ingest.sync.apply import Member
-from waygraph.ingest.upstream.clock import SERVERS_AT_ONCE, START_S, Clock, Starts, SystemClock
-from waygraph.ingest.upstream.connection import Connect
-from waygraph.ingest.watch.events import (
-    NotWritten,
-    ServerEvent,
-    ServerListed,
-    ServerSeen,
-    ServerStopped,
-    SourceFailed,
-    Starting,
-    WatchEvent,
-    status_of,
-)
+from waygraph.ingest.upstream.connection import SERVERS_AT_ONCE, START_S, Clock, Connect, Starts, SystemClock
+from waygraph.ingest.watch import events
 from waygraph.ingest.watch.queue import Inbox, Offer, WriteAbandoned, Writer
 from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
 from waygraph.registry.model.changes import Policy, status_of_fault
@@ -107,7 +96,7 @@ class Watching:
 
     connect: Connect
     settings: Settings
-    tell: Callable[[WatchEvent], None]
+    tell: Callable[[events.WatchEvent], None]
     policy: Policy | None = None
     allow_mass_removal: bool = False
     pace: Pace = field(default_factory=Pace)
@@ -124,7 +113,7 @@ class Watch:
         self._parts: dict[str, Parts] = {}
         self._members: dict[str, list[tuple[str, ServerEntry]]] = {}
         """By the fleet's name: the sources that name this launch, and what they say of it."""
-        self._latest: dict[str, ServerEvent] = {}
+        self._latest: dict[str, events.ServerEvent] = {}
         self._unread = {source.name for source in sources}
         self.looks: dict[str, tuple[float, str]] = {}
         """By source that was looked at: from one look to the next in seconds, and when the next one is, in ISO 8601."""
@@ -197,7 +186,7 @@ class Watch:
             except Exception as error:  # noqa: BLE001 - told, see `_error_text`
                 if (reason := _error_text(error, f"looking at {source.name}")) != failure:
                     failure = reason
-                    self._watching.tell(SourceFailed(source=source.name, reason=failure))
+                    self._watching.tell(events.SourceFailed(source=source.name, reason=failure))
                     status = status_of_fault(error.reason if isinstance(error, SourceError) else reason)
                     self._inbox.status((source.name, ""), status)
             self._unread.discard(source.name)
@@ -228,12 +217,12 @@ class Watch:
                 self._members.setdefault(name, []).append((each, server))
         self._latest = {name: event for name, event in self._latest.items() if name in launches}
         for name, key in before - set(self._keys(source)):
-            self._watching.tell(ServerSeen(source=source, key=key, event=ServerStopped(server=name)))
+            self._watching.tell(events.ServerSeen(source=source, key=key, event=events.ServerStopped(server=name)))
         fleet.follow(launches)
         for server in parts.servers:  # one that is followed already may say nothing new for long
             if latest := self._latest.get(_name(server.launch)):
                 if (latest.server, server.key) not in before:
-                    self._watching.tell(ServerSeen(source=source, key=server.key, event=latest))
+                    self._watching.tell(events.ServerSeen(source=source, key=server.key, event=latest))
                 self._take((source, server.key), server, latest)
 
     def _keys(self, source: str) -> Iterator[tuple[str, str]]:
@@ -243,22 +232,24 @@ class Watch:
 
     # -- servers -----------------------------------------------------------------------------------
 
-    def _note_event(self, event: ServerEvent) -> None:
+    def _note_event(self, event: events.ServerEvent) -> None:
         before = self._latest.get(event.server)
         is_same = (
-            isinstance(before, ServerListed) and isinstance(event, ServerListed) and before.listing == event.listing
+            isinstance(before, events.ServerListed)
+            and isinstance(event, events.ServerListed)
+            and before.listing == event.listing
         )
-        if not isinstance(event, (Starting, ServerStopped)):
+        if not isinstance(event, (events.Starting, events.ServerStopped)):
             self._latest[event.server] = event
         for source, server in self._members.get(event.server, ()):
             if not is_same:
-                self._watching.tell(ServerSeen(source=source, key=server.key, event=event))
+                self._watching.tell(events.ServerSeen(source=source, key=server.key, event=event))
             self._take((source, server.key), server, event)
 
-    def _take(self, member: Member, server: ServerEntry, event: ServerEvent) -> None:
-        if isinstance(event, ServerListed):
+    def _take(self, member: Member, server: ServerEntry, event: events.ServerEvent) -> None:
+        if isinstance(event, events.ServerListed):
             self._inbox.offer(member, Offer(server, event.listing))
-        if status := status_of(event):
+        if status := events.status_of(event):
             self._inbox.status(member, status)
 
     # -- the registry ------------------------------------------------------------------------------
@@ -279,7 +270,7 @@ class Watch:
                     self._refusal = error
                     return
                 pause_s = again.pause_s()
-                self._watching.tell(NotWritten(reason=_error_text(error, "writing"), again_in_s=pause_s))
+                self._watching.tell(events.NotWritten(reason=_error_text(error, "writing"), again_in_s=pause_s))
                 await self._watching.clock.sleep(pause_s)
             else:
                 again.begin_anew()
@@ -368,7 +359,7 @@ def _open_unread(text: str, how: Opening) -> OpenedSource:
 
 def watching(
     settings: Settings,
-    tell: Callable[[WatchEvent], None],
+    tell: Callable[[events.WatchEvent], None],
     *,
     policy: Policy | None = None,
     allow_mass_removal: bool = False,

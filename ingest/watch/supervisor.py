@@ -11,8 +11,7 @@ from anyio.abc import TaskGroup
 
 from waygraph.ingest.manifest.own_gateway import is_gateway_name
 from waygraph.ingest.manifest.records import Launch
-from waygraph.ingest.upstream.clock import Clock, Starts, first_of
-from waygraph.ingest.upstream.connection import Connect, Connection
+from waygraph.ingest.upstream.connection import Clock, Connect, Connection, Starts, first_of
 from waygraph.ingest.watch.events import Failing, ServerEvent, ServerListed, ServerStopped, Starting, Unreachable
 from waygraph.registry.http.client import backoff_s
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused

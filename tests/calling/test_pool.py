@@ -18,8 +18,7 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, McpCaller
 from waygraph.ingest.execution.pool import Pool, calling_pool
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.upstream.clock import SystemClock
-from waygraph.ingest.upstream.connection import MayHaveRun
+from waygraph.ingest.upstream.connection import MayHaveRun, SystemClock
 from waygraph.registry.model.errors import (
     CallTimedOut,
     UpstreamError,
@@ -60,7 +59,7 @@ def with_pool(
 
 
 async def text(pool: Pool, tool: str, agent: Agent = ONE, **given: Any) -> str:
-    result = await pool.call(agent, tool, given, host=Listening(), timeout_s=PATIENCE_S)
+    result = await pool.call(agent, tool, given, host=Listening())
     return str(result["content"][0]["text"])
 
 
@@ -86,11 +85,11 @@ def test_many_calls_start_one_server(mark: str) -> None:
     with_pool({"one": hand_tools(mark, "0.3")}, act)
 
 
-def test_a_call_that_is_too_short_for_a_start_says_so_and_the_start_goes_on(mark: str) -> None:
+def test_a_start_goes_on_without_the_call_that_began_it(mark: str) -> None:
     async def act(pool: Pool) -> None:
-        with pytest.raises(UpstreamUnreachable, match=r"still being started.*nothing was sent") as caught:
-            await pool.call(ONE, "who", {}, host=Listening(), timeout_s=0.2)
-        assert caught.value.retryable
+        with anyio.move_on_after(0.2) as given_up:
+            await text(pool, "who")
+        assert given_up.cancelled_caught
         started = left_of(mark)
         assert [int(await text(pool, "who"))] == started == left_of(mark)
 
@@ -184,8 +183,9 @@ def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(mark: 
         first = int(await text(pool, "who"))
         os.kill(first, signal.SIGSTOP)
         for _ in range(3):
-            with pytest.raises(CallTimedOut):
-                await pool.call(ONE, "echo", {}, host=Listening(), timeout_s=0.1)
+            with anyio.move_on_after(0.1) as given_up:
+                await pool.call(ONE, "echo", {}, host=Listening())
+            assert given_up.cancelled_caught
         assert await text(pool, "who") != str(first)
         await until(lambda: first not in left_of(mark))
 
@@ -198,8 +198,9 @@ def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
     async def act(pool: Pool) -> None:
         first = await text(pool, "who")
         for _ in range(5):
-            with pytest.raises(CallTimedOut):
-                await pool.call(ONE, "waits", {}, host=Listening(), timeout_s=0.05)
+            with anyio.move_on_after(0.05) as given_up:
+                await pool.call(ONE, "waits", {}, host=Listening())
+            assert given_up.cancelled_caught
             assert await text(pool, "who") == first
 
     with_pool({"one": hand_tools(mark)}, act)

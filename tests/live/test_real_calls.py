@@ -40,7 +40,8 @@ def calling(name: str, folder: Path, act: Callable[[Call], Awaitable[object]]) -
 
 def _calls(pool: Pool, agent: Agent) -> Call:
     async def call(tool: str, host: Host | None = None, **arguments: Any) -> Result:
-        return await pool.call(agent, tool, arguments, host=host or Listening(), timeout_s=TIMEOUT_S)
+        with anyio.fail_after(TIMEOUT_S):
+            return await pool.call(agent, tool, arguments, host=host or Listening())
 
     return call
 

@@ -8,7 +8,7 @@ import pytest
 from tests.service import served
 from tests.sync_graph import entry, manifest
 from waygraph import Settings
-from waygraph.ingest.pipeline import offer_documents, offer_of_manifest
+from waygraph.ingest.pipeline import documents_of
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 
@@ -20,7 +20,7 @@ def there() -> Iterator[RemoteRegistry]:
 
 
 def offer(there: RemoteRegistry, *entries: AgentEntry) -> None:
-    assert list(offer_documents(there, offer_of_manifest(manifest("servers", *entries)), Settings()))
+    assert there.ingest(list(documents_of(manifest("servers", *entries))), source="servers", namespace="ns-servers")
 
 
 def test_tools_of_a_server_that_was_not_asked_stay(there: RemoteRegistry) -> None:

@@ -75,7 +75,10 @@ def test_a_setting_arrives_where_it_counts(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(
     ("kept_bytes", "told"),
-    [(4096, "ended with exit status 3: line 009"), (5, "ended with exit status 3, and said nothing")],
+    [
+        (4096, "ended with exit status 3: line 004 line 005 line 006 line 007 line 008 line 009"),
+        (5, "ended with exit status 3, and said nothing"),
+    ],
 )
 def test_the_last_words_of_a_server_are_told(kept_bytes: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one that writes ten lines of nine characters to stderr and ends."""

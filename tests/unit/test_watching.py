@@ -12,7 +12,7 @@ import pytest
 from tests.live_http import free_port
 from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_at_once, write_config
 from waygraph import Filters, Query, Settings
-from waygraph.ingest.upstream.clock import SystemClock
+from waygraph.ingest.upstream.connection import SystemClock
 from waygraph.ingest.watch.events import (
     NotWritten,
     ServerListed,

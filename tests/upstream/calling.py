@@ -13,6 +13,7 @@ from tests.upstream.launches import PROGRAMS, SETTINGS
 from waygraph.ingest.manifest.records import Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import CallConnection, NotAnswered, Question, Result
 from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import CallTimedOut
 
 PATIENCE_S = 60.0
 
@@ -73,7 +74,9 @@ class Asking:
     async def raw(
         self, name: str, host: Listening | None = None, timeout_s: float = PATIENCE_S, **given: Any
     ) -> Result:
-        return await self.connection.call(name, given, host=host or Listening(), timeout_s=timeout_s)
+        with anyio.move_on_after(timeout_s):
+            return await self.connection.call(name, given, host=host or Listening())
+        raise CallTimedOut(name, timeout_s)
 
     async def text(self, name: str, host: Listening | None = None, **given: Any) -> str:
         return str((await self.raw(name, host, **given))["content"][0]["text"])

@@ -193,7 +193,7 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, req
 def test_arguments_that_a_schema_wants_in_headers_stand_there(city: str) -> None:
     async def act(calls: Asking) -> None:
         result = await calls.connection.call(
-            "headers", {"city": city}, host=Listening(), timeout_s=60, input_schema=json.dumps(sdk_tools.HEADED)
+            "headers", {"city": city}, host=Listening(), input_schema=json.dumps(sdk_tools.HEADED)
         )
         headers = json.loads(result["content"][0]["text"])
         assert headers["mcp-name"] == "headers"

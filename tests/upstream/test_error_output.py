@@ -1,8 +1,10 @@
-"""The line of a failing program's error output that says why, in the shapes that languages and installers have."""
+"""The last lines of a failing program's error output say why, in the shapes that languages and installers have."""
 
 import pytest
 
-from waygraph.ingest.upstream.process_health import failure_line
+from waygraph.ingest.manifest.redaction import Discretion
+from waygraph.ingest.upstream.process_health import last_lines
+from waygraph.ingest.upstream.stdio import LAST_CHARS
 
 PYTHON = """\
 Traceback (most recent call last):
@@ -167,7 +169,7 @@ SHAPES = {
     ),
     "node": (NODE, "TypeError: gate must be a number"),
     "node, module": (MODULE, "Cannot find package 'sluice' imported from"),
-    "node, cause": (NODE_CAUSE, "the plan cannot be read; caused by: Error: getaddrinfo ENOTFOUND plans.example"),
+    "node, cause": (NODE_CAUSE, "the plan cannot be read [cause]: Error: getaddrinfo ENOTFOUND plans.example"),
     "node, colours": (f"\x1b[31mError: no gate\x1b[0m\n{HELP}", "Error: no gate"),
     "python": (PYTHON.format(name="ValueError", text="bad gate"), "ValueError: bad gate"),
     "python, a name of its own": (PYTHON.format(name="weir.NoGate", text="none"), "weir.NoGate: none"),
@@ -197,13 +199,16 @@ SHAPES = {
     ),
     "rust, panic": (RUST, "no gate was given"),
     "rust, anyhow": (ANYHOW, "the weir cannot be opened"),
-    "java": (JAVA, "cannot start; caused by: java.nio.file.AccessDeniedException: /dev/weir"),
+    "java": (
+        JAVA,
+        "IllegalStateException: cannot start Caused by: java.io.IOException: disk is missing Caused by: java.nio",
+    ),
     "java, launcher": ("Error: Unable to access jarfile weir.jar\n", "Unable to access jarfile weir.jar"),
-    "dotnet": (DOTNET, "cannot start; caused by: System.IO.FileNotFoundException: weir.json is not there"),
+    "dotnet": (DOTNET, "cannot start ---> System.IO.FileNotFoundException: weir.json is not there"),
     "npm": (NPM, "No matching version found for weir@9.9.9."),
     "npm, offline": (NPM_OFFLINE, "reason: connect ECONNREFUSED 10.0.0.9:443"),
     "npm, around a program": (NPM_AROUND, "TypeError: gate must be a number"),
-    "uv": (UV, "https://packages.example/simple/weir/`; caused by: invalid peer certificate: UnknownIssuer"),
+    "uv": (UV, "weir/` Caused by: Request failed after 3 retries Caused by: invalid peer certificate: UnknownIssuer"),
     "uv, nothing found": (UV_NONE, "weir was not found in the package registry"),
     "pip": (PIP, "ERROR: No matching distribution found for weir"),
     "docker": (
@@ -222,16 +227,37 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_line_that_says_why_is_found(shape: str) -> None:
+def test_the_last_lines_say_why(shape: str) -> None:
     output, line = SHAPES[shape]
-    found = failure_line(output)
+    found = told_of(output)
     assert line in found
     assert bool(found) == bool(line)
     assert "\n" not in found
+    assert len(found) < 300
     assert "--on-error" not in found
 
 
+def told_of(output: str) -> str:
+    return Discretion().line(last_lines(output), LAST_CHARS)
+
+
+def test_what_comes_before_the_last_lines_and_the_frames_between_them_are_left_out() -> None:
+    frames = "\n".join(f"    at open (/srv/weir/index.js:{line}:11)" for line in range(200))
+    steps = "\n".join(f"step {number}" for number in range(20))
+    assert told_of(f"{steps}\nError: no gate\n{frames}\n") == "step 15 step 16 step 17 step 18 step 19 Error: no gate"
+    assert told_of("Error: no gate\n" + "retrying\n" * 50) == "Error: no gate retrying"
+    assert told_of(frames).endswith("at open (/srv/weir/index.js:199:11)")
+
+
+def test_of_long_lines_the_beginning_and_the_end_are_told() -> None:
+    told = told_of("Error: no gate " + "x" * 2_000 + "\nset GATE\n")
+    assert told.startswith("Error: no gate xxx")
+    assert told.endswith("xxx set GATE")
+    assert len(told) <= LAST_CHARS
+
+
 def test_a_long_line_without_end_is_read_in_little_time() -> None:
-    """Of whatever characters: what a program writes is bounded, and each line is cut before it is looked at."""
-    for text in ("a.", "a", '"', "error ", "Error(", ": ", "\x1b["):
-        assert len(failure_line(text * 30_000)) <= 1_000
+    """Of whatever characters: what a program writes is bounded."""
+    for text in ("a.", "a", '"', "error ", "Error(", ": ", "\x1b[", "|", "    ", "+ |"):
+        assert len(told_of(text * 30_000)) <= LAST_CHARS
+        assert len(told_of(text * 30_000 + "!x")) <= LAST_CHARS

@@ -300,8 +300,8 @@ def error_of_call(error: Mapping[str, Any], settings: Any = SETTINGS) -> Upstrea
         from tests.upstream.calling import Listening
 
         async with connect(HttpLaunch(url=url, headers={"X-Key": "k3y-of-tests"}), settings) as connection:
-            with pytest.raises(UpstreamAnswered) as caught:
-                await connection.call("alpha", {}, host=Listening(), timeout_s=20)
+            with pytest.raises(UpstreamAnswered) as caught, anyio.fail_after(20):
+                await connection.call("alpha", {}, host=Listening())
         return caught.value
 
     with misbehaving_http(refusing(error)) as endpoint:

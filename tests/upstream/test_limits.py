@@ -17,10 +17,10 @@ from tests.processes_left import MARK, left_of, needs_proc, none_left
 from tests.upstream.calling import Asking, tools_by_hand
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from waygraph.ingest.manifest.records import StdioLaunch
-from waygraph.ingest.upstream import limits
+from waygraph.ingest.upstream import process_health
 from waygraph.ingest.upstream.connection import MayHaveRun
-from waygraph.ingest.upstream.limits import LimitWatch, limits_in_words, missing_limits
 from waygraph.ingest.upstream.open import connect
+from waygraph.ingest.upstream.process_health import LimitWatch, limits_in_words, missing_limits
 from waygraph.ingest.upstream.reaper_process import signal_processes, start_of
 from waygraph.registry.model.errors import UpstreamError
 
@@ -114,7 +114,7 @@ def test_a_server_can_be_let_go_while_its_memory_is_measured(monkeypatch: pytest
                 measured.set()
             return 10**12
 
-        monkeypatch.setattr(limits, "own_bytes", measure)
+        monkeypatch.setattr(process_health, "own_bytes", measure)
         watch.watch_over(process.pid, replace(SETTINGS, server_memory_mib=20), reasons.append)
         assert measured.wait(10)
         with pytest.raises(subprocess.TimeoutExpired):

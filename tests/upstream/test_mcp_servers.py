@@ -19,7 +19,7 @@ from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from waygraph.api.cli.render import progress
 from waygraph.ingest.manifest.records import AgentRecord, Launch, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.mcp_servers import MAX_CHARS, McpServers, ServerProgress, entry_of
-from waygraph.ingest.upstream import clock
+from waygraph.ingest.upstream import connection
 from waygraph.ingest.upstream import open as upstream
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect as really
@@ -169,7 +169,7 @@ def test_what_a_server_is_waited_for_is_told_while_it_runs(
 
 def test_servers_that_never_answer_do_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than may start at once: the others get their turn long before they are given up."""
-    monkeypatch.setattr(clock, "START_S", 0.2)
+    monkeypatch.setattr(connection, "START_S", 0.2)
     silent = [entry(f"silent{number}", SILENT) for number in range(3)]
     manifest, told = read(
         *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=12.0

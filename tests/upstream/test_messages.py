@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
-from waygraph.ingest.upstream.pipes import Item, LinesOut, MessagesIn, Pipe, encode_message
+from waygraph.ingest.upstream.messages import Item, LinesOut, MessagesIn, Pipe, encode_message
 from waygraph.ingest.upstream.stdio import read_message
 
 LONG = 300_000

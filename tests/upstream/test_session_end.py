@@ -147,7 +147,8 @@ def calls(url: str, times: int, arguments: Mapping[str, Any], name: str = "lift"
         async with calling_pool(launch_of, SETTINGS) as pool:
             for _ in range(times):
                 try:
-                    result = await pool.call(AGENT, name, arguments, host=Listening(), timeout_s=PATIENCE_S)
+                    with anyio.fail_after(PATIENCE_S):
+                        result = await pool.call(AGENT, name, arguments, host=Listening())
                     found.append(str(result["content"][0]["text"]))
                 except UpstreamError as error:
                     found.append(f"{type(error).__name__}: {error.reason}")

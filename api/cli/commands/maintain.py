@@ -116,7 +116,7 @@ def _figure(value: float | None) -> str:
 
 def _findings(options: Invocation, deep: bool) -> "list[Finding]":
     """What the examination found; the one reason why there was none, if the registry cannot be opened."""
-    from waygraph.ingest.upstream.limits import limits_in_words, missing_limits
+    from waygraph.ingest.upstream.process_health import limits_in_words, missing_limits
     from waygraph.registry.storage.integrity.examine import examine_at
     from waygraph.registry.storage.integrity.findings import Finding
 

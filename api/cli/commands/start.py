@@ -18,7 +18,7 @@ from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.registry.access.policy import danger_in, load_policy, says_that_it_reads
-from waygraph.registry.model.errors import ModelNotFound, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, ModelNotFound, WaygraphError
 from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
 
@@ -378,7 +378,9 @@ def _call(entry: object, tool: "Tool", host: Host, settings: "Settings") -> str:
     async def call() -> Mapping[str, object]:
         async with connect(launch_of(server, Scope(surroundings=Surroundings.here(environ))), settings) as gateway:
             request = {"name": tool.call_name, "params": {}}
-            return await gateway.call("use_tool", request, host=Deaf(), timeout_s=settings.call_timeout_s)
+            with anyio.move_on_after(settings.call_timeout_s):
+                return await gateway.call("use_tool", request, host=Deaf())
+        raise CallTimedOut("use_tool", settings.call_timeout_s)
 
     try:
         result = anyio.run(call)

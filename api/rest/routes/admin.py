@@ -29,7 +29,7 @@ from waygraph.api.telemetry.logs import without_secrets
 from waygraph.api.telemetry.metrics import memory_bytes
 from waygraph.ingest.logins.store import login_file
 from waygraph.ingest.manifest.records import Manifest
-from waygraph.ingest.sources.formats import export
+from waygraph.ingest.sources.formats import catalogue
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import shapes
@@ -112,9 +112,9 @@ def _take(exchange: Exchange, body: requests.ManifestRequest) -> Shape:
     try:
         details = report_line(body.model_dump(include=HOW, exclude_defaults=True))
         with exchange.attempt("ingest", body.source, details=details, dry_run=body.dry_run or None) as attempt:
-            if body.kind == export.KIND:
+            if body.kind == catalogue.EXPORT_KIND:
                 # What operators set, approved and ranked comes back with it, of whichever agent the file names.
-                exchange.caller.require_everything(f"a manifest of kind {export.KIND!r}")
+                exchange.caller.require_everything(f"a manifest of kind {catalogue.EXPORT_KIND!r}")
             for manifest in _manifests(exchange, body):
                 report = sync(
                     exchange.registry,

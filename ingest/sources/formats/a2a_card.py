@@ -5,7 +5,7 @@ is the one schema that all of them have here, and the tool says what may be aske
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -75,7 +75,11 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
             yield from _read_list(entry, f"/{number}", intake)
         else:
             card = upgrade_card(entry)
-            yield _agent(card, _distinct_name(card, common_names), f"/{number}", intake)
+            # By nothing that changes with the order of the list. One that had the plain name keeps its id as a launch.
+            name = text_of(card.get("name"))
+            address = next((interface["url"] for interface in _interfaces(card)), "")
+            key = f"{name[:100]}-{digest(address)[:8]}" if name in common_names and address else name
+            yield _agent(card, key, f"/{number}", intake)
 
 
 def _is_card(document: Any) -> bool:
@@ -104,17 +108,15 @@ def _read_list(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterat
     yield _agent(upgrade_card({**labels, **card}), key, f"{pointer}/metadata", intake)
 
 
-def _distinct_name(card: Mapping[str, Any], common_names: Collection[str]) -> str:
-    """By nothing that changes with the order of the list. An agent that had the plain name keeps its id as a launch."""
-    name = text_of(card.get("name"))
-    address = next((interface["url"] for interface in _interfaces(card)), "")
-    return f"{name[:100]}-{digest(address)[:8]}" if name in common_names and address else name
-
-
 def _agent(card: Mapping[str, Any], key: str, pointer: str, intake: Intake) -> AgentRecord:
     skills = items_of(card.get("skills"))
     if "skills" in card and not isinstance(card["skills"], list) and card["skills"] is not None:
         intake.reject(f"{pointer}/skills", f"expected a list of skills, found {shape_of(card['skills'])}")
+    # The preferred interface at the top, all of them, and the names of what it may ask for as a credential.
+    interfaces = _interfaces(card)
+    transport: dict[str, object] = {**interfaces[0], "interfaces": interfaces} if interfaces else {}
+    if security := tags_of(card["securitySchemes"]):
+        transport["security"] = sorted(security)
     return AgentRecord(
         pointer=pointer,
         key=key or text_of(card.get("name")) or None,
@@ -122,22 +124,13 @@ def _agent(card: Mapping[str, Any], key: str, pointer: str, intake: Intake) -> A
         description=card.get("description"),
         kind="a2a_agent",
         version=version_of(card.get("version")),
-        transport=_transport(card),
+        transport=transport or None,
         tags=tags_of(tag for skill in skills for tag in items_of(fields_of(skill).get("tags"))),
         tools=_tools(card, skills, f"{pointer}/skills", intake),
     )
 
 
 # -- how it is reached -----------------------------------------------------------------------------
-
-
-def _transport(card: Mapping[str, Any]) -> dict[str, object] | None:
-    """The preferred interface at the top, all of them, and the names of what it may ask for as a credential."""
-    interfaces = _interfaces(card)
-    transport: dict[str, object] = {**interfaces[0], "interfaces": interfaces} if interfaces else {}
-    if security := tags_of(card["securitySchemes"]):
-        transport["security"] = sorted(security)
-    return transport or None
 
 
 def _interfaces(card: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -311,20 +311,16 @@ def launch_of(server: ConfiguredServer, scope: Scope) -> Launch:
 
 def _form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
     if (form := entry.get("type")) is None:
-        return _inferred_form(entry)
+        command, url = bool(entry.get("command")), bool(entry.get("url"))
+        if command and url:
+            raise Faulty("has a `command` and a `url`; say by `type` which one counts")
+        if not command and not url:
+            raise Faulty("has neither a `command` nor a `url`")
+        return "stdio" if command else form_of_url(_text(entry, "url"))
     name = "command" if form == "stdio" else "url"
     if not entry.get(name):
         raise Faulty(f"is of type {form} and has no `{name}`")
     return "stdio" if form == "stdio" else "sse" if form == "sse" else "http"
-
-
-def _inferred_form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
-    command, url = bool(entry.get("command")), bool(entry.get("url"))
-    if command and url:
-        raise Faulty("has a `command` and a `url`; say by `type` which one counts")
-    if not command and not url:
-        raise Faulty("has neither a `command` nor a `url`")
-    return "stdio" if command else form_of_url(_text(entry, "url"))
 
 
 def form_of_url(url: str) -> Literal["http", "sse"]:
@@ -420,25 +416,20 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
             raise Faulty("its url is none that begins with https:// or http://")
         form: Literal["http", "sse"] = "sse" if server.form == "sse" else "http"
         confidential = resolver.confidential | path_keys(url)
+        port = read_digits(client.get("callbackPort", "0"), 0, 65_535)
+        if port is None:
+            raise Faulty("oauth: callbackPort is no port, which is a number from 1 to 65535")
+        id_text = client.get("clientId", "")
         return HttpLaunch(
             url=url,
             headers=headers,
             form=form,
             oauth=bool(server.oauth),
-            oauth_client=_oauth_client(client),
+            oauth_client=(OAuthClient(id_text, client.get("clientSecret", ""), port) if id_text else None),
             confidential=confidential | {value for name, value in client.items() if name == "clientSecret"},
         )
 
     return launch
-
-
-def _oauth_client(fields: Mapping[str, str]) -> OAuthClient | None:
-    """Raises Faulty."""
-    port = read_digits(fields.get("callbackPort", "0"), 0, 65_535)
-    if port is None:
-        raise Faulty("oauth: callbackPort is no port, which is a number from 1 to 65535")
-    id_text = fields.get("clientId", "")
-    return OAuthClient(id_text, fields.get("clientSecret", ""), port) if id_text else None
 
 
 def _variables_in(file: Path) -> dict[str, str]:

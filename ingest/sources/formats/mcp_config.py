@@ -241,24 +241,32 @@ def _tables(document: Mapping[str, Any]) -> Iterator[_Table]:
     projects = dict(_project_tables(document))
     names = Counter(PurePath(folder).name for folder in projects)
     for folder, settings in projects.items():
+        # What tells a project's servers from those of others: its folder's name, or the whole path if two have one.
+        name = PurePath(folder).name
         yield _Table(
             pointer=pointer("projects", folder, "mcpServers"),
             servers=settings["mcpServers"],
             switches=switches_of(settings),
-            prefix=_prefix(folder, is_alone=names[PurePath(folder).name] == 1),
+            prefix=f"{name if name and names[name] == 1 else folder.strip('/')}/",
             project=folder,
         )
 
 
 def _tables_of_all(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Those that are no single project's."""
-    if _is_flat(document):
+    # Whether the document itself is a table of servers, as in plug-ins: half of it is, and no text is beside it.
+    values = list(_named_values(document).values())
+    if not any(isinstance(value, str) for value in values) and mostly(values, is_launch_alone):
         yield "", _named_values(document)
     yield from _tables_by_name(document)
     yield from _tables_of_vs_code(document)
     if "servers" not in fields_of(document.get("mcp")) and _names_launches(document.get("mcp")):
         yield "/mcp", document["mcp"]
-    if _is_of_goose(document.get("extensions")):
+    # Other documents have extensions: those of Goose are switched on, or have its own names of fields.
+    table = document.get("extensions")
+    entries = table.values() if isinstance(table, Mapping) else table if isinstance(table, list) else ()
+    keys = [set(entry) for entry in entries if isinstance(entry, Mapping)]
+    if any({"enabled", "type"} <= each or not _GOOSE_FIELDS.isdisjoint(each) for each in keys):
         yield "/extensions", document["extensions"]
 
 
@@ -297,28 +305,9 @@ def _names_launches(table: object) -> bool:
     return any(isinstance(each, Mapping) and names_a_launch(each) for each in entries)
 
 
-def _is_of_goose(table: object) -> bool:
-    """Other documents have extensions: those of Goose are switched on, or have its own names of fields."""
-    entries = table.values() if isinstance(table, Mapping) else table if isinstance(table, list) else ()
-    keys = [set(entry) for entry in entries if isinstance(entry, Mapping)]
-    return any({"enabled", "type"} <= each or not _GOOSE_FIELDS.isdisjoint(each) for each in keys)
-
-
 def _named_values(document: Mapping[str, Any]) -> dict[str, Any]:
     """Without what tells of the document itself, such as `$schema`."""
     return {name: value for name, value in document.items() if not str(name).startswith("$")}
-
-
-def _is_flat(document: Mapping[str, Any]) -> bool:
-    """Whether the document itself is a table of servers, as in plug-ins: half of it is, and no text is beside it."""
-    values = list(_named_values(document).values())
-    return not any(isinstance(value, str) for value in values) and mostly(values, is_launch_alone)
-
-
-def _prefix(folder: str, *, is_alone: bool) -> str:
-    """What tells a project's servers from those of others: its folder's name, or the whole path if two have one."""
-    name = PurePath(folder).name
-    return f"{name if name and is_alone else folder.strip('/')}/"
 
 
 def _project(where: str, around: Surroundings) -> str:

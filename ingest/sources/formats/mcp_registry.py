@@ -77,7 +77,11 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
         parts = split_url(text(remote, "url"))
         if parts and parts.hostname and is_reachable(parts.hostname):
             return _address(remote)
-    return _as_told(packages[0]) if packages else None
+    if not packages:
+        return None
+    # Of one that nothing is known to run: what it is.
+    names = ("registryType", "identifier", "version", "fileSha256")
+    return {"package": {name: value for name in names if (value := text(packages[0], name))}}
 
 
 def launch_of_remote(remote: Fields, is_reachable: Callable[[str], bool], environ: Mapping[str, str]) -> HttpLaunch:
@@ -122,12 +126,13 @@ def _form(remote: Fields) -> Literal["http", "sse"]:
 
 def _command(package: Fields) -> dict[str, object]:
     runner = _runner(package)
+    identifier, version, mark = text(package, "identifier"), text(package, "version"), _VERSION_MARKS[runner]
     variables = [name for variable in objects(package, "environmentVariables") if (name := text(variable, "name"))]
     args = [
         *_RUNNER_ARGUMENTS.get(runner, ()),
         *_arguments(objects(package, "runtimeArguments")),
         *([part for name in variables for part in ("-e", name)] if runner == "docker" else []),
-        _pin_version(package, runner),
+        identifier if mark in identifier.rpartition("/")[2] or not version else f"{identifier}{mark}{version}",
         *_arguments(objects(package, "packageArguments")),
     ]
     env = {name: f"${{{name}}}" for name in variables}
@@ -139,18 +144,6 @@ def _runner(package: Fields) -> str:
     runner = _RUNNERS.get(text(package, "registryType"), "")
     hint = text(package, "runtimeHint")
     return (hint if hint in _RUNNER_ARGUMENTS else runner) if runner and text(package, "identifier") else ""
-
-
-def _pin_version(package: Fields, runner: str) -> str:
-    identifier, version, mark = text(package, "identifier"), text(package, "version"), _VERSION_MARKS[runner]
-    has_one = mark in identifier.rpartition("/")[2]
-    return identifier if has_one or not version else f"{identifier}{mark}{version}"
-
-
-def _as_told(package: Fields) -> dict[str, object]:
-    """Of one that nothing is known to run: what it is."""
-    names = ("registryType", "identifier", "version", "fileSha256")
-    return {"package": {name: value for name in names if (value := text(package, name))}}
 
 
 def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:

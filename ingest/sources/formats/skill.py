@@ -40,25 +40,17 @@ _CUT_BY_COMMENT = "all behind ` #` is a comment in YAML, and is left out; quote 
 def read_front_matter(text: str, where: str, remark: Remark, note_repeated: Callable[[str], None]) -> Mapping[str, Any]:
     """Raises SourceError if there is not a single field in it."""
     fields = dict(_fields(text))
-    if (front := _whole(text, where, note_repeated, must_be_yaml=not fields)) is None:
+    try:
+        front = parse_yaml(where, text, note_repeated)
+        if not isinstance(front, Mapping):
+            reason = f"its front matter is {shape_of(front)}: expected fields such as name and description"
+            raise SourceError(where, reason)
+    except SourceError:
+        if not fields:
+            raise
         front = {name: _value(name, field, where, remark) for name, field in fields.items() if name in _KNOWN_FIELDS}
     both = [name for name in _TEXTS if name in front and name in fields]
     return {**front, **{name: _text(name, front[name], fields[name], remark, text) for name in both}}
-
-
-def _whole(
-    text: str, where: str, note_repeated: Callable[[str], None], *, must_be_yaml: bool
-) -> Mapping[str, Any] | None:
-    """None if it is no YAML. Raises SourceError if it must be."""
-    try:
-        if isinstance(front := parse_yaml(where, text, note_repeated), Mapping):
-            return front
-        reason = f"its front matter is {shape_of(front)}: expected fields such as name and description"
-        raise SourceError(where, reason)
-    except SourceError:
-        if must_be_yaml:
-            raise
-    return None
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:
@@ -184,7 +176,12 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     description = front.get("description")
     opening = _opening(text_of(document["body"]))
     if isinstance(description or "", str):
-        description = "\n\n".join(filter(None, (_check_description(text_of(description), intake), opening)))
+        description = text_of(description)
+        if not description:
+            intake.note_cut("/description", "the skill has no description; it is found by the beginning of its text")
+        if len(description) > MAX_DESCRIPTION_CHARS:
+            intake.note_cut("/description", f"longer than the {MAX_DESCRIPTION_CHARS} characters allowed; taken whole")
+        description = "\n\n".join(filter(None, (description, opening)))
     yield AgentRecord(
         pointer="",
         key=name,
@@ -206,14 +203,6 @@ def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
     elif folder and name != folder:
         intake.note_cut("/name", f"the skill is called {name!r}, its folder {folder[:64]!r}; they should be equal")
     return name
-
-
-def _check_description(description: str, intake: Intake) -> str:
-    if not description:
-        intake.note_cut("/description", "the skill has no description; it is found by the beginning of its text")
-    if len(description) > MAX_DESCRIPTION_CHARS:
-        intake.note_cut("/description", f"longer than the {MAX_DESCRIPTION_CHARS} characters allowed; taken whole")
-    return description
 
 
 def _opening(body: str) -> str:

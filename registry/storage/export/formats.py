@@ -114,7 +114,7 @@ FORMAT_VERSION = 1
 def as_json(contents: Contents) -> str:
     """For `waygraph ingest`: every source's manifest, and what operators had set. An agent is one line.
 
-    Reader: `ingest/sources/formats/export.py`.
+    Reader: `ingest/sources/formats/catalogue.py`.
     """
     tools_by_agent = contents.tools_by_agent()
     agents = [item.agent for item in contents.agents.values()]
