@@ -14,7 +14,7 @@ from waygraph.registry.access.visibility import Shows, as_seen, routable, visibl
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Scope, SearchIndex, no_hits
+from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, QueryText, Scope, SearchIndex, no_hits
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -215,8 +215,8 @@ class Router:
             vector = self._embed(self.queries, text, earlier, topic)
         before = earlier if words.is_answered else ""
         with span("legs"):
-            names = recipe.leg_names
-            hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
+            names, query_words = recipe.leg_names, QueryText.of(text, literal_text, before)
+            hits = self.index.search(names, vector, query_words, recipe.depth, scope)
         past: Past[Worths] = Past()
         notices: tuple[Notice, ...] = ()
         if query.history or (recipe.history and (counts := self.index.transitions) and counts.is_counted):

@@ -26,7 +26,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.local.scoring import Codes, aligned_rows, best, candidates, encode_vector
-from waygraph.registry.index.search_index import Leg, Scope, record_of
+from waygraph.registry.index.search_index import Leg, QueryText, Scope, record_of
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.settings import Settings
@@ -178,7 +178,7 @@ def write_index(folder: Path, vectors: "Vectors", *, hidden: Sequence[int] = ())
 
 
 def found(index: LocalIndex, query: "Vectors", scope: Scope = Scope()) -> Iterator[tuple[list[int], list[float]]]:  # noqa: B008
-    hits = index.search(LEGS, query, "", 5, scope).legs
+    hits = index.search(LEGS, query, QueryText(), 5, scope).legs
     return ((hits[leg].rows.tolist(), hits[leg].scores.tolist()) for leg in LEGS)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.schema import refuse_newer
-from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
+from waygraph.registry.index.analyser import SATURATION, rarity, saturate
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
 from waygraph.registry.index.local.file import (
@@ -41,6 +41,7 @@ from waygraph.registry.index.search_index import (
     Hits,
     Leg,
     LegHits,
+    QueryText,
     ReadById,
     Scope,
     Transitions,
@@ -150,17 +151,7 @@ class LocalIndex:
     # -- search ------------------------------------------------------------------------------------
 
     @reads
-    def search(
-        self,
-        legs: Iterable[Leg],
-        vector: Vector | None,
-        text: str,
-        depth: int,
-        scope: Scope,
-        *,
-        raw_text: str = "",
-        before: str = "",
-    ) -> Hits:
+    def search(self, legs: Iterable[Leg], vector: Vector | None, text: QueryText, depth: int, scope: Scope) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
         # In the order asked: what is built from the hits must not depend on the order of a set.
         chosen_legs = tuple(legs)
@@ -171,15 +162,15 @@ class LocalIndex:
             with span("vectors"):
                 hits |= self._vector_hits(vector_legs, vector, depth, scope)
         similarity = max([float(leg.scores[0]) for leg in hits.values() if len(leg.rows)], default=0.0)
-        words, coverage = query_terms(text, before), 0.0
+        coverage = 0.0
         with span("words"):
             for leg in chosen_legs:
                 if leg in TEXT_LEGS:
-                    hits[leg], share = self._text_hits(leg, words, depth, mask, scope.principal)
+                    hits[leg], share = self._text_hits(leg, text.words, depth, mask, scope.principal)
                     coverage = max(coverage, share)
         if "name" in chosen_legs:
             with span("names"):
-                hits["name"] = self._name_hits(raw_text or text, mask)
+                hits["name"] = self._name_hits(text.names, mask)
         populations = self._populations(scope.principal)
         return Hits({leg: hits[leg] for leg in chosen_legs if leg in hits}, similarity, coverage, self, populations)
 
@@ -284,10 +275,10 @@ class LocalIndex:
             },
         )
 
-    def _name_hits(self, text: str, mask: Mask) -> LegHits:
+    def _name_hits(self, names: Sequence[str], mask: Mask) -> LegHits:
         ranks = self._living.ranks
-        names = [self._postings(NAME + name).rows for name in names_in(text)]
-        sequence = [row for rows in names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
+        rows_of_names = [self._postings(NAME + name).rows for name in names]
+        sequence = [row for rows in rows_of_names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
         if not sequence:
             return no_hits()
         rows = np.asarray(list(dict.fromkeys(sequence)), np.int64)

@@ -47,7 +47,16 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
     make_vector_indexes,
     vector_index,
 )
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
+from waygraph.registry.index.search_index import (
+    TEXT_LEGS,
+    VECTOR_LEGS,
+    CallNames,
+    Hits,
+    Leg,
+    QueryText,
+    Scope,
+    Transitions,
+)
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool
@@ -127,20 +136,9 @@ class Neo4jIndex:
             self._kept[what] = before.commit, value
         return value
 
-    def search(
-        self,
-        legs: Iterable[Leg],
-        vector: Vector | None,
-        text: str,
-        depth: int,
-        scope: Scope,
-        *,
-        raw_text: str = "",
-        before: str = "",
-    ) -> Hits:
+    def search(self, legs: Iterable[Leg], vector: Vector | None, text: QueryText, depth: int, scope: Scope) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
-        texts = (text, raw_text or text, before)
-        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, texts, depth, scope)
+        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, text, depth, scope)
         for _ in range(_ATTEMPTS):
             ask = self._count_words(ask)
             reach = self._reach(ask)

@@ -36,7 +36,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.local_index import SIGN_SHARE, LocalIndex
 from waygraph.registry.index.local.scoring import Codes, encode_vector, nearness
-from waygraph.registry.index.search_index import Leg, Scope
+from waygraph.registry.index.search_index import Leg, Scope, QueryText
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.nouns import Tool
 from waygraph_lab.datasets.conversations import lines, read_catalogue
@@ -189,7 +189,7 @@ def measure_times(folder: Path, queries: Matrix, rows: int) -> Iterator[Measure]
 
 def search(index: LocalIndex, query: Vector) -> list[list[int]]:
     """The best rows of each leg."""
-    hits = index.search(LEGS, query, "", DEPTH, Scope())
+    hits = index.search(LEGS, query, QueryText(), DEPTH, Scope())
     return [hits.legs[leg].rows.tolist() for leg in LEGS]
 
 
