@@ -171,17 +171,10 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
                 raise ModelNotFound(str(missing)) from exc
         case "openai":
             from waygraph.registry.embedding.openai import OpenAIEmbedder
-            from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL
+            from waygraph.registry.language_model.endpoint import Access
 
-            return OpenAIEmbedder(
-                base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
-                api_key=environ.get("OPENAI_API_KEY", ""),
-                model=parts.model,
-                dimension=_dimension(parts),
-                timeout_s=settings.openai_timeout_s,
-                batch_texts=settings.openai_batch_texts,
-                retries=settings.openai_retries,
-            )
+            columns, access = _dimension(parts), Access.of(settings, environ)
+            return OpenAIEmbedder(parts.model, access, batch_texts=settings.openai_batch_texts, dimension=columns)
         case "sentence-transformers":
             return SentenceTransformersEmbedder(parts.model)
         case _:

@@ -1,19 +1,15 @@
 """Any endpoint that speaks OpenAI's POST /embeddings: OpenAI, Azure, vLLM, Ollama, llama.cpp, TEI …"""
 
 import math
-import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import httpx2
 import numpy as np
 
 from waygraph.registry.embedding.embedder import Matrix, Progress, Role, embed_in_batches, in_order, unit_rows
-from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
+from waygraph.registry.language_model.endpoint import Access, OpenAIEndpoint, Purpose
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
-
-__all__ = ["DEFAULT_BASE_URL", "OpenAIEmbedder"]
 
 EMBEDDINGS = Purpose(path="embeddings", doing="embed", unavailable=EmbedderUnavailable, refused=EmbedderRefused)
 NATIVE_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
@@ -26,28 +22,14 @@ MAX_TEXT_CHARS = 8_000
 class OpenAIEmbedder:
     """Vectors from an endpoint. Safe across threads; `close` ends its connections.
 
-    `dimension` is asked of the endpoint if it is given, else it is the model's own. `sleep` takes seconds,
-    `jitter` gives a number in [0, 1).
+    `dimension` is asked of the endpoint if it is given, else it is the model's own.
     """
 
-    def __init__(
-        self,
-        *,
-        base_url: str,
-        api_key: str,
-        model: str,
-        dimension: int | None = None,
-        timeout_s: float,
-        batch_texts: int,
-        retries: int,
-        sleep: Callable[[float], None] = time.sleep,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        self.place, self._model, self._asked_dimension = base_url, model, dimension
+    def __init__(self, model: str, access: Access, *, batch_texts: int, dimension: int | None = None) -> None:
+        self.place, self._model, self._asked_dimension = access.base_url, model, dimension
         self._known_dimension = dimension or NATIVE_DIMENSIONS.get(model)
         self._batch_texts = batch_texts
-        patience = Patience(timeout_s=timeout_s, retries=retries, sleep=sleep, jitter=jitter)
-        self._endpoint = OpenAIEndpoint(EMBEDDINGS, patience, base_url=base_url, api_key=api_key, model=model)
+        self._endpoint = OpenAIEndpoint(EMBEDDINGS, access, model)
         self.fingerprint = f"openai:{model}@{self._known_dimension or 'native'}"
 
     @property

@@ -13,8 +13,7 @@ from waygraph.registry.access.visibility import narrow, tools_within
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.language_model.answer_text import list_in
-from waygraph.registry.language_model.turns import turn_rows
+from waygraph.registry.language_model.messages import list_in, turn_rows
 from waygraph.registry.model.errors import (
     EmbedderMismatch,
     IndexOutdated,

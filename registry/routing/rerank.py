@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.language_model.answer_text import after_thoughts
-from waygraph.registry.language_model.turns import turn_rows, without_request
+from waygraph.registry.language_model.messages import after_thoughts, turn_rows, without_request
 from waygraph.registry.model.errors import (
     InvalidSetting,
     LanguageModelError,

@@ -36,7 +36,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.local_index import SIGN_SHARE, LocalIndex
 from waygraph.registry.index.local.scoring import Codes, encode_vector, nearness
-from waygraph.registry.index.search_index import Leg, Scope, QueryText
+from waygraph.registry.index.search_index import Leg, QueryText, Scope
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.nouns import Tool
 from waygraph_lab.datasets.conversations import lines, read_catalogue
