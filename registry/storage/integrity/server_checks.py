@@ -8,14 +8,8 @@ from waygraph.cypher import load
 from waygraph.registry.graph.engine import DEAD_COMMIT_MS, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, seen_migrations
-from waygraph.registry.index.neo4j.neo4j_index import (
-    Neo4jIndex,
-    faults,
-    labels_not_unique,
-    text_indexes,
-    vector_indexes,
-)
-from waygraph.registry.index.neo4j.neo4j_upkeep import Comparison
+from waygraph.registry.index.neo4j_index import Neo4jIndex, faults, labels_not_unique, text_indexes, vector_indexes
+from waygraph.registry.index.neo4j_upkeep import Comparison
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, QueryText, Scope
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.settings import Settings

@@ -13,7 +13,7 @@ from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.engine import is_committing
 from waygraph.registry.index.analyser import SATURATION, rarity
 from waygraph.registry.index.call_facts import CallFacts
-from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
+from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
