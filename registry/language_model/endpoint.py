@@ -108,7 +108,14 @@ class OpenAIEndpoint:
         if response.status_code == 400 and refusals:
             self._left_out |= {*refusals}
             return self.post(body, optional=optional, ends_at=ends_at)
-        return self._accept(response)
+        if response.status_code in {401, 403}:
+            raise self.refusal(
+                f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
+            )
+        if not response.is_success:
+            excerpt = self._redact(response.text)[:300]
+            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {excerpt}")
+        return response
 
     def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
         """An answer that is no overload. Raises the purpose's `unavailable`."""
@@ -163,16 +170,6 @@ class OpenAIEndpoint:
             raise self.refusal(f"answered more than {MAX_ANSWER_BYTES:,} bytes") from None
         headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
         return httpx2.Response(response.status_code, headers=headers, content=content)
-
-    def _accept(self, response: httpx2.Response) -> httpx2.Response:
-        if response.status_code in {401, 403}:
-            raise self.refusal(
-                f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
-            )
-        if not response.is_success:
-            excerpt = self._redact(response.text)[:300]
-            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {excerpt}")
-        return response
 
     def _redact(self, text: str) -> str:
         for secret in self._secrets:

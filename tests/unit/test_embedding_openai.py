@@ -10,8 +10,7 @@ import pytest
 from tests.fake_openai import KEY, NATIVE_DIMENSION, FakeOpenAI, fake_openai, vector_of
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.embedder import Role
-from waygraph.registry.embedding.factory import OpenedEmbedders
-from waygraph.registry.embedding.openai import OpenAIEmbedder
+from waygraph.registry.embedding.factory import OpenAIEmbedder, OpenedEmbedders
 from waygraph.registry.language_model.endpoint import Access, Patience
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
 from waygraph.registry.model.settings import Settings
