@@ -9,7 +9,7 @@ Sessions of hosts of the handshake era over HTTP: how many one caller may have, 
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -69,36 +69,23 @@ class OpenSessions:
             return
         if self._open[owner] >= self._most:
             raise TooManySessions(self._most)
-        seat = scope[_SEAT] = _Seat(self._open, owner)
-        try:
+        with ExitStack() as seat:
+            self._open[owner] += 1
+            seat.callback(self._leave, owner)
+            scope[_SEAT] = seat
             yield
-        finally:
-            if not seat.kept:
-                seat.leave()
 
-
-class _Seat:
-    """Of one session. `kept`: it is left when the session's connection ends."""
-
-    def __init__(self, seats: Counter[str], owner: str) -> None:
-        self._seats, self._owner = seats, owner
-        self._taken, self.kept = True, False
-        seats[owner] += 1
-
-    def leave(self) -> None:
-        if self._taken:
-            self._taken = False
-            self._seats[self._owner] -= 1
-            if not self._seats[self._owner]:
-                del self._seats[self._owner]
+    def _leave(self, owner: str) -> None:
+        self._open[owner] -= 1
+        if not self._open[owner]:
+            del self._open[owner]
 
 
 async def seat_session(ctx: Context, call_next: CallNext) -> HandlerResult:
     """A middleware of the SDK's server: a session has its seat as long as its connection."""
     seat = ctx.request.scope.get(_SEAT) if ctx.method == "initialize" and ctx.request is not None else None
     if seat is not None:
-        seat.kept = True
-        connection_of(ctx).exit_stack.callback(seat.leave)
+        connection_of(ctx).exit_stack.callback(seat.pop_all().close)  # no longer as long as the request alone
     return await call_next(ctx)
 
 
