@@ -7,10 +7,10 @@ the revision and the mark of a running commit, both from its begin and from its 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from itertools import batched
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.embedding.embedder import Vector
@@ -333,39 +333,31 @@ UNIQUE = frozenset({*LABELS, *OWN_LABELS})
 BEING_MADE = "is still being made"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class Index(NamedTuple):
     """As `SHOW INDEXES` tells it; of `config` what matters here."""
 
     name: str
     kind: str
     labels: tuple[str, ...]
     properties: tuple[str, ...]
-    config: Mapping[str, object] = field(default_factory=dict)
+    config: Mapping[str, object]
 
 
 def text_indexes() -> tuple[Index, ...]:
-    return tuple(
-        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config={"fulltext.analyzer": "whitespace"})
-        for name, labels, text in (
-            ("agent_text", ("Agent",), "index_terms"),
-            ("capability_text", ("Capability",), "index_terms"),
-            ("name", ("Agent", "Tool"), "index_names"),
-        )
+    config = {"fulltext.analyzer": "whitespace"}
+    return (
+        Index("agent_text", "FULLTEXT", ("Agent",), ("index_terms",), config),
+        Index("capability_text", "FULLTEXT", ("Capability",), ("index_terms",), config),
+        Index("name", "FULLTEXT", ("Agent", "Tool"), ("index_names",), config),
     )
 
 
 def vector_indexes(dimension: int, *, by_owner: bool) -> tuple[Index, ...]:
     """None without vectors, dimension 0."""
     config = {"vector.dimensions": dimension, "vector.similarity_function": "COSINE", "quantized": False}
+    properties = ("embedding", "index_owner") if by_owner else ("embedding",)
     return tuple(
-        Index(
-            name=vector_index(label, dimension),
-            kind="VECTOR",
-            labels=(label.capitalize(),),
-            properties=("embedding", "index_owner") if by_owner else ("embedding",),
-            config=config,
-        )
+        Index(vector_index(label, dimension), "VECTOR", (label.capitalize(),), properties, config)
         for label in (VECTORS if dimension else ())
     )
 

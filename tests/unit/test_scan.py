@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from waygraph.registry.index.local import index_rows, local_index
 from waygraph.registry.index.local.file import (
-    IS_HIDDEN,
-    TOOL,
-    VECTOR,
     Columns,
+    Flag,
     Header,
     create_file,
     encode,
@@ -59,7 +57,7 @@ def unit_rows(rows: int, dimension: int, seed: int, *, alike: float = 0.0) -> "V
 
 def numbers_of(vectors: "Vectors") -> "NDArray[np.void]":
     numbers = np.zeros(len(vectors), row_type(vectors.shape[1]))
-    numbers["flags"] = VECTOR
+    numbers["flags"] = Flag.VECTOR
     for row, vector in enumerate(vectors):
         numbers["codes"][row], numbers["scale"][row], numbers["error"][row] = encode_vector(vector)
     return numbers
@@ -162,7 +160,9 @@ def write_index(folder: Path, vectors: "Vectors", *, hidden: Sequence[int] = ())
     numbers, path = numbers_of(vectors), path_of(folder, 1)
     owners, tools = np.divmod(np.arange(len(vectors)), TOOLS_OF_AGENT + 1)
     numbers["owner"] = owners + 1
-    numbers["flags"] |= np.where(tools > 0, TOOL, np.where(np.isin(owners, hidden), IS_HIDDEN, 0)).astype(np.int32)
+    numbers["flags"] |= np.where(tools > 0, Flag.TOOL, np.where(np.isin(owners, hidden), Flag.IS_HIDDEN, 0)).astype(
+        np.int32
+    )
     ids = [f"a{owner:04}" + f"/t{tool}" * bool(tool) for owner, tool in zip(owners, tools, strict=True)]
     with closing(open_to_write(path) if path.exists() else create_file(path)) as file, file.at_once():
         numbers["check"] = file.put_vectors(dict(enumerate(vectors)))

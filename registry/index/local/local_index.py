@@ -17,15 +17,10 @@ from waygraph.registry.index.analyser import SATURATION, rarity, saturate
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
 from waygraph.registry.index.local.file import (
-    GIVES,
-    HAS_NOTICES,
-    IS_HIDDEN,
-    IS_PINNED,
     NAME,
     NEEDS,
-    PENDING,
-    TOOL,
     DamagedIndex,
+    Flag,
     IndexFile,
     decode,
     open_to_read,
@@ -295,15 +290,15 @@ class LocalIndex:
         living = self._living
         rows = np.flatnonzero(living.profiles)
         if scope == Scope():  # the flags say all
-            may_route = living.flags[rows] & (IS_HIDDEN | PENDING) == 0
+            may_route = living.flags[rows] & (Flag.IS_HIDDEN | Flag.PENDING) == 0
         else:
             agents = self.agents_at(rows)
             may_route = np.asarray([routable(each, scope.principal, scope.filters) for each in agents], np.bool_)
         by_owner = np.zeros(self.header.owners + 1, np.bool_)
         by_owner[living.owner_numbers[rows]] = may_route
-        mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
+        mask = living.alive & by_owner[living.owner_numbers] & (living.flags & Flag.PENDING == 0)
         if (tools := tools_within(scope.filters)) is not None:
-            mask &= (living.flags & TOOL == 0) | np.fromiter(map(tools.__contains__, living.ids), np.bool_, len(mask))
+            mask &= ~living.tools | np.fromiter(map(tools.__contains__, living.ids), np.bool_, len(mask))
         return self._masks.keep(scope, mask)
 
     # -- records -----------------------------------------------------------------------------------
@@ -339,7 +334,7 @@ class LocalIndex:
 
     @once
     def pinned_agents(self) -> Sequence[Agent]:
-        rows = np.flatnonzero(self._living.profiles & (self._living.flags & IS_PINNED > 0))
+        rows = np.flatnonzero(self._living.profiles & (self._living.flags & Flag.IS_PINNED > 0))
         return sorted(self.agents_at(rows), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
@@ -380,10 +375,10 @@ class LocalIndex:
         return dict(sorted(zip(self._living.ids[rows].tolist(), rows.tolist(), strict=True)))
 
     def pending_tools(self) -> Sequence[str]:
-        return self._tools_with(PENDING)
+        return self._tools_with(Flag.PENDING)
 
     def tools_with_notices(self) -> Sequence[str]:
-        return self._tools_with(HAS_NOTICES)
+        return self._tools_with(Flag.HAS_NOTICES)
 
     def _tools_with(self, flag: int) -> Sequence[str]:
         living = self._living
@@ -403,7 +398,7 @@ class LocalIndex:
         living = self._living
         rows = self.transition_rows()
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
-        if not (transitions or np.any(living.tools & (living.flags & GIVES > 0))):
+        if not (transitions or np.any(living.tools & (living.flags & Flag.GIVES > 0))):
             return None
         return NextTools(CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of), self.agents())
 

@@ -23,9 +23,8 @@ from waygraph.registry.embedding.texts import TextForms, new_vectors
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.local.file import (
     COLUMN_ROWS,
-    TOOL,
-    VECTOR,
     Columns,
+    Flag,
     Header,
     IndexFile,
     create_file,
@@ -155,7 +154,7 @@ def _put_rows(file: IndexFile, rows: Sequence[int], vectors: Matrix) -> None:
     for place, row in enumerate(rows):
         vectors[place] /= np.linalg.norm(vectors[place])
         owner, tool = divmod(row, TOOLS_OF_AGENT + 1)
-        columns["owner"][place], columns["flags"][place] = owner + 1, VECTOR | TOOL * bool(tool)
+        columns["owner"][place], columns["flags"][place] = owner + 1, Flag.VECTOR | Flag.TOOL * bool(tool)
         columns["codes"][place], columns["scale"][place], columns["error"][place] = encode_vector(vectors[place])
         ids.append(f"agent-{owner}" + f"/tool-{tool}" * bool(tool))
         facts.append(CallFacts.of(Tool(id=ids[-1], agent_id=f"agent-{owner}", name=f"tool-{tool}")).pack())
