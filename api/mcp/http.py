@@ -33,6 +33,7 @@ from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.logins.callers import OwnLogins
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.access.authenticator import bearer_token
 from waygraph.registry.access.visibility import LOCAL, Caller
@@ -224,12 +225,10 @@ _USES: frozenset[Grant] = frozenset({"use"})
 
 def needed_scopes(message: Mapping[str, Any]) -> frozenset[Grant]:
     """Of one message of a host."""
-    params_or_none = message.get("params")
-    params: Mapping[str, Any] = params_or_none if isinstance(params_or_none, dict) else {}
+    params = fields_of(message.get("params"))
     match message.get("method"):
         case "tools/call":
-            name, arguments = str(params.get("name")), params.get("arguments")
-            tool_arguments = arguments if isinstance(arguments, dict) else {}
+            name, tool_arguments = str(params.get("name")), fields_of(params.get("arguments"))
             needed = _ASKS if name in (FIND_TOOLS, ROUTE_AGENTS, ROUTE) else _USES
             if name == FIND_TOOLS and tool_arguments.get("kind", "tool") != "tool":
                 return needed | _USES
@@ -253,7 +252,7 @@ async def _read_message(receive: Receive) -> tuple[Mapping[str, Any], Receive]:
         message = json.loads(first.get("body", b""))
     except (ValueError, RecursionError):
         message = None
-    return message if isinstance(message, dict) else {}, receive_again
+    return fields_of(message), receive_again
 
 
 _CALLER, _NAMESPACE = "waygraph.mcp.caller", "waygraph.mcp.namespace"
@@ -345,7 +344,7 @@ class HttpGateway:
         lacking = min(needed - caller.scopes)
         if "use" not in needed:
             caller.require(lacking)
-        params = message.get("params") or {}
+        params = fields_of(message.get("params"))
         target = str(params.get("name") or params.get("uri") or "")
         with record_call(self._gateway, caller, target, {}):
             caller.require(lacking)
