@@ -23,7 +23,7 @@ from waygraph.registry.routing.placement import Placement
 from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.integrity.size import Size
 from waygraph.registry.storage.migrate import MigrationReport
-from waygraph.registry.taxonomy.structure import Difference, Structure
+from waygraph.registry.taxonomy.taxonomies import Difference, Structure
 from waygraph.registry.taxonomy.tree import Drift
 from waygraph_lab.evaluation.findability import Findability
 from waygraph_lab.synthesis.candidate_graph import LinkSummary

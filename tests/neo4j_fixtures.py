@@ -14,7 +14,7 @@ from neo4j import Driver, ManagedTransaction
 
 from tests.neo4j_server import CALENDAR, DATABASE, ENVIRON, GIVEN, LTS, NoServer, Release, Target, neo4j_for_tests
 from waygraph.cypher import load, names
-from waygraph.registry.index.neo4j.neo4j_index import UNIQUE
+from waygraph.registry.index.neo4j_index import UNIQUE
 
 RELEASES = {"5.26": LTS, "2026": CALENDAR}
 PROPERTY = "neo4j"

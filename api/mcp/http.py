@@ -9,7 +9,7 @@ Sessions of hosts of the handshake era over HTTP: how many one caller may have, 
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -33,6 +33,7 @@ from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.logins.callers import OwnLogins
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.access.authenticator import bearer_token
 from waygraph.registry.access.visibility import LOCAL, Caller
@@ -69,36 +70,23 @@ class OpenSessions:
             return
         if self._open[owner] >= self._most:
             raise TooManySessions(self._most)
-        seat = scope[_SEAT] = _Seat(self._open, owner)
-        try:
+        with ExitStack() as seat:
+            self._open[owner] += 1
+            seat.callback(self._leave, owner)
+            scope[_SEAT] = seat
             yield
-        finally:
-            if not seat.kept:
-                seat.leave()
 
-
-class _Seat:
-    """Of one session. `kept`: it is left when the session's connection ends."""
-
-    def __init__(self, seats: Counter[str], owner: str) -> None:
-        self._seats, self._owner = seats, owner
-        self._taken, self.kept = True, False
-        seats[owner] += 1
-
-    def leave(self) -> None:
-        if self._taken:
-            self._taken = False
-            self._seats[self._owner] -= 1
-            if not self._seats[self._owner]:
-                del self._seats[self._owner]
+    def _leave(self, owner: str) -> None:
+        self._open[owner] -= 1
+        if not self._open[owner]:
+            del self._open[owner]
 
 
 async def seat_session(ctx: Context, call_next: CallNext) -> HandlerResult:
     """A middleware of the SDK's server: a session has its seat as long as its connection."""
     seat = ctx.request.scope.get(_SEAT) if ctx.method == "initialize" and ctx.request is not None else None
     if seat is not None:
-        seat.kept = True
-        connection_of(ctx).exit_stack.callback(seat.leave)
+        connection_of(ctx).exit_stack.callback(seat.pop_all().close)  # no longer as long as the request alone
     return await call_next(ctx)
 
 
@@ -237,12 +225,10 @@ _USES: frozenset[Grant] = frozenset({"use"})
 
 def needed_scopes(message: Mapping[str, Any]) -> frozenset[Grant]:
     """Of one message of a host."""
-    params_or_none = message.get("params")
-    params: Mapping[str, Any] = params_or_none if isinstance(params_or_none, dict) else {}
+    params = fields_of(message.get("params"))
     match message.get("method"):
         case "tools/call":
-            name, arguments = str(params.get("name")), params.get("arguments")
-            tool_arguments = arguments if isinstance(arguments, dict) else {}
+            name, tool_arguments = str(params.get("name")), fields_of(params.get("arguments"))
             needed = _ASKS if name in (FIND_TOOLS, ROUTE_AGENTS, ROUTE) else _USES
             if name == FIND_TOOLS and tool_arguments.get("kind", "tool") != "tool":
                 return needed | _USES
@@ -266,7 +252,7 @@ async def _read_message(receive: Receive) -> tuple[Mapping[str, Any], Receive]:
         message = json.loads(first.get("body", b""))
     except (ValueError, RecursionError):
         message = None
-    return message if isinstance(message, dict) else {}, receive_again
+    return fields_of(message), receive_again
 
 
 _CALLER, _NAMESPACE = "waygraph.mcp.caller", "waygraph.mcp.namespace"
@@ -358,7 +344,7 @@ class HttpGateway:
         lacking = min(needed - caller.scopes)
         if "use" not in needed:
             caller.require(lacking)
-        params = message.get("params") or {}
+        params = fields_of(message.get("params"))
         target = str(params.get("name") or params.get("uri") or "")
         with record_call(self._gateway, caller, target, {}):
             caller.require(lacking)

@@ -16,7 +16,7 @@ from cachetools import TTLCache
 from waygraph.api.mcp.protocol import mend_item
 from waygraph.api.mcp.results import WHOSE, attribute_result, compact, mark_imitation, text
 from waygraph.api.mcp.sessions import Asker
-from waygraph.ingest.manifest.fields import fields_of, pointer
+from waygraph.ingest.manifest.fields import fields_of, items_of, pointer
 from waygraph.registry.model.arguments import Mending
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.numbers import read_digits
@@ -104,8 +104,7 @@ class LongResults:
         `asker` None: what is cut is not kept.
         """
         most = self._limit_tokens * BYTES_PER_TOKEN
-        content = result.get("content")
-        blocks = content if isinstance(content, list) else []
+        blocks = items_of(result.get("content"))
         beside = {name: value for name, value in result.items() if value is not blocks and name != "structuredContent"}
         needed = max(sum(map(_text_bytes, blocks)) + json_bytes(beside), json_bytes(result.get("structuredContent")))
         if not most or needed <= most:

@@ -13,7 +13,7 @@ from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, 
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.index.analyser import CAMEL
-from waygraph.registry.language_model.answer_text import list_in
+from waygraph.registry.language_model.messages import list_in
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
 from waygraph.registry.model.files import write_atomically

@@ -27,7 +27,7 @@ from waygraph.ingest.sources.mcp_servers import describe_tools, is_made_of_tools
 from waygraph.ingest.sync.copies import CopySearch, Original, Seniority
 from waygraph.registry.access.visibility import Shows
 from waygraph.registry.graph.read import GraphView, RegistryState
-from waygraph.registry.language_model.answer_text import object_in
+from waygraph.registry.language_model.messages import object_in
 from waygraph.registry.model.changes import AgentEntry, ChangeSet
 from waygraph.registry.model.errors import LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.files import write_atomically

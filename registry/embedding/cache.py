@@ -137,6 +137,7 @@ class CachedEmbedder:
 
     def __init__(self, inner: Embedder, path: Path) -> None:
         self._inner, self._file = inner, VectorFile(path)
+        self.fingerprint = inner.fingerprint
         self.kept_open = self._file.kept_open
         self._reads = True
         self._lock = Lock()
@@ -147,10 +148,6 @@ class CachedEmbedder:
         other = copy(self)
         other._reads, other._lock, other.embedded = False, Lock(), 0
         return other
-
-    @property
-    def fingerprint(self) -> str:
-        return self._inner.fingerprint
 
     @property
     def dimension(self) -> int:
@@ -192,14 +189,10 @@ class QueryCache:
     """The vectors of the last `entries` queries, embedded by `inner`, read-only. Safe across threads."""
 
     def __init__(self, inner: Embedder, entries: int) -> None:
-        self._inner = inner
+        self._inner, self.fingerprint = inner, inner.fingerprint
         self._vectors = LRUCache[str, "Vector"](entries)
         self._directions: dict[tuple[tuple[str, ...], tuple[str, ...]], Vector] = {}
         self._lock = Lock()
-
-    @property
-    def fingerprint(self) -> str:
-        return self._inner.fingerprint
 
     def knows_script(self, text: str) -> bool:
         """Whether the model knows the script of the text; one that does not say what it knows is taken to know all."""

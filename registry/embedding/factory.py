@@ -1,5 +1,6 @@
 """From an embedder's name to the embedder, ours or another package's: each is opened once, with its caches."""
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,8 +21,9 @@ from waygraph.registry.embedding.embedder import (
     full_spec,
     in_order,
     parse_spec,
+    unit_rows,
 )
-from waygraph.registry.model.errors import EmbedderRefused, MissingExtra, ModelNotFound
+from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, MissingExtra, ModelNotFound
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.installation import install_command
 from waygraph.registry.model.numbers import read_digits
@@ -29,7 +31,10 @@ from waygraph.registry.model.plugins import blaming, find_plugin
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
+    import httpx2
+
     from waygraph.registry.embedding.cache import QueryCache
+    from waygraph.registry.language_model.endpoint import Access
 
 
 type Opens = Callable[[EmbedderSpec, Settings, Mapping[str, str]], Embedder]
@@ -50,8 +55,6 @@ def open_contributed(spec: EmbedderSpec, settings: Settings, environ: Mapping[st
             raise EmbedderRefused(f"{plugin_name}: expected a fingerprint in ASCII that begins with `{spec.scheme}:`")
         if " " in fingerprint or type(dimension) is not int or dimension < 1:
             raise EmbedderRefused(f"{plugin_name}: expected a fingerprint without blanks and a dimension from 1")
-    if isinstance(inner, ConnectedEmbedder):
-        return _ConnectedAtArmsLength(inner, inner, plugin_name)
     return _AtArmsLength(inner, plugin_name)
 
 
@@ -61,6 +64,8 @@ class _AtArmsLength:
     def __init__(self, inner: Embedder, plugin_name: str) -> None:
         self._inner, self._plugin_name = inner, plugin_name
         self.fingerprint, self.dimension = inner.fingerprint, inner.dimension
+        if isinstance(inner, ConnectedEmbedder):  # then this one holds connections, too
+            self.place, self.close = inner.place, blaming(plugin_name, EmbedderRefused)(inner.close)
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:
         import numpy as np
@@ -74,18 +79,6 @@ class _AtArmsLength:
         if not np.all((np.abs(lengths - 1) < _OFF_LENGTH) | (lengths == 0)):
             raise EmbedderRefused(f"{self._plugin_name}: expected rows of length 1, or 0 for an empty text")
         return matrix
-
-
-class _ConnectedAtArmsLength(_AtArmsLength):
-    """One that holds connections."""
-
-    def __init__(self, inner: Embedder, connection: ConnectedEmbedder, plugin_name: str) -> None:
-        super().__init__(inner, plugin_name)
-        self._connected, self.place = connection, connection.place
-
-    def close(self) -> None:
-        with blaming(self._plugin_name, EmbedderRefused):
-            self._connected.close()
 
 
 _TEXTS_A_ROUND = 64
@@ -118,6 +111,83 @@ class SentenceTransformersEmbedder:
         with self._lock:
             vectors = self._model.encode(list(texts), prompt=prompt, normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32)
+
+
+NATIVE_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
+MOST_NUMBER = 1e15
+"""Of a vector that is taken: of larger ones float32 cannot hold the squares."""
+MAX_TEXT_CHARS = 8_000
+"""OpenAI refuses a text of more than 8,191 tokens; one of 8,000 characters has fewer in nearly any script."""
+
+
+class OpenAIEmbedder:
+    """Vectors from any endpoint that speaks OpenAI's POST /embeddings: OpenAI, Azure, vLLM, Ollama, llama.cpp, TEI …
+
+    Safe across threads; `close` ends its connections.
+    `dimension` is asked of the endpoint if it is given, else it is the model's own.
+    """
+
+    def __init__(self, model: str, access: "Access", *, batch_texts: int, dimension: int | None = None) -> None:
+        from waygraph.registry.language_model.endpoint import OpenAIEndpoint, Purpose
+
+        self.place, self._model, self._asked_dimension = access.base_url, model, dimension
+        self._known_dimension = dimension or NATIVE_DIMENSIONS.get(model)
+        self._batch_texts = batch_texts
+        embeddings = Purpose(path="embeddings", doing="embed", unavailable=EmbedderUnavailable, refused=EmbedderRefused)
+        self._endpoint = OpenAIEndpoint(embeddings, access, model)
+        self.fingerprint = f"openai:{model}@{self._known_dimension or 'native'}"
+
+    @property
+    def dimension(self) -> int:
+        """Of a model that is not known, it is learned from a first answer."""
+        if self._known_dimension is None:
+            self._known_dimension = self._request(["dimension"]).shape[1]
+        return self._known_dimension
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:
+        """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text). For a query somebody
+        waits; other than that such models know no roles.
+
+        Raises EmbedderUnavailable (retryable) if the endpoint does not answer within `timeout_s` or stays
+        overloaded, EmbedderRefused if it refuses or answers something else.
+        """
+        embed = partial(self._request, is_urgent=role == "query")
+        vectors = embed_in_batches(texts, self._batch_texts, embed, progress)
+        return in_order(texts, vectors, self.dimension)
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+    def _request(self, texts: Sequence[str], *, is_urgent: bool = False) -> Matrix:
+        """One vector a text, of length 1."""
+        beginnings = [text[:MAX_TEXT_CHARS] for text in texts]
+        body: dict[str, object] = {"model": self._model, "input": beginnings, "encoding_format": "float"}
+        if self._asked_dimension:
+            body["dimensions"] = self._asked_dimension
+        ends_at = self._endpoint.ends_at() if is_urgent else math.inf
+        return unit_rows(self._matrix(self._endpoint.post(body, ends_at=ends_at), len(texts)))
+
+    def _matrix(self, response: "httpx2.Response", rows: int) -> Matrix:
+        """(rows, dimension) in the order of `index`, as given."""
+        import numpy as np
+
+        try:
+            items = sorted(response.json()["data"], key=lambda item: int(item["index"]))
+            indices = [int(item["index"]) for item in items]
+            matrix = np.array([item["embedding"] for item in items])
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as exc:
+            raise self._endpoint.refusal("answered something that is no list of embeddings") from exc
+        is_whole = indices == list(range(rows)) and matrix.ndim == 2 and matrix.size and matrix.dtype.kind in "iuf"
+        if not is_whole or not (np.abs(matrix.astype(np.float64)) <= MOST_NUMBER).all():  # NaN is not, either
+            raise self._endpoint.refusal(f"was asked for {rows} vectors and gave {len(items)}, not all sound")
+        if self._known_dimension is None:
+            self._known_dimension = matrix.shape[1]
+        if matrix.shape[1] != self._known_dimension:
+            raise self._endpoint.refusal(
+                f"gave vectors of {matrix.shape[1]} numbers for {self._model}, {self._known_dimension} were expected. "
+                "If another model has its name now, start this process again and run `waygraph reindex`."
+            )
+        return matrix.astype(np.float32)
 
 
 def _load_model(model: str) -> Any:
@@ -170,18 +240,10 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
                 missing = MissingExtra(f"{parts.scheme}:{parts.model}", package=str(exc.name), extra="models")
                 raise ModelNotFound(str(missing)) from exc
         case "openai":
-            from waygraph.registry.embedding.openai import OpenAIEmbedder
-            from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL
+            from waygraph.registry.language_model.endpoint import Access
 
-            return OpenAIEmbedder(
-                base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
-                api_key=environ.get("OPENAI_API_KEY", ""),
-                model=parts.model,
-                dimension=_dimension(parts),
-                timeout_s=settings.openai_timeout_s,
-                batch_texts=settings.openai_batch_texts,
-                retries=settings.openai_retries,
-            )
+            columns, access = _dimension(parts), Access.of(settings, environ)
+            return OpenAIEmbedder(parts.model, access, batch_texts=settings.openai_batch_texts, dimension=columns)
         case "sentence-transformers":
             return SentenceTransformersEmbedder(parts.model)
         case _:

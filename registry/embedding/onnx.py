@@ -16,7 +16,6 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read once, at import; it 
 
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
-from tokenizers import Tokenizer
 
 from waygraph.registry.embedding.embedder import EmbedderSpec, Languages, Progress, Role, embed_in_batches, in_order
 from waygraph.registry.embedding.weights import (
@@ -31,6 +30,7 @@ from waygraph.registry.embedding.weights import (
     is_folder_name,
     locate,
     model_sha256,
+    open_tokenizer,
     read_card,
     read_languages,
 )
@@ -53,11 +53,7 @@ class TextTokenizer:
 
     def __init__(self, file: Path, max_tokens: int) -> None:
         """Raises EmbedderRefused for a file that is no tokenizer."""
-        try:
-            self._tokenizer = Tokenizer.from_file(str(file))
-        except Exception as exc:  # the library raises nothing narrower
-            raise EmbedderRefused(f"{file} is no tokenizer: {exc}") from exc
-        self._tokenizer.no_padding()
+        self._tokenizer = open_tokenizer(file)
         self._tokenizer.enable_truncation(max_tokens)
         self._max_chars = max_tokens * CHARS_A_TOKEN
 

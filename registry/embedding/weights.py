@@ -21,7 +21,7 @@ from waygraph.registry.model.files import as_written, write_atomically
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding
+    from tokenizers import Encoding, Tokenizer
 
 # What a folder of model files says about its model: shape, pooling, prompts, longest text.
 #
@@ -91,7 +91,15 @@ def read_card(folder: Path) -> ModelCard:
     _check_family(folder, config)
     pooling = _pooling(folder)
     with _sound(folder / "config.json"):
-        shape = _shape(config, pooling)
+        shape = BertShape(
+            hidden=int(config["hidden_size"]),
+            heads=int(config["num_attention_heads"]),
+            layers=int(config["num_hidden_layers"]),
+            activation=str(config["hidden_act"]),
+            epsilon=float(config["layer_norm_eps"]),
+            positions=int(config["max_position_embeddings"]),
+            pooling=pooling,
+        )
     lengths = folder / "sentence_bert_config.json"
     with _sound(lengths):
         longest = int(_object(lengths).get("max_seq_length") or shape.positions)
@@ -117,15 +125,21 @@ def unread_texts(folder: Path, texts: Sequence[str]) -> list[str]:
 
     Raises EmbedderRefused for a file that is no tokenizer.
     """
+    tokenizer = open_tokenizer(folder / TOKENIZER)
+    encodings = tokenizer.encode_batch([text[:_CHARS_READ] for text in texts], add_special_tokens=False)
+    return [text for text, encoding in zip(texts, encodings, strict=True) if _is_spelled(encoding)]
+
+
+def open_tokenizer(file: Path) -> "Tokenizer":
+    """Pads nothing. Raises EmbedderRefused for a file that is no tokenizer."""
     from tokenizers import Tokenizer
 
     try:
-        tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        tokenizer = Tokenizer.from_file(str(file))
     except Exception as exc:  # the library raises nothing narrower
-        raise EmbedderRefused(f"{folder / TOKENIZER} is no tokenizer: {exc}") from exc
+        raise EmbedderRefused(f"{file} is no tokenizer: {exc}") from exc
     tokenizer.no_padding()
-    encodings = tokenizer.encode_batch([text[:_CHARS_READ] for text in texts], add_special_tokens=False)
-    return [text for text, encoding in zip(texts, encodings, strict=True) if _is_spelled(encoding)]
+    return tokenizer
 
 
 def _is_spelled(encoding: "Encoding") -> bool:
@@ -138,19 +152,6 @@ def _is_spelled(encoding: "Encoding") -> bool:
         elif text.isalpha():
             words += end - start
     return letters > words
-
-
-def _shape(config: Mapping[str, Any], pooling: Pooling) -> BertShape:
-    """Raises KeyError, TypeError or ValueError."""
-    return BertShape(
-        hidden=int(config["hidden_size"]),
-        heads=int(config["num_attention_heads"]),
-        layers=int(config["num_hidden_layers"]),
-        activation=str(config["hidden_act"]),
-        epsilon=float(config["layer_norm_eps"]),
-        positions=int(config["max_position_embeddings"]),
-        pooling=pooling,
-    )
 
 
 def _check_family(folder: Path, config: Mapping[str, Any]) -> None:
@@ -264,14 +265,22 @@ def locate(spec: str, settings: Settings) -> Path:
 
 def list_models(settings: Settings) -> list[InstalledModel]:
     """Every model in the cache and in the packages, by spec, those in the cache first."""
-    folders = sorted((settings.cache_path / "models" / "weights").glob("*"))
-    models = [
-        _describe_model(folder.name.replace("--", "/", 1), folder, "cache", settings)
-        for folder in folders
+    places: list[tuple[str, Path, Place]] = [
+        (folder.name.replace("--", "/", 1), folder, "cache")
+        for folder in sorted((settings.cache_path / "models" / "weights").glob("*"))
         if is_model_folder(folder)
     ]
-    packages = ((name, package_folder(name)) for name in PACKAGES)
-    return models + [_describe_model(name, path, "package", settings) for name, path in packages if path]
+    places += [(name, folder, "package") for name in PACKAGES if (folder := package_folder(name))]
+    return [
+        InstalledModel(
+            spec=f"onnx:{name}",
+            path=path,
+            sha256=model_sha256(path, settings),
+            where=where,
+            languages=read_languages(path),
+        )
+        for name, path, where in places
+    ]
 
 
 def pull(spec: str, settings: Settings) -> Path:
@@ -333,9 +342,10 @@ def file_sha256(path: Path, settings: Settings) -> str:
     stat = path.stat()
     stamp = [str(path), stat.st_size, stat.st_mtime_ns]
     note = settings.cache_path / "models" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
-    digest = _read_note(note)
-    if digest and digest[:-1] == stamp:
-        return str(digest[-1])
+    with suppress(OSError, ValueError):
+        former = json.loads(note.read_bytes())
+        if isinstance(former, list) and former[:-1] == stamp:
+            return str(former[-1])
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     with suppress(OSError):  # a cache that cannot be written costs a hash at every start
@@ -396,11 +406,6 @@ def _cache_folder(name: str, settings: Settings) -> Path:
     return settings.cache_path / "models" / "weights" / name.replace("/", "--")
 
 
-def _describe_model(name: str, path: Path, where: Place, settings: Settings) -> InstalledModel:
-    sha256 = model_sha256(path, settings)
-    return InstalledModel(spec=f"onnx:{name}", path=path, sha256=sha256, where=where, languages=read_languages(path))
-
-
 def _download(name: str, folder: Path) -> None:
     from httpx2 import HTTPError
 
@@ -419,11 +424,3 @@ def _download(name: str, folder: Path) -> None:
         # The hub's client tells at length of its own cache; what it met stands in the cause.
         reason = next(iter(str(exc.__cause__ or exc).strip().splitlines()), type(exc).__name__)
         raise EmbedderUnavailable(f"the Hugging Face hub did not give {name}: {reason.rstrip('.')}.") from exc
-
-
-def _read_note(path: Path) -> list[object] | None:
-    try:
-        note = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return note if isinstance(note, list) else None

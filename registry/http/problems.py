@@ -4,7 +4,7 @@ A problem's `code` is the error's name (`unknown-name`); what the error knows st
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, TypedDict
 
@@ -112,10 +112,6 @@ def _plain(value: object) -> object:
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
-def _kinds(of: type[WaygraphError]) -> Iterator[type[WaygraphError]]:
-    yield of
-    for narrower in of.__subclasses__():
-        yield from _kinds(narrower)
-
-
-_KINDS = {code_of(kind): kind for kind in _kinds(WaygraphError) if kind.__module__ == errors.__name__}
+_KINDS = {
+    code_of(kind): kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, WaygraphError)
+}

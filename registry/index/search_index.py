@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.embedding.texts import parameter_text
-from waygraph.registry.index.analyser import fold, fold_path, terms
+from waygraph.registry.index.analyser import fold, fold_path, names_in, query_terms, terms
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.identity import call_prefix
@@ -50,6 +50,20 @@ class Scope(NamedTuple):
 
     filters: Filters = Filters()
     principal: Principal | None = None
+
+
+class QueryText(NamedTuple):
+    """What a search reads of a text: words for the text legs, folded names for the leg of names."""
+
+    words: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, raw_text: str = "", before: str = "") -> "QueryText":
+        """Words are those of `text`, and of what was said `before` it; names those of the text as it was, `raw_text`,
+        if that differs.
+        """
+        return cls(query_terms(text, before), names_in(raw_text or text))
 
 
 class Entities(Protocol):
@@ -161,22 +175,9 @@ class SearchIndex(Records, Protocol):
         """All of a kind, such as toolsets, in order of their names, whoever may see or use them."""
         ...
 
-    def search(
-        self,
-        legs: Iterable[Leg],
-        vector: Vector | None,
-        text: str,
-        depth: int,
-        scope: Scope,
-        *,
-        raw_text: str = "",
-        before: str = "",
-    ) -> Hits:
+    def search(self, legs: Iterable[Leg], vector: Vector | None, text: QueryText, depth: int, scope: Scope) -> Hits:
         """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`, which is float32 of
         shape (dimension,) and of length 1.
-
-        Words are those of `text`, and of what was said `before` it; names are looked for in the text as it was
-        `raw_text`, if that differs.
         """
         ...
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from waygraph.registry.language_model.answer_text import object_in
 from waygraph.registry.language_model.endpoint import ChatModel, Completion
+from waygraph.registry.language_model.messages import object_in
 from waygraph.registry.model.errors import InvalidDataset, LanguageModelRefused
 from waygraph.registry.model.identity import replace_surrogates
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, wait_s, whole_body
-from waygraph.registry.language_model.answer_text import after_thoughts, begins_with_object, object_in
+from waygraph.registry.language_model.messages import after_thoughts, begins_with_object, object_in
 from waygraph.registry.model import errors
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.settings import Settings
@@ -49,6 +49,24 @@ class Patience:
     clock: Callable[[], float] = time.monotonic
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where an endpoint is, the key to it (empty: none), and how long its answers may take."""
+
+    base_url: str
+    api_key: str
+    patience: Patience
+
+    @classmethod
+    def of(cls, settings: Settings, environ: Mapping[str, str]) -> "Access":
+        """The one that `OPENAI_BASE_URL` and `OPENAI_API_KEY` name."""
+        return cls(
+            base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
+            api_key=environ.get("OPENAI_API_KEY", ""),
+            patience=Patience(timeout_s=settings.openai_timeout_s, retries=settings.openai_retries),
+        )
+
+
 _OF_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
@@ -57,22 +75,15 @@ class OpenAIEndpoint:
     or one of the `secrets`.
     """
 
-    def __init__(
-        self,
-        purpose: Purpose,
-        patience: Patience,
-        *,
-        base_url: str,
-        api_key: str,
-        model: str,
-        secrets: Iterable[str] = (),
-    ) -> None:
-        self._purpose, self._patience = purpose, patience
-        self._api_key, self._model = api_key, model
-        self._secrets = [form for secret in (api_key, *secrets) if secret for form in _spellings(secret)]
-        self._url = self._address(base_url)
+    def __init__(self, purpose: Purpose, access: Access, model: str, secrets: Iterable[str] = ()) -> None:
+        self._purpose, self._patience, self._model = purpose, access.patience, model
+        self._secrets = [form for secret in (access.api_key, *secrets) if secret for form in _spellings(secret)]
+        self._url = self._address(access.base_url)
         self._left_out = frozenset[str]()
-        self._client = http_client(httpx2.Client, headers=self._authorization(), timeout=patience.timeout_s)
+        if not access.api_key.isascii() or not access.api_key.isprintable():
+            raise purpose.refused("OPENAI_API_KEY holds a line break or another character that no key has")
+        headers = {"Authorization": f"Bearer {access.api_key}"} if access.api_key else {}
+        self._client = http_client(httpx2.Client, headers=headers, timeout=access.patience.timeout_s)
 
     @property
     def host(self) -> str:
@@ -97,7 +108,14 @@ class OpenAIEndpoint:
         if response.status_code == 400 and refusals:
             self._left_out |= {*refusals}
             return self.post(body, optional=optional, ends_at=ends_at)
-        return self._accept(response)
+        if response.status_code in {401, 403}:
+            raise self.refusal(
+                f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
+            )
+        if not response.is_success:
+            excerpt = self._redact(response.text)[:300]
+            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {excerpt}")
+        return response
 
     def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
         """An answer that is no overload. Raises the purpose's `unavailable`."""
@@ -153,25 +171,10 @@ class OpenAIEndpoint:
         headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
         return httpx2.Response(response.status_code, headers=headers, content=content)
 
-    def _accept(self, response: httpx2.Response) -> httpx2.Response:
-        if response.status_code in {401, 403}:
-            raise self.refusal(
-                f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
-            )
-        if not response.is_success:
-            excerpt = self._redact(response.text)[:300]
-            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {excerpt}")
-        return response
-
     def _redact(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text
-
-    def _authorization(self) -> dict[str, str]:
-        if not self._api_key.isascii() or not self._api_key.isprintable():
-            raise self._purpose.refused("OPENAI_API_KEY holds a line break or another character that no key has")
-        return {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
 
     def _address(self, base_url: str) -> httpx2.URL:
         error = self._purpose.refused
@@ -224,25 +227,15 @@ class ChatModel:
     place of those that are asked for; null leaves one out.
     """
 
-    def __init__(
-        self, *, base_url: str, api_key: str, model: str, patience: Patience, fields: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, model: str, access: Access, fields: Mapping[str, Any] | None = None) -> None:
         self.model, self._fields, self._needs_room = model, fields or {}, False
         secrets = [text for text in _texts_in(self._fields) if len(text) >= SECRET_CHARS]
-        self._endpoint = OpenAIEndpoint(
-            CHAT, patience, base_url=base_url, api_key=api_key, model=model, secrets=secrets
-        )
+        self._endpoint = OpenAIEndpoint(CHAT, access, model, secrets)
 
     @classmethod
     def open(cls, model: str, settings: Settings, environ: Mapping[str, str]) -> "ChatModel":
-        """The endpoint that `OPENAI_BASE_URL` and `OPENAI_API_KEY` name; touches no network."""
-        return cls(
-            base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
-            api_key=environ.get("OPENAI_API_KEY", ""),
-            model=model,
-            patience=Patience(timeout_s=settings.openai_timeout_s, retries=settings.openai_retries),
-            fields=settings.openai_fields,
-        )
+        """At the endpoint that the environment names; touches no network."""
+        return cls(model, Access.of(settings, environ), settings.openai_fields)
 
     def key(self, *prompt: str) -> str:
         """By which an answer is kept: of the model, the fields of each request, and the parts of a prompt."""

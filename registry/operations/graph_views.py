@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast, get_args
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from waygraph.registry.index.names import seen_tools, visible_agents
-from waygraph.registry.index.search_index import Leg, Scope, SearchIndex
+from waygraph.registry.index.search_index import Leg, QueryText, Scope, SearchIndex
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherRefused, UnknownName
 from waygraph.registry.model.nouns import Principal
@@ -207,7 +207,7 @@ class _View:
             vector = self._index.vectors_of([name]).get(name)
             scope = Scope(principal=self._principal)
             # Without a vector there is no leg of vectors.
-            hits = self._index.search([leg], vector, "", MOST_SIMILAR + 1, scope)
+            hits = self._index.search([leg], vector, QueryText(), MOST_SIMILAR + 1, scope)
             for other, cosine in hits.scores_of(leg).items():
                 if other != name and cosine >= LEAST_COSINE:  # one edge a pair, whichever of the two is a centre
                     start, end = sorted((node, _node_of(other)))

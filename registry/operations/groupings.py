@@ -142,7 +142,7 @@ class ListTaxonomies(ListRequest[Drift]):
     listing, noun = "taxonomies", Drift
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[Drift]:
-        from waygraph.registry.taxonomy.structure import read_drift
+        from waygraph.registry.taxonomy.taxonomies import read_drift
 
         return graph.read(read_drift)
 

@@ -13,18 +13,8 @@ from waygraph.registry.access.visibility import narrow, tools_within
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.language_model.answer_text import list_in
-from waygraph.registry.language_model.turns import turn_rows
-from waygraph.registry.model.errors import (
-    EmbedderMismatch,
-    IndexOutdated,
-    InvalidSetting,
-    LanguageModelError,
-    LanguageModelRefused,
-    ModelNotFound,
-    RecipeNeedsTexts,
-    UnfitAnswer,
-)
+from waygraph.registry.language_model.messages import list_in, turn_rows
+from waygraph.registry.model import errors
 from waygraph.registry.model.nouns import Agent, Filters, Of, Query, Route, ToolRoute, Walked, is_doubtful
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
@@ -93,6 +83,7 @@ class Walks:
         if taxonomy is None:
             is_there = permitted_taxonomy(index, stage.taxonomy or None, ask.principal) is not None
             return _not_walked(stage, parts, NOTHING_PASSES if is_there else NO_TAXONOMY)
+        from waygraph.registry.language_model.endpoint import configured_model
         from waygraph.registry.routing.exclusions import read_exclusions
         from waygraph.registry.taxonomy.tree import Budget
         from waygraph.registry.taxonomy.walk import Account, walk
@@ -101,7 +92,8 @@ class Walks:
         # Whoever does not read the turns before a request does not send them to a model either.
         history = turn_rows(query.history, query.text) if ask.recipe.history else []
         try:
-            chat = self._open(spec)
+            model = configured_model(spec, self._environ, option="walk by", purpose="for the walk")
+            chat = self._models.open(model)
             results: list[Walked] = []
             for part in parts:
                 filters = read_exclusions(part, index, ask.principal)[0].filters
@@ -114,16 +106,10 @@ class Walks:
                 text = query_text(part.text, literals=True)
                 results.append(walk(text, tree, read, chat, stage.mode, account, history=history, merge=stage.merge))
             return tuple(results)
-        except (InvalidSetting, LanguageModelRefused) as error:
+        except (errors.InvalidSetting, errors.LanguageModelRefused) as error:
             if not is_operators:
                 raise
             return _not_walked(stage, parts, str(error))
-
-    def _open(self, spec: str) -> "ChatModel":
-        """Raises InvalidSetting, LanguageModelRefused for a key that cannot be, RegistryClosed."""
-        from waygraph.registry.language_model.endpoint import configured_model
-
-        return self._models.open(configured_model(spec, self._environ, option="walk by", purpose="for the walk"))
 
     def _open_model(self, model: str) -> "ChatModel":
         from waygraph.registry.language_model.endpoint import ChatModel
@@ -152,7 +138,7 @@ def _texts(index: SearchIndex, of: Of, filters: Filters) -> "Read":
                 Service(each.id, each.name, each.description, agents[each.agent_id].name) for each in index.tools(ids)
             ]
         except KeyError:
-            raise IndexOutdated from None
+            raise errors.IndexOutdated from None
 
     return read
 
@@ -198,11 +184,11 @@ class StepStage:
             return with_notices(search(query))
         is_operators = recipe.steps_by == BY_OPERATOR
         if not (spec := self._settings.steps if is_operators else recipe.steps_by):
-            raise InvalidSetting(NO_STEP_MODEL)
+            raise errors.InvalidSetting(NO_STEP_MODEL)
 
         try:
             steps = split_request(query.text, spec, self._settings, self._environ)
-        except (InvalidSetting, LanguageModelError) as error:
+        except (errors.InvalidSetting, errors.LanguageModelError) as error:
             if not is_operators:
                 raise
             _steps_log.warning("the model of WAYGRAPH_STEPS split nothing: %s", error)
@@ -269,7 +255,7 @@ class Answering:
         """Refuses at once an embedder asked for by name that is not the registry's. Raises EmbedderMismatch."""
         state = self._store.index(fresh=True).state
         if self.spec not in ("", "none", state.embedder_spec):
-            raise EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
+            raise errors.EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
 
     def _answer[T: (Route, ToolRoute)](self, query: Query, ask: Ask, search: Search[T]) -> T:
         """What a search finds, of what the stage before it selected where the recipe has one: for each step by itself.
@@ -283,9 +269,9 @@ class Answering:
         parts = list(zip(parts_of(query), walks, strict=True))
         for _ in range(ATTEMPTS):
             answers = tuple(self._rank_selection(part, ask, own, search) for part, own in parts)
-            with suppress(IndexOutdated):  # it was written between two steps
+            with suppress(errors.IndexOutdated):  # it was written between two steps
                 return join_steps(query, answers)
-        raise IndexOutdated
+        raise errors.IndexOutdated
 
     def _rank_selection[T: (Route, ToolRoute)](self, query: Query, ask: Ask, walk: Walked, search: Search[T]) -> T:
         """What a search finds among what the walk selected; hybrid's answer if that is nothing."""
@@ -323,16 +309,16 @@ class Answering:
         for attempt in range(ATTEMPTS):
             try:
                 return ask(self.router(fresh=attempt > 0))
-            except IndexOutdated:
+            except errors.IndexOutdated:
                 continue
-            except RecipeNeedsTexts:  # said by what was last seen: on a server that may be long ago
+            except errors.RecipeNeedsTexts:  # said by what was last seen: on a server that may be long ago
                 if attempt > 0:
                     raise
-            except EmbedderMismatch:  # the same, and beside a writer that embeds anew it may be of half a commit
+            except errors.EmbedderMismatch:  # the same, and beside a writer that embeds anew it may be of half a commit
                 if attempt == ATTEMPTS - 1:
                     raise
                 self._store.look(lambda index: index.state)  # waits for the end of a commit
-        raise IndexOutdated
+        raise errors.IndexOutdated
 
     def _new_router(self, index: SearchIndex) -> Router:
         if not index.state.embedder:
@@ -341,12 +327,12 @@ class Answering:
             return Router(index=index, queries=None, notice=notice)
         try:
             choice = self._embedders.open(self.spec or index.state.embedder_spec)
-        except ModelNotFound as exc:
+        except errors.ModelNotFound as exc:
             return Router(index=index, queries=None, notice=f"Searched by words only: {exc}")
         if choice.embedder is None:
             return Router(index=index, queries=None, notice="Searched by words only, as the embedder `none` asks.")
         if choice.fingerprint != index.state.embedder:
-            raise EmbedderMismatch(has=index.state.embedder, wants=choice.fingerprint)
+            raise errors.EmbedderMismatch(has=index.state.embedder, wants=choice.fingerprint)
         return Router(index=index, queries=self._embedders.queries(choice.embedder))
 
 
@@ -377,5 +363,5 @@ def split_request(text: str, spec: str, settings: Settings, environ: Mapping[str
         chat.close()
     steps = tuple(step.strip() for step in entries if isinstance(step, str) and step.strip())
     if not 0 < len(steps) == len(entries) <= MAX_STEPS:
-        raise UnfitAnswer(f"{model} did not answer with 1 to {MAX_STEPS} steps of the request")
+        raise errors.UnfitAnswer(f"{model} did not answer with 1 to {MAX_STEPS} steps of the request")
     return steps

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from waygraph.registry.access.visibility import narrow, routable
 from waygraph.registry.index.analyser import LOOKS_CODED, fold, query_terms
-from waygraph.registry.index.search_index import Scope, SearchIndex
+from waygraph.registry.index.search_index import QueryText, Scope, SearchIndex
 from waygraph.registry.model.nouns import Agent, Principal, Query
 
 _CLAUSE = r"(?:^|(?<=[,;:.!?(\n–—])|(?<=\bbut)|(?<=\band))[^\S\n]*"
@@ -200,7 +200,11 @@ def _find_tools(phrase: Phrase, index: SearchIndex, scope: Scope) -> set[str]:
     says_tool = not phrase.is_exact and (phrase.is_means or name != phrase.words)
     if not says_tool and (" " in name or not LOOKS_CODED.search(name)):
         return set()
-    return {each for each in index.search(("name",), None, name, _MOST_TOOLS, scope).scores_of("name") if "/" in each}
+    return {
+        each
+        for each in index.search(("name",), None, QueryText.of(name), _MOST_TOOLS, scope).scores_of("name")
+        if "/" in each
+    }
 
 
 def _is_named(agent: Agent, phrase: Phrase, keys: frozenset[str]) -> bool:

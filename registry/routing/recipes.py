@@ -1,6 +1,6 @@
 """Recipes: named ways to route, as values. Command line, services and evaluation speak of the same names."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, inf
@@ -20,12 +20,20 @@ def _refuse_unless(subject: str, fits: bool, expectation: str) -> None:
         raise InvalidSetting(f"{subject}: expected {expectation}")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value < inf
+type _Rule = tuple[Callable[[float], bool], str]
+"""Whether a number of a recipe may be so, and what is expected."""
+
+_NUMBER: _Rule = (lambda value: 0 <= value < inf, "a number from 0")
+_SHARE: _Rule = (lambda value: 0 <= value <= 1, "a number from 0 to 1")
+_PART: _Rule = (lambda value: 0 <= value < 1, "a number from 0, below 1")
+_COUNT: _Rule = (lambda value: isinstance(value, int) and value >= 1, "a whole number from 1")
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value >= 1
+def _check_numbers(noun: object, subject: str, **rules: _Rule) -> None:
+    """Each field by its rule. Raises InvalidSetting."""
+    for name, (fits, expectation) in rules.items():
+        value = getattr(noun, name)
+        _refuse_unless(f"{subject}{name}={value!r}", isinstance(value, (int, float)) and fits(value), expectation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +54,7 @@ class RecipeLeg:
         _refuse_unless(f"kind={self.kind!r}", self.kind in get_args(EntityKind), "agent or tool")
         own = "agent" if self.leg.startswith("agent") else "tool"
         _refuse_unless(f"kind={self.kind!r} of {self.leg}", self.kind == own, own)
-        _refuse_unless(f"share={self.share!r}", _is_number(self.share), "a number from 0")
-        _refuse_unless(f"k={self.k!r}", _is_number(self.k), "a number from 0")
+        _check_numbers(self, "", share=_NUMBER, k=_NUMBER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +86,9 @@ class Calibration:
 
 
 BY_OPERATOR = "default"
+"""In place of a reranker's spec: the one that `WAYGRAPH_RERANK` names."""
 MOST_WEIGHT = 1e9
 """Of a request: so much do agents, or tools, count at most."""
-"""In place of a reranker's spec: the one that `WAYGRAPH_RERANK` names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +103,7 @@ class Rerank:
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
-        _refuse_unless(f"rerank depth={self.depth!r}", _is_count(self.depth), "a whole number from 1")
+        _check_numbers(self, "rerank ", depth=_COUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +121,7 @@ class Walk:
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
         _refuse_unless(f"walk mode={self.mode!r}", self.mode in [*Mode], f"one of {', '.join(Mode)}")
-        _refuse_unless(f"walk merge={self.merge!r}", _is_count(self.merge), "a whole number from 1")
+        _check_numbers(self, "walk ", merge=_COUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,17 +162,9 @@ class HistoryShares:
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
-        for name in ("used", "under_way", "done", "doubt"):
-            value = getattr(self, name)
-            _refuse_unless(f"history {name}={value!r}", _is_number(value), "a number from 0")
-        for name in ("failed", "together", "decay", "topic", "sure", "unsure"):
-            value = getattr(self, name)
-            _refuse_unless(f"history {name}={value!r}", _is_number(value) and value <= 1, "a number from 0 to 1")
-        can_share = _is_number(self.follows) and self.follows < 1
-        _refuse_unless(f"history follows={self.follows!r}", can_share, "a number from 0, below 1")
-        _refuse_unless(
-            f"history topic_turns={self.topic_turns!r}", _is_count(self.topic_turns), "a whole number from 1"
-        )
+        _check_numbers(self, "history ", used=_NUMBER, under_way=_NUMBER, done=_NUMBER, doubt=_NUMBER)
+        _check_numbers(self, "history ", failed=_SHARE, decay=_SHARE, topic=_SHARE, sure=_SHARE, unsure=_SHARE)
+        _check_numbers(self, "history ", follows=_PART, together=_SHARE, topic_turns=_COUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,12 +200,9 @@ class Recipe:
         of = f"recipe {self.name!r}: "
         are_legs = all(isinstance(use, RecipeLeg) for use in self.legs)
         _refuse_unless(f"{of}legs={self.legs!r}", bool(self.legs) and are_legs, "one RecipeLeg or more")
-        _refuse_unless(f"{of}depth={self.depth!r}", _is_count(self.depth), "a whole number from 1")
+        _check_numbers(self, of, depth=_COUNT, agent_weight=_NUMBER, tool_weight=_NUMBER, unread_words=_NUMBER)
         merges = get_args(Merge)
         _refuse_unless(f"{of}merge={self.merge!r}", self.merge in merges, f"one of {', '.join(merges)}")
-        for kind, weight in self.weights.items():
-            _refuse_unless(f"{of}{kind}_weight={weight!r}", _is_number(weight), "a number from 0")
-        _refuse_unless(f"{of}unread_words={self.unread_words!r}", _is_number(self.unread_words), "a number from 0")
         fits = self.rerank is None or isinstance(self.rerank, Rerank)
         _refuse_unless(f"{of}rerank={self.rerank!r}", fits, "a Rerank, such as Rerank(spec='openai:MODEL')")
         fits = self.walk is None or isinstance(self.walk, Walk)

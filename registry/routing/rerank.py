@@ -17,17 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.language_model.answer_text import after_thoughts
-from waygraph.registry.language_model.turns import turn_rows, without_request
-from waygraph.registry.model.errors import (
-    InvalidSetting,
-    LanguageModelError,
-    LanguageModelRefused,
-    LanguageModelUnavailable,
-    MissingExtra,
-    ModelNotFound,
-    RegistryClosed,
-)
+from waygraph.registry.language_model.messages import after_thoughts, turn_rows, without_request
+from waygraph.registry.model import errors
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Agent, AgentMatch, Query, Route, Tool, ToolMatch, ToolRoute, Turn
 from waygraph.registry.model.plugins import blaming, find_plugin, names
@@ -95,9 +86,9 @@ type Opens = Callable[[str, Settings, Mapping[str, str]], ContributedReranker | 
 
 def open_contributed(scheme: str, model: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
     """Raises InvalidSetting for one that cannot be had."""
-    brings, plugin_name = find_plugin(GROUP, scheme, "reranker", InvalidSetting)
+    brings, plugin_name = find_plugin(GROUP, scheme, "reranker", errors.InvalidSetting)
     opens: Opens = brings
-    with blaming(plugin_name, InvalidSetting):
+    with blaming(plugin_name, errors.InvalidSetting):
         reranker = opens(model, settings, environ)
     return reranker if isinstance(reranker, IndexReranker) else _AtArmsLength(reranker, plugin_name)
 
@@ -107,18 +98,15 @@ class _AtArmsLength:
 
     def __init__(self, inner: ContributedReranker, plugin_name: str) -> None:
         self._inner, self._plugin_name = inner, plugin_name
+        self.close = blaming(plugin_name, errors.LanguageModelRefused)(inner.close)
 
     def order(self, choice: Choice) -> Sequence[int]:
         count = len(choice.documents)
-        with blaming(self._plugin_name, LanguageModelRefused):
+        with blaming(self._plugin_name, errors.LanguageModelRefused):
             order = [int(at) for at in self._inner.order(choice.query, choice.documents)]
         if sorted(order) != list(range(count)):
-            raise LanguageModelRefused(f"{self._plugin_name}: expected each of {count} candidates once")
+            raise errors.LanguageModelRefused(f"{self._plugin_name}: expected each of {count} candidates once")
         return order
-
-    def close(self) -> None:
-        with blaming(self._plugin_name, LanguageModelRefused):
-            self._inner.close()
 
 
 # A cross-encoder reads request and candidate together and scores the pair (Nogueira and Cho, 2019).
@@ -148,13 +136,13 @@ def _load(model: str) -> Any:
     try:
         from sentence_transformers import CrossEncoder
     except ImportError as exc:
-        raise MissingExtra(
+        raise errors.MissingExtra(
             f"cross-encoder:{model}", package="sentence-transformers", extra="sentence-transformers"
         ) from exc
     try:
         return CrossEncoder(model, local_files_only=True, num_labels=1)
     except OSError as exc:
-        raise ModelNotFound(f"{model} is not on this machine; `hf download {model}` gets it") from exc
+        raise errors.ModelNotFound(f"{model} is not on this machine; `hf download {model}` gets it") from exc
 
 
 class ListwiseReranker:
@@ -172,7 +160,7 @@ class ListwiseReranker:
         prompt = write_prompt(choice.query, choice.candidates, choice.history)
         order = read_order(self._model.answer(SYSTEM, prompt, in_haste=True), choice.candidates)
         if not order:
-            raise LanguageModelRefused(f"{self._model.model} did not answer with an order of the candidates")
+            raise errors.LanguageModelRefused(f"{self._model.model} did not answer with an order of the candidates")
         return tuple(dict.fromkeys([*order, *range(len(choice.candidates))]))
 
     def close(self) -> None:
@@ -195,9 +183,9 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
     if model and scheme in plugin_names:
         return open_contributed(scheme, model, settings, environ)
     if scheme == "ranker":
-        raise MissingExtra(f"the reranker {spec!r}", package="waygraph-lab")
+        raise errors.MissingExtra(f"the reranker {spec!r}", package="waygraph-lab")
     forms = " or ".join(f"{name}:MODEL" for name in ("openai", "cross-encoder", *plugin_names))
-    raise InvalidSetting(f"reranker {spec!r}: expected {forms}")
+    raise errors.InvalidSetting(f"reranker {spec!r}: expected {forms}")
 
 
 class _ByOperator:
@@ -210,9 +198,9 @@ class _ByOperator:
         """Raises LanguageModelUnavailable for whatever stands against it: the log has it."""
         try:
             return self._opens().order(choice)
-        except (InvalidSetting, LanguageModelError, MissingExtra, ModelNotFound) as error:
+        except (errors.InvalidSetting, errors.LanguageModelError, errors.MissingExtra, errors.ModelNotFound) as error:
             _log.warning("the reranker of WAYGRAPH_RERANK gave no order: %s", error)
-            raise LanguageModelUnavailable("the operator's reranker gave no order; the log says why") from error
+            raise errors.LanguageModelUnavailable("the operator's reranker gave no order; the log says why") from error
 
     def close(self) -> None:
         """OpenedRerankers closes what it opened."""
@@ -233,7 +221,7 @@ class Resources[T: Closable]:
         """Raises RegistryClosed after `close`, which would not end it any more."""
         with self._lock:
             if self._is_closed:
-                raise RegistryClosed
+                raise errors.RegistryClosed
             if name not in self._by_name:
                 self._by_name[name] = self._opens(name)
             return self._by_name[name]
@@ -263,7 +251,9 @@ class OpenedRerankers:
         if spec != BY_OPERATOR:
             return self._open(spec, recipe, index)
         if not self._settings.rerank:
-            raise InvalidSetting("there is no reranker here: an operator sets WAYGRAPH_RERANK, such as openai:MODEL")
+            raise errors.InvalidSetting(
+                "there is no reranker here: an operator sets WAYGRAPH_RERANK, such as openai:MODEL"
+            )
         return _ByOperator(partial(self._open, self._settings.rerank, recipe, index))
 
     def _open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
@@ -312,7 +302,7 @@ def _in_order(query: Query, matches: Sequence[Any], rerank: Rerank, reranker: Re
         ]
         turns = without_request(query.history, query.step_of)
         order = reranker.order(Choice(query=query.text, candidates=candidates, history=turns, matches=best))
-    except LanguageModelError as error:
+    except errors.LanguageModelError as error:
         return matches, str(error)
     return [*(best[at] for at in order), *rest], ""
 

@@ -14,7 +14,7 @@ from waygraph.registry.access.visibility import Shows, as_seen, routable, visibl
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, Scope, SearchIndex, no_hits
+from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, QueryText, Scope, SearchIndex, no_hits
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -218,8 +218,8 @@ class Router:
             vector = self._embed(self.queries, text, earlier, topic)
         before = earlier if words.is_answered else ""
         with span("legs"):
-            names = recipe.leg_names
-            hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
+            names, query_words = recipe.leg_names, QueryText.of(text, literal_text, before)
+            hits = self.index.search(names, vector, query_words, recipe.depth, scope)
         past: Past[Worths] = Past()
         notices: tuple[Notice, ...] = ()
         is_counted = recipe.history is not None and (counts := self.index.transitions) is not None and counts.is_counted
@@ -404,6 +404,7 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
     joint = replace(
         parts[0],
         query=without_history(query),
+        matches=unite_matches([part.matches for part in parts], query.limit),
         steps=parts,
         confidence=min((s.confidence for s in parts[: len(query.steps)] if s.confidence is not None), default=None),
         exclusions=tuple(sorted({each for part in parts for each in part.exclusions})),
@@ -412,7 +413,13 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
         walked=join_walks([part.walked for part in parts if part.walked]),
         elapsed_ms=sum(part.elapsed_ms for part in parts),
     )
-    joint = _join_tools(joint, query.limit) if isinstance(joint, ToolRoute) else _join_agents(joint, query.limit)
+    if isinstance(joint, ToolRoute):
+        joint = replace(joint, agents=tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps))))
+    else:
+        by_id: dict[str, AgentMatch] = {}  # what one step excludes, another may hold
+        for match in chain.from_iterable(part.pinned for part in joint.steps):
+            by_id[match.agent.id] = max(by_id.get(match.agent.id, match), match, key=attrgetter("score"))
+        joint = replace(joint, pinned=tuple(by_id.values()))
     if joint.matches:
         return replace(joint, reason="", nearest=())
     reason = join_texts(*(part.reason for part in parts))
@@ -438,25 +445,6 @@ def join_walks(walks: Sequence[Walked]) -> Walked | None:
 def join_texts(*texts: str) -> str:
     """Each once."""
     return "; ".join(dict.fromkeys(filter(None, texts)))
-
-
-def _join_agents(joint: Route, limit: int) -> Route:
-    by_id: dict[str, AgentMatch] = {}  # what one step excludes, another may hold
-    for match in chain.from_iterable(part.pinned for part in joint.steps):
-        by_id[match.agent.id] = max(by_id.get(match.agent.id, match), match, key=attrgetter("score"))
-    return replace(
-        joint,
-        matches=unite_matches([part.matches for part in joint.steps], limit),
-        pinned=tuple(by_id.values()),
-    )
-
-
-def _join_tools(joint: ToolRoute, limit: int) -> ToolRoute:
-    return replace(
-        joint,
-        matches=unite_matches([part.matches for part in joint.steps], limit),
-        agents=tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps))),
-    )
 
 
 def unite_matches[M: (AgentMatch, ToolMatch)](lists: Sequence[Sequence[M]], limit: int) -> tuple[M, ...]:

@@ -15,13 +15,8 @@ from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.read import RegistryState, read_state
 from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
 from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
-from waygraph.registry.index.neo4j.neo4j_index import Neo4jIndex, renew_schema
-from waygraph.registry.index.neo4j.neo4j_upkeep import (
-    drop_other_vector_indexes,
-    keep_index,
-    make_text_indexes,
-    renew_index,
-)
+from waygraph.registry.index.neo4j_index import Neo4jIndex, renew_schema
+from waygraph.registry.index.neo4j_upkeep import drop_other_vector_indexes, keep_index, make_text_indexes, renew_index
 from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
     CopyDiffers,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from waygraph.cypher import load
 from waygraph.registry.index.analyser import telling_words
 from waygraph.registry.index.names import agent_named, visible_agents
-from waygraph.registry.index.search_index import TEXT_LEGS, Scope, SearchIndex
+from waygraph.registry.index.search_index import TEXT_LEGS, QueryText, Scope, SearchIndex
 from waygraph.registry.model import usage
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import WaygraphError
@@ -294,8 +294,8 @@ class UsageCounter:
         some = set(islice(words, MOST_NEW_WORDS))
 
         def look_up(index: SearchIndex) -> set[str]:
-            hits_of = {word: index.search(TEXT_LEGS, None, word, 1, Scope()).legs.values() for word in some}
-            return {word for word, hits in hits_of.items() if not any(len(leg.rows) for leg in hits)}
+            hits_of = {word: index.search(TEXT_LEGS, None, QueryText.of(word), 1, Scope()) for word in some}
+            return {word for word, hits in hits_of.items() if not any(len(leg.rows) for leg in hits.legs.values())}
 
         return self._store.look(look_up) if some and self._store.exists else ()
 

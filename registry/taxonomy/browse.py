@@ -67,7 +67,7 @@ def browse(taxonomy: Taxonomy, path: str) -> CategoryView:
     UnknownName, which says what there is.
     """
     below, category = _find(taxonomy, path)
-    branches = [(child, list(taxonomy.below(child))) for child in _children(taxonomy, category)]
+    branches = [(child, list(taxonomy.below(child))) for child in taxonomy.children(category)]
     return CategoryView(
         taxonomy=taxonomy.name,
         of=taxonomy.of,
@@ -102,7 +102,7 @@ def _find(taxonomy: Taxonomy, path: str) -> tuple[str, Category]:
     """
     at, category = ROOT, taxonomy.root
     for name in filter(None, map(str.strip, path.split(SEPARATOR))):
-        children = {child.name: child for child in _children(taxonomy, category)}
+        children = {child.name: child for child in taxonomy.children(category)}
         agents = category.holds if taxonomy.of is Of.AGENTS else ()
         part = _find_name(name, [*children, *([HERE] if category.holds else []), *agents])
         if part is None:
@@ -127,10 +127,6 @@ def _unknown_path(taxonomy: Taxonomy, path: str, at: str, names: Sequence[str]) 
     where = f"{at!r}" if at else "The root"
     hint = f"{where} holds: {', '.join(names[:NAMES_TOLD])}." if names else f"{where} holds no category."
     return UnknownName("category", path, filter(None, taxonomy.paths().values()), some=True, hint=hint)
-
-
-def _children(taxonomy: Taxonomy, category: Category) -> list[Category]:
-    return [taxonomy.categories[child] for child in category.children]
 
 
 def _join(path: str, name: str) -> str:

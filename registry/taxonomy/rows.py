@@ -13,7 +13,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Vectors
 from waygraph.registry.graph.write import run_batches
 from waygraph.registry.model.nouns import Of
-from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.tree import Category, Taxonomy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,9 +50,9 @@ def read_taxonomies(session: GraphSession) -> list[Taxonomy]:
     children: dict[str, list[str]] = {}
     for row in session.run(_READ_CATEGORY_CHILDREN):
         children.setdefault(row["parent"], []).append(row["child"])
-    holds: dict[str, dict[str, By]] = {}
+    holds: dict[str, dict[str, str]] = {}
     for row in session.run(_READ_HOLDINGS):
-        holds.setdefault(row["category"], {})[row["entity"]] = By(row["by"])
+        holds.setdefault(row["category"], {})[row["entity"]] = row["by"]
     return [_taxonomy(dict(whole), rows, children, holds) for whole in wholes]
 
 
@@ -60,7 +60,7 @@ def _taxonomy(
     whole: dict[str, Any],
     rows: Mapping[str, Mapping[str, Any]],
     children: Mapping[str, Sequence[str]],
-    holds: Mapping[str, Mapping[str, By]],
+    holds: Mapping[str, Mapping[str, str]],
 ) -> Taxonomy:
     root, prefix = whole.pop("root"), f"{whole['name']}:"
     below: dict[str, list[str]] = {}
@@ -70,22 +70,15 @@ def _taxonomy(
     order = list(_parents_first(root, below, prefix))
     ids = {at.removeprefix(prefix) for at in order}
     categories = [
-        Category(
-            **{**rows[at], "id": at.removeprefix(prefix), "examples": tuple(rows[at]["examples"])},
-            children=tuple(child for child in below.get(at, ()) if child in ids),
-            holds=dict(holds.get(at, {})),
-        )
+        {
+            **rows[at],
+            "id": at.removeprefix(prefix),
+            "children": [child for child in below.get(at, ()) if child in ids],
+            "holds": holds.get(at, {}),
+        }
         for at in order
     ]
-    return Taxonomy(
-        **{
-            **whole,
-            "of": Of(whole["of"]),
-            "settings": TaxonomySettings(**json.loads(whole["settings"])),
-            "private": tuple(whole["private"]),
-        },
-        categories={category.id: category for category in categories},
-    )
+    return Taxonomy.of_json({**whole, "settings": json.loads(whole["settings"]), "categories": categories})
 
 
 def _edges(root: str, children: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:

@@ -1,9 +1,13 @@
-"""Taxonomies in a registry: read, kept true, checked and copied as a kind, and each put in place or forgotten."""
+"""Taxonomies in a registry: read, kept true, checked and copied as a kind, and each put in place or forgotten.
+
+And what one is like: its structure, how far it has drifted from its build, and in what two differ.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from waygraph.registry.graph.contents import Contents
@@ -18,9 +22,21 @@ from waygraph.registry.taxonomy.rows import (
     read_taxonomies,
     remove_taxonomy,
 )
-from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
-from waygraph.registry.taxonomy.upkeep import keep_placed, read_placeable, settle
+from waygraph.registry.taxonomy.tree import By, Drift, Taxonomy, check_taxonomy
+from waygraph.registry.taxonomy.upkeep import (
+    Placeable,
+    is_over_size,
+    keep_placed,
+    read_placeable,
+    settle,
+    vectors_to_place,
+)
 from waygraph.registry.writer import RegistryNoun, WriteSession
+
+REBUILD_SHARE = 0.2
+"""Of what a taxonomy holds, placed since it was built: from here on a rebuild pays."""
+FAR = 0.8
+"""What is not even so near to its leaf, as a share of the cosine to the nearest one, is far from it."""
 
 
 class Taxonomies(RegistryNoun[Taxonomy]):
@@ -100,7 +116,7 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         for taxonomy in taxonomies:
             placeable = read_placeable(contents.session, taxonomy.of)
             for each in taxonomy.categories.values():
-                children = [taxonomy.categories[child] for child in each.children]
+                children = taxonomy.children(each)
                 names = Counter(child.name for child in children)
                 yield from (f"{taxonomy.name}: {n} siblings are called {name!r}" for name, n in names.items() if n > 1)
                 yield from (
@@ -176,3 +192,135 @@ def _put_current(session: GraphSession, taxonomies: Iterable[Taxonomy], name: st
     for each in taxonomies:
         if each.current != (each.name == name):
             put_taxonomy(session, replace(each, current=not each.current), each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """Numbers, as the paper's Table 4 has them. `entities`: agents or tools. `unassigned`: at the root, beside its
+    children. `generic`: at other inner nodes. `several_parents`: in more than one category. Sizes are of leaves.
+    """
+
+    categories: int
+    leaves: int
+    depth: int
+    entities: int
+    smallest: int
+    median: float
+    largest: int
+    over_size: int
+    unassigned: int
+    generic: int
+    several_parents: int
+
+    @classmethod
+    def of(cls, taxonomy: Taxonomy) -> "Structure":
+        root, every = taxonomy.root, taxonomy.categories.values()
+        leaves = [each for each in every if not each.children]
+        sizes = [len(each.holds) for each in leaves]
+        parents = Counter(entity for each in every for entity in each.holds)
+        return cls(
+            categories=len(every),
+            leaves=len(leaves),
+            depth=max(each.depth for each in every),
+            entities=len(parents),
+            smallest=min(sizes),
+            median=float(median(sizes)),
+            largest=max(sizes),
+            over_size=sum(is_over_size(each.holds, taxonomy.settings) for each in leaves),
+            unassigned=len(root.holds) if root.children else 0,
+            generic=len({entity for each in every if each.children and each is not root for entity in each.holds}),
+            several_parents=sum(1 for number in parents.values() if number > 1),
+        )
+
+
+def read_drift(session: GraphSession) -> list[Drift]:
+    """Of each taxonomy, by name."""
+    return [_drift(session, each) for each in read_taxonomies(session)]
+
+
+def _drift(session: GraphSession, taxonomy: Taxonomy) -> Drift:
+    structure = Structure.of(taxonomy)
+    holds = [(entity, by) for each in taxonomy.categories.values() for entity, by in each.holds.items()]
+    nearest = len({entity for entity, by in holds if by is By.NEAREST})
+    placeable = read_placeable(session, taxonomy.of)
+    private = 0 if taxonomy.shown_to_all else len(taxonomy.private)
+    reasons = [
+        (private, f"callers who do not see all of {private} private agents see nothing of it"),
+        (nearest > REBUILD_SHARE * structure.entities, f"{nearest} of {structure.entities} were placed since"),
+        (structure.over_size, f"leaves over the size: {structure.over_size}"),
+    ]
+    return Drift(
+        name=taxonomy.name,
+        current=taxonomy.current,
+        of=taxonomy.of.value,
+        built_by=taxonomy.built_by,
+        built_at=taxonomy.built_at,
+        categories=structure.categories,
+        entities=structure.entities,
+        nearest=nearest,
+        over_size=structure.over_size,
+        unplaced=len(placeable.keys() - {entity for entity, _ in holds}),
+        far=_count_far(session, taxonomy, placeable),
+        private=private,
+        rebuild="; ".join(text for holds, text in reasons if holds),
+    )
+
+
+def _count_far(session: GraphSession, taxonomy: Taxonomy, placeable: Mapping[str, Placeable]) -> int:
+    """By the directions of the leaves as they were built."""
+    import numpy as np
+
+    directions = read_directions(session, taxonomy.name)
+    leaves = [each for each in taxonomy.categories.values() if not each.children and each.id in directions]
+    entities = {entity for leaf in leaves for entity in leaf.holds} & placeable.keys()
+    vectors = vectors_to_place(session, taxonomy, {entity: placeable[entity] for entity in entities})
+    if not leaves or not vectors:
+        return 0
+    matrix = np.stack([directions[leaf.id] for leaf in leaves])
+    far = 0
+    for row, leaf in enumerate(leaves):
+        members = [vectors[entity] for entity, by in leaf.holds.items() if by is not By.CROSS and entity in vectors]
+        if members and len(members[0]) == matrix.shape[1]:
+            cosines = np.stack(members) @ matrix.T
+            far += int((cosines[:, row] < FAR * cosines.max(axis=1)).sum())
+    return far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Paths of categories that only one of two has, and of those that both have under other paths (by their ids);
+    `moved`: how many entities stand under other ids."""
+
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    renamed: tuple[tuple[str, str], ...]
+    kept: int
+    moved: int
+    gone: int
+    new: int
+
+
+def compare_taxonomies(first: Taxonomy, second: Taxonomy) -> Difference:
+    paths, others = first.paths(), second.paths()
+    common = [each for each in paths if each in others]
+    places_after, places_before = _places(second), _places(first)
+    return Difference(
+        only_first=tuple(path for each, path in paths.items() if each not in others),
+        only_second=tuple(path for each, path in others.items() if each not in paths),
+        renamed=tuple((paths[each], others[each]) for each in common if paths[each] != others[each]),
+        kept=len(common),
+        moved=sum(
+            1 for each in places_before.keys() & places_after.keys() if places_before[each] != places_after[each]
+        ),
+        gone=len(places_before.keys() - places_after.keys()),
+        new=len(places_after.keys() - places_before.keys()),
+    )
+
+
+def _places(taxonomy: Taxonomy) -> dict[str, set[str]]:
+    """Entity id → the ids of the categories that hold it."""
+    places: dict[str, set[str]] = {}
+    for category in taxonomy.categories.values():
+        for entity in category.holds:
+            places.setdefault(entity, set()).add(category.id)
+    return places

@@ -108,6 +108,9 @@ class Taxonomy:
     def root(self) -> Category:
         return next(iter(self.categories.values()))
 
+    def children(self, category: Category) -> list[Category]:
+        return [self.categories[child] for child in category.children]
+
     def below(self, category: Category) -> Iterator[str]:
         """Ids of all entities in the category and under it, each once, in the tree's order."""
         ids: set[str] = set()
@@ -123,9 +126,8 @@ class Taxonomy:
         paths = {self.root.id: ROOT}
         for category in self.categories.values():
             above = paths[category.id]
-            for child in category.children:
-                name = self.categories[child].name
-                paths.setdefault(child, f"{above}{SEPARATOR}{name}" if above else name)
+            for child in self.children(category):
+                paths.setdefault(child.id, f"{above}{SEPARATOR}{child.name}" if above else child.name)
         return paths
 
     def as_json(self) -> dict[str, Any]:
@@ -258,7 +260,7 @@ def check_taxonomy(taxonomy: Taxonomy) -> None:
             raise InvalidSetting(f"category {number}: {fault}")
         if not all(map(_is_plain, category.holds)):
             raise InvalidSetting(f"category {number} holds what is no id of an agent or tool")
-        names = [taxonomy.categories[child].name for child in category.children]
+        names = [child.name for child in taxonomy.children(category)]
         if len(set(names)) < len(names) or any(SEPARATOR in name or name == HERE for name in names):
             raise InvalidSetting(f"category {number}: its children need names of their own, without {SEPARATOR!r}")
     _check_ways(taxonomy)

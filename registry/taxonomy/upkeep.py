@@ -303,15 +303,7 @@ class _Tree:
             }
 
     def taxonomy(self) -> Taxonomy:
-        """As it is now, parents before children."""
-        categories = {
-            each.id: replace(each, holds=dict(sorted(self._holds[each.id].items())))
-            for each in self._categories.values()
-        }
-        order: dict[str, Category] = {}
-        waiting = [self._held.root.id]
-        while waiting:
-            at = waiting.pop(0)
-            order[at] = order.pop(at, categories[at])
-            waiting.extend(categories[at].children)
-        return replace(self._held, categories=order)
+        """As it is now. Parents stay before children: a split adds its parts behind all others."""
+        holds = {each: dict(sorted(self._holds[each].items())) for each in self._categories}
+        categories = {each.id: replace(each, holds=holds[each.id]) for each in self._categories.values()}
+        return replace(self._held, categories=categories)

@@ -15,8 +15,8 @@ from operator import sub
 from threading import Lock
 from typing import Any
 
-from waygraph.registry.language_model.answer_text import object_in
 from waygraph.registry.language_model.endpoint import ChatModel, Completion
+from waygraph.registry.language_model.messages import object_in
 from waygraph.registry.model.errors import IndexOutdated, LanguageModelError, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Mode, Pick, Visit, Walked
@@ -190,13 +190,13 @@ class _Walker:
     def _descend(self, mode: Mode) -> dict[tuple[str, ...], list[_Way]]:
         """Way to a category → its children that the model opened; all nodes of a depth are asked about at once."""
         ways: dict[tuple[str, ...], list[_Way]] = {}
-        frontier: list[_Way] = [((), self.taxonomy.root)]
+        tree, frontier = self.taxonomy, list[_Way]([((), self.taxonomy.root)])
         while frontier:
-            inner = [(way, category, children) for way, category in frontier if (children := self._children(category))]
-            rows = [prompts.category_rows([_draft(child) for child in children]) for _, _, children in inner]
+            inner = [(way, children) for way, category in frontier if (children := tree.children(category))]
+            rows = [prompts.category_rows([_draft(child) for child in children]) for _, children in inner]
             answers = self._ask_all(prompts.NAVIGATE[mode], rows)
             frontier = []
-            for (way, _, children), numbers in zip(inner, answers, strict=True):
+            for (way, children), numbers in zip(inner, answers, strict=True):
                 choices = [children[number - 1] for number in (numbers[:1] if mode is Mode.ONE else numbers)]
                 ways[way] = [((*way, child.name), child) for child in choices]
                 frontier += ways[way]
@@ -204,9 +204,6 @@ class _Walker:
                 rest = tuple(child.name for child in children if child not in choices)
                 self.visits.append(Visit(path=SEPARATOR.join(way), opened=names, pruned=rest))
         return ways
-
-    def _children(self, category: Category) -> list[Category]:
-        return [self.taxonomy.categories[child] for child in category.children]
 
     def _groups(self, ways: Mapping[tuple[str, ...], Sequence[_Way]]) -> list[Group]:
         """What stands in the categories that were reached, each service where it comes first, the deepest first."""

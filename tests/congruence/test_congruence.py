@@ -24,7 +24,7 @@ from waygraph.cypher import load, names
 from waygraph.registry.embedding.factory import default_spec, open_embedder
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.graph.engine import GraphSession, Rows
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, QueryText
 from waygraph.registry.model import clock as clocks
 from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import WaygraphError
@@ -398,7 +398,7 @@ def answer(registry: LocalRegistry, question: Question, vector: "Vector | None")
     """Of the recipes those that the registry's vectors allow."""
     index, filters, principal = registry.store.index(fresh=True), question.scope.filters, question.scope.principal
     text = replace_surrogates(question.text)  # as `check_query` hands it on
-    hits = index.search(LEGS, vector, text, question.depth, question.scope)
+    hits = index.search(LEGS, vector, QueryText.of(text), question.depth, question.scope)
     query = Query(text=question.text, filters=filters, limit=min(question.depth, 10))
     routes = {
         name: outcome(registry, methodcaller("route", query, recipe=name, principal=principal))

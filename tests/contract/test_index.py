@@ -18,7 +18,7 @@ from tests.places import Place, Servers, on_server
 from tests.snapshots import Snapshot, index_order, load_snapshot
 from waygraph.registry.access.visibility import routable
 from waygraph.registry.index.local.local_index import LocalIndex
-from waygraph.registry.index.search_index import VECTOR_LEGS, Leg, Scope, SearchIndex
+from waygraph.registry.index.search_index import VECTOR_LEGS, Leg, QueryText, Scope, SearchIndex
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.identity import sealed_tool, tool_id
@@ -176,7 +176,7 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
 ) -> None:
     """Hidden agents, others' agents, unfitting kinds, tags and ids: neither they nor their tools, by no leg."""
     agents = index.agents()
-    for leg, hits in legs_of(index.search(LEGS, vector(seed), text, depth, scope)).items():
+    for leg, hits in legs_of(index.search(LEGS, vector(seed), QueryText.of(text), depth, scope)).items():
         for entity, owner in pairs(hits):
             assert routable(agents[owner], scope.principal, scope.filters), (leg, entity)
             assert entity.partition("/")[0] == owner
@@ -186,8 +186,8 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
 def test_a_filter_never_costs_an_answer(index: SearchIndex, scope: Scope, text: str, seed: int, depth: int) -> None:
     """A leg under a scope is the leg of all that the principal sees with the others left out, up to the depth."""
     agents = index.agents()
-    wide = legs_of(index.search(LEGS, vector(seed), text, 10_000, Scope(principal=scope.principal)))
-    for leg, hits in legs_of(index.search(LEGS, vector(seed), text, depth, scope)).items():
+    wide = legs_of(index.search(LEGS, vector(seed), QueryText.of(text), 10_000, Scope(principal=scope.principal)))
+    for leg, hits in legs_of(index.search(LEGS, vector(seed), QueryText.of(text), depth, scope)).items():
         allowed = [
             entity for entity, owner in pairs(wide[leg]) if routable(agents[owner], scope.principal, scope.filters)
         ]
@@ -202,22 +202,22 @@ def test_words_of_hidden_texts_count_as_words_of_none(index: SearchIndex) -> Non
     scope, told = Scope(principal=red), []
     ends = {agent.id[-2:] for agent in index.agents().values() if not routable(agent, red, Filters())}
     for word in (*ends, "wharfinger"):
-        hits = index.search(LEGS, None, f"harbour finds {word}", 80, scope)
+        hits = index.search(LEGS, None, QueryText.of(f"harbour finds {word}"), 80, scope)
         told.append((legs_of(hits), hits.coverage, hits.populations))
     assert len(told) > 20
     assert all(each == told[-1] for each in told)
     everything, hidden = Scope(), min(ends)
     assert (
-        index.search(LEGS, None, f"harbour {hidden}", 80, everything).coverage
-        != index.search(LEGS, None, "harbour wharfinger", 80, everything).coverage
+        index.search(LEGS, None, QueryText.of(f"harbour {hidden}"), 80, everything).coverage
+        != index.search(LEGS, None, QueryText.of("harbour wharfinger"), 80, everything).coverage
     )
 
 
 @given(text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
 def test_order_is_total_and_the_same_every_time(index: SearchIndex, text: str, seed: int, depth: int) -> None:
     """Scores never rise, no entity comes twice, and asking again gives the same list."""
-    once = legs_of(index.search(LEGS, vector(seed), text, depth, Scope()))
-    again = legs_of(index.search(reversed(LEGS), vector(seed), text, depth, Scope()))
+    once = legs_of(index.search(LEGS, vector(seed), QueryText.of(text), depth, Scope()))
+    again = legs_of(index.search(reversed(LEGS), vector(seed), QueryText.of(text), depth, Scope()))
     for leg, hits in once.items():
         assert again[leg] == hits
         assert list(hits.scores) == sorted(hits.scores, reverse=True)
@@ -232,14 +232,14 @@ def test_equal_scores_come_in_order_of_id(make_index: MakeIndex, leg: Leg) -> No
     content = snapshot(agents, [tool(agent.id, "same", "same words") for agent in agents])
     made = make_index(replace(content, vectors=np.ones_like(content.vectors) / np.float32(DIMENSION**0.5)))
     for depth in (1, 7, 30):
-        found = legs_of(made.search([leg], vector(1), "same words", depth, Scope()))[leg]
+        found = legs_of(made.search([leg], vector(1), QueryText.of("same words"), depth, Scope()))[leg]
         assert list(found.owner_ids) == [agent.id for agent in agents][:depth]
 
 
 def test_vector_scores_are_cosines(index: SearchIndex, fleet: Snapshot) -> None:
     """The score is the exact dot product with the entity's vector, and `similarity` the highest of them."""
     asked = vector(7)
-    hits = index.search(["tool_vector"], asked, "", 10, Scope())
+    hits = index.search(["tool_vector"], asked, QueryText(), 10, Scope())
     rows = {made.id: row for row, made in enumerate(fleet.tools, start=len(fleet.agents))}
     found = legs_of(hits)["tool_vector"]
     for entity, score in zip(found.entity_ids, found.scores, strict=True):
@@ -258,10 +258,10 @@ def test_what_has_no_direction_is_near_to_nothing(make_index: MakeIndex) -> None
         (Scope(), 1000, all_others),
         (Scope(filters=Filters(tags=("sea",))), 10, {"a000", "a002", "a003", "a005"}),
     ):
-        found = legs_of(made.search(LEGS, vector(1), "harbour", depth, scope))
+        found = legs_of(made.search(LEGS, vector(1), QueryText.of("harbour"), depth, scope))
         assert set(found["agent_vector"].entity_ids) == set(found["capability_vector"].entity_ids) == others
         assert others < set(found["agent_text"].entity_ids)
-        blank = made.search(LEGS, np.zeros_like(vector(1)), "harbour", depth, scope)
+        blank = made.search(LEGS, np.zeros_like(vector(1)), QueryText.of("harbour"), depth, scope)
         assert {leg: list(legs_of(blank)[leg].entity_ids) for leg in VECTOR_LEGS} == {leg: [] for leg in VECTOR_LEGS}
         assert (blank.similarity, legs_of(blank)["agent_text"]) == (0.0, found["agent_text"])
 
@@ -273,7 +273,7 @@ def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fl
     assert toolless
     scope = Scope()
     shown = {a.id for a in fleet.agents if not a.hidden}
-    found = legs_of(index.search(LEGS, vector(3), " ".join(TOPICS), 10_000, scope))
+    found = legs_of(index.search(LEGS, vector(3), QueryText.of(" ".join(TOPICS)), 10_000, scope))
     by_vector = set(found["capability_vector"].entity_ids)
     assert by_vector == {t.id for t in fleet.tools if t.agent_id in shown} | (toolless & shown)
     assert set(found["agent_vector"].entity_ids) == shown
@@ -284,21 +284,22 @@ def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fl
 
 def test_without_a_vector_the_vector_legs_are_absent(index: SearchIndex) -> None:
     """No query vector: only text and names answer. Nor are there legs that were not asked for."""
-    assert set(legs_of(index.search(LEGS, None, "harbour", 10, Scope()))) == {"agent_text", "capability_text", "name"}
-    assert set(legs_of(index.search(["agent_text"], vector(1), "harbour", 10, Scope()))) == {"agent_text"}
+    text = QueryText.of("harbour")
+    assert set(legs_of(index.search(LEGS, None, text, 10, Scope()))) == {"agent_text", "capability_text", "name"}
+    assert set(legs_of(index.search(["agent_text"], vector(1), text, 10, Scope()))) == {"agent_text"}
 
 
 def test_an_index_without_vectors_still_finds_words(make_index: MakeIndex) -> None:
     """A registry without an embedder has no vector legs, whatever the query brings."""
     made = make_index(snapshot([Agent(id="a", name="harbour")], [tool("a", "moor")], dimension=0))
-    found = legs_of(made.search(LEGS, vector(1), "harbour", 10, Scope()))
+    found = legs_of(made.search(LEGS, vector(1), QueryText.of("harbour"), 10, Scope()))
     assert set(found) == {"agent_text", "capability_text", "name"}
     assert found["agent_text"].entity_ids == ["a"]
 
 
 def test_an_empty_index_finds_nothing(make_index: MakeIndex) -> None:
     made = make_index(snapshot([], []))
-    hits = made.search(LEGS, vector(1), "anything", 10, Scope())
+    hits = made.search(LEGS, vector(1), QueryText.of("anything"), 10, Scope())
     assert all(not leg.entity_ids for leg in legs_of(hits).values())
     assert (hits.similarity, hits.coverage) == (0.0, 0.0)
     assert not made.agents()
@@ -321,7 +322,7 @@ HARD = [
 @pytest.mark.parametrize("text", HARD, ids=lambda text: repr(text[:12]))
 def test_any_text_is_a_valid_query(index: SearchIndex, text: str) -> None:
     """Query syntax, control characters, other scripts, emoji, 3,000 words: never an error."""
-    hits = index.search(LEGS, vector(1), text, 10, Scope())
+    hits = index.search(LEGS, vector(1), QueryText.of(text), 10, Scope())
     assert len(legs_of(hits)["agent_vector"].entity_ids) == 10
 
 
@@ -338,7 +339,7 @@ def test_any_text_is_a_valid_query(index: SearchIndex, text: str) -> None:
 def test_words_of_any_script_are_found(make_index: MakeIndex, text: str, query: str) -> None:
     """Chinese, Arabic, German, camelCase and snake_case descriptions answer to their words."""
     made = make_index(snapshot([Agent(id="a", name="a", description=text), Agent(id="b", name="b")], []))
-    assert legs_of(made.search(["agent_text"], None, query, 5, Scope()))["agent_text"].entity_ids == ["a"]
+    assert legs_of(made.search(["agent_text"], None, QueryText.of(query), 5, Scope()))["agent_text"].entity_ids == ["a"]
 
 
 @pytest.fixture(scope="module")
@@ -357,7 +358,7 @@ def harbour(make_index: MakeIndex) -> SearchIndex:
 
 
 def named(index: SearchIndex, text: str) -> set[str]:
-    return set(legs_of(index.search(["name"], None, text, 10, Scope()))["name"].entity_ids)
+    return set(legs_of(index.search(["name"], None, QueryText.of(text), 10, Scope()))["name"].entity_ids)
 
 
 @pytest.mark.parametrize(
@@ -417,12 +418,12 @@ def test_vectors_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> 
 
 def test_threads_share_an_index(index: SearchIndex) -> None:
     asked = [(text, Scope(Filters(tags=(tag,)))) for text in TOPICS for tag in TAGS]
-    alone = [legs_of(index.search(LEGS, vector(1), text, 10, scope)) for text, scope in asked]
+    alone = [legs_of(index.search(LEGS, vector(1), QueryText.of(text), 10, scope)) for text, scope in asked]
     wrong: list[str] = []
 
     def ask() -> None:
         for (text, scope), expected in zip(asked * 3, alone * 3, strict=True):
-            if legs_of(index.search(LEGS, vector(1), text, 10, scope)) != expected:
+            if legs_of(index.search(LEGS, vector(1), QueryText.of(text), 10, scope)) != expected:
                 wrong.append(text)
 
     threads = [Thread(target=ask) for _ in range(8)]

@@ -20,7 +20,7 @@ from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.weights import PACKAGES
 from waygraph.registry.index.analyser import MOST_WORDS
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, QueryText, Scope
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import (
     EmbedderMismatch,
@@ -90,7 +90,7 @@ def worth(registry: LocalRegistry, recipe: str, text: str, vote: Vote) -> float:
     queries = local._answering.router().queries
     assert queries is not None
     vector = queries.vector(text)
-    hits = legs_of(local.store.index().search([use.leg], vector, text, held.depth, Scope()))[use.leg]
+    hits = legs_of(local.store.index().search([use.leg], vector, QueryText.of(text), held.depth, Scope()))[use.leg]
     if use.leg in VECTOR_LEGS:
         return max(0.0, vote.score - (hits.scores[-1] if len(hits.scores) == held.depth else 0.0))
     best = {

@@ -27,7 +27,7 @@ from waygraph.registry.taxonomy.browse import browse
 from waygraph.registry.taxonomy.category_names import domains
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.rows import put_taxonomy
-from waygraph.registry.taxonomy.structure import read_drift
+from waygraph.registry.taxonomy.taxonomies import read_drift
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import Vectors, build_by_vectors, build_by_words
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
-from waygraph.registry.language_model.answer_text import object_in
 from waygraph.registry.language_model.answers import MOST_REFUSALS
+from waygraph.registry.language_model.messages import object_in
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.settings import Settings
 from waygraph_lab.datasets.conversations import read_catalogue

@@ -19,7 +19,7 @@ from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.contents import Contents
-from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS
+from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS
 from waygraph.registry.model.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration

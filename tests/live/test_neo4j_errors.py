@@ -24,7 +24,7 @@ from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import neo4j
-from waygraph.registry.index.neo4j.neo4j_upkeep import keep_index
+from waygraph.registry.index.neo4j_upkeep import keep_index
 from waygraph.registry.model.errors import (
     EngineError,
     InvalidSetting,

@@ -13,7 +13,7 @@ from waygraph.cypher import Statement
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.graph.neo4j import Neo4jEngine
-from waygraph.registry.index.neo4j.neo4j_upkeep import keep_index
+from waygraph.registry.index.neo4j_upkeep import keep_index
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.server import ServerStore
 

@@ -22,9 +22,9 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.engine import DEAD_COMMIT_MS, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.index.neo4j import neo4j_upkeep
-from waygraph.registry.index.neo4j.neo4j_index import UNIQUE, Index, renew_schema
-from waygraph.registry.index.neo4j.neo4j_index import faults as index_faults
+from waygraph.registry.index import neo4j_upkeep
+from waygraph.registry.index.neo4j_index import UNIQUE, Index, renew_schema
+from waygraph.registry.index.neo4j_index import faults as index_faults
 from waygraph.registry.model.errors import EmbedderMismatch
 from waygraph.registry.model.nouns import Filters, Query
 from waygraph.registry.storage.integrity import findings as findings_of_graph
@@ -462,7 +462,7 @@ def test_an_index_that_comes_while_it_is_missed(own: World, monkeypatch: pytest.
     """A search met no index; when it looks for what is wrong with it, a writer has made it: it searches once more."""
 
     def look_later(session: GraphSession, wanted: tuple[Index, ...]) -> dict[str, str]:
-        monkeypatch.setattr("waygraph.registry.index.neo4j.neo4j_index.faults", index_faults)
+        monkeypatch.setattr("waygraph.registry.index.neo4j_index.faults", index_faults)
         store = cast("Any", registry.store)
         renew_schema(store.engine, DIMENSION, by_owner=store.engine.version >= IN_INDEX_FILTERS)
         own.tamper("CALL db.awaitIndexes(60)")
@@ -472,7 +472,7 @@ def test_an_index_that_comes_while_it_is_missed(own: World, monkeypatch: pytest.
     with own.opened() as registry:
         found = registry.route("a SQL query").matches
         own.tamper(f"DROP INDEX {AGENT_VECTORS}")
-        monkeypatch.setattr("waygraph.registry.index.neo4j.neo4j_index.faults", look_later)
+        monkeypatch.setattr("waygraph.registry.index.neo4j_index.faults", look_later)
         assert registry.route("a SQL query").matches == found
     assert own.vector_indexes() == [AGENT_VECTORS, CAPABILITY_VECTORS]
 

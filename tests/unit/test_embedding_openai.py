@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +10,8 @@ import pytest
 from tests.fake_openai import KEY, NATIVE_DIMENSION, FakeOpenAI, fake_openai, vector_of
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.embedder import Role
-from waygraph.registry.embedding.factory import OpenedEmbedders
-from waygraph.registry.embedding.openai import OpenAIEmbedder
+from waygraph.registry.embedding.factory import OpenAIEmbedder, OpenedEmbedders
+from waygraph.registry.language_model.endpoint import Access, Patience
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
 from waygraph.registry.model.settings import Settings
 
@@ -24,18 +23,18 @@ class Opener:
         self.url, self.slept = url, list[float]()
         self.opened: list[OpenAIEmbedder] = []
 
-    def __call__(self, **options: Any) -> OpenAIEmbedder:
-        given: dict[str, Any] = {
-            "base_url": self.url,
-            "api_key": KEY,
-            "model": "any-model",
-            "timeout_s": 5.0,
-            "batch_texts": 100,
-            "retries": 3,
-            "sleep": self.slept.append,
-            "jitter": lambda: 1.0,
-        }
-        self.opened.append(OpenAIEmbedder(**given | options))
+    def __call__(
+        self,
+        model: str = "any-model",
+        *,
+        api_key: str = KEY,
+        timeout_s: float = 5.0,
+        batch_texts: int = 100,
+        dimension: int | None = None,
+    ) -> OpenAIEmbedder:
+        patience = Patience(timeout_s=timeout_s, retries=3, sleep=self.slept.append, jitter=lambda: 1.0)
+        access = Access(base_url=self.url, api_key=api_key, patience=patience)
+        self.opened.append(OpenAIEmbedder(model, access, batch_texts=batch_texts, dimension=dimension))
         return self.opened[-1]
 
 

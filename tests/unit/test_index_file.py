@@ -31,7 +31,7 @@ from waygraph.registry.index.local.file import (
     vectors_path,
 )
 from waygraph.registry.index.local.graph_agreement import is_behind
-from waygraph.registry.index.search_index import Scope
+from waygraph.registry.index.search_index import QueryText, Scope
 from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import count_transitions
@@ -168,7 +168,7 @@ def test_dead_rows_are_cleared_when_they_outnumber_the_living(
     monkeypatch.setattr(index_upkeep, "DEAD_ROWS_SPARED", 0)
     assert isinstance(registry.store, EmbeddedStore)
     former = registry.store.index()
-    before = legs_of(former.search(["agent_text"], None, "moors ship", 5, Scope()))
+    before = legs_of(former.search(["agent_text"], None, QueryText.of("moors ship"), 5, Scope()))
     number = 1
     while current_path(folder_of(path)) == former.path:
         number += 1
@@ -177,7 +177,7 @@ def test_dead_rows_are_cleared_when_they_outnumber_the_living(
     assert not former.path.exists()
     with closing(open_to_read(folder_of(path))) as file:
         assert file.header().dead == 0
-    assert legs_of(former.search(["agent_text"], None, "moors ship", 5, Scope())) == before
+    assert legs_of(former.search(["agent_text"], None, QueryText.of("moors ship"), 5, Scope())) == before
     assert registry.status().state.revision == number
 
 

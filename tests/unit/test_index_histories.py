@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.contributing import install, on_path
 from tests.leg_hits import LegLists, legs_of
 from waygraph.ingest import ingest
-from waygraph.registry.index.search_index import Hits, Leg, Scope, SearchIndex
+from waygraph.registry.index.search_index import Hits, Leg, QueryText, Scope, SearchIndex
 from waygraph.registry.model.changes import IndexState, Policy
 from waygraph.registry.model.nouns import Filters, Of, Principal, Query, Vote
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -242,7 +242,7 @@ def held(registry: LocalRegistry) -> Mapping[str, object]:
 def assert_same_hits(live: LocalRegistry, anew: LocalRegistry, text: str, scope: Scope) -> None:
     def search(registry: LocalRegistry) -> Hits:
         vector = embedded(registry, text)
-        return registry.store.look(lambda index: index.search(LEGS, vector, text, ALL, scope))
+        return registry.store.look(lambda index: index.search(LEGS, vector, QueryText.of(text), ALL, scope))
 
     ours, fresh = search(live), search(anew)
     assert dict(ours.populations) == dict(fresh.populations)

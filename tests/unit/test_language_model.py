@@ -8,9 +8,9 @@ import pytest
 
 from tests.fake_openai import KEY, USAGE, FakeOpenAI
 from waygraph.api.cli.app import main
-from waygraph.registry.language_model.answer_text import after_thoughts, begins_with_object, list_in
 from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel
+from waygraph.registry.language_model.messages import after_thoughts, begins_with_object, list_in
 from waygraph.registry.model.errors import LanguageModelRefused
 from waygraph.registry.model.settings import Settings
 

@@ -25,7 +25,7 @@ from waygraph.ingest.manifest.records import (
 )
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.language_model.endpoint import ChatModel, Patience
+from waygraph.registry.language_model.endpoint import Access, ChatModel, Patience
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import LanguageModelRefused, UnfitAnswer
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
@@ -142,7 +142,7 @@ def test_a_registry_of_weighted_texts_is_sound(tmp_path: Path, form: TextForm) -
 @pytest.fixture
 def author(fake: FakeOpenAI, tmp_path: Path) -> Iterator[LanguageModelAuthor]:
     patience = Patience(timeout_s=2.0, retries=1, sleep=lambda _: None)
-    model = ChatModel(base_url=fake.url, api_key=KEY, model="any-model", patience=patience)
+    model = ChatModel("any-model", Access(base_url=fake.url, api_key=KEY, patience=patience))
     yield LanguageModelAuthor(model, tmp_path / "questions")
     model.close()
 

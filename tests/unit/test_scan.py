@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from waygraph.registry.index.local import index_rows, local_index
 from waygraph.registry.index.local.file import (
-    IS_HIDDEN,
-    TOOL,
-    VECTOR,
     Columns,
+    Flag,
     Header,
     create_file,
     encode,
@@ -26,7 +24,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.local.scoring import Codes, aligned_rows, best, candidates, encode_vector
-from waygraph.registry.index.search_index import Leg, Scope, record_of
+from waygraph.registry.index.search_index import Leg, QueryText, Scope, record_of
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.settings import Settings
@@ -59,7 +57,7 @@ def unit_rows(rows: int, dimension: int, seed: int, *, alike: float = 0.0) -> "V
 
 def numbers_of(vectors: "Vectors") -> "NDArray[np.void]":
     numbers = np.zeros(len(vectors), row_type(vectors.shape[1]))
-    numbers["flags"] = VECTOR
+    numbers["flags"] = Flag.VECTOR
     for row, vector in enumerate(vectors):
         numbers["codes"][row], numbers["scale"][row], numbers["error"][row] = encode_vector(vector)
     return numbers
@@ -162,7 +160,9 @@ def write_index(folder: Path, vectors: "Vectors", *, hidden: Sequence[int] = ())
     numbers, path = numbers_of(vectors), path_of(folder, 1)
     owners, tools = np.divmod(np.arange(len(vectors)), TOOLS_OF_AGENT + 1)
     numbers["owner"] = owners + 1
-    numbers["flags"] |= np.where(tools > 0, TOOL, np.where(np.isin(owners, hidden), IS_HIDDEN, 0)).astype(np.int32)
+    numbers["flags"] |= np.where(tools > 0, Flag.TOOL, np.where(np.isin(owners, hidden), Flag.IS_HIDDEN, 0)).astype(
+        np.int32
+    )
     ids = [f"a{owner:04}" + f"/t{tool}" * bool(tool) for owner, tool in zip(owners, tools, strict=True)]
     with closing(open_to_write(path) if path.exists() else create_file(path)) as file, file.at_once():
         numbers["check"] = file.put_vectors(dict(enumerate(vectors)))
@@ -178,7 +178,7 @@ def write_index(folder: Path, vectors: "Vectors", *, hidden: Sequence[int] = ())
 
 
 def found(index: LocalIndex, query: "Vectors", scope: Scope = Scope()) -> Iterator[tuple[list[int], list[float]]]:  # noqa: B008
-    hits = index.search(LEGS, query, "", 5, scope).legs
+    hits = index.search(LEGS, query, QueryText(), 5, scope).legs
     return ((hits[leg].rows.tolist(), hits[leg].scores.tolist()) for leg in LEGS)
 
 

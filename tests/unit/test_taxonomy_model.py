@@ -17,7 +17,7 @@ import pytest
 from benchmarks import taxonomy
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.language_model.answers import ModelAnswers
-from waygraph.registry.language_model.endpoint import ChatModel, Patience
+from waygraph.registry.language_model.endpoint import Access, ChatModel, Patience
 from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.model_build import (
@@ -109,7 +109,7 @@ def services(count: int, children: Sequence[int] = (5, 5, 5)) -> list[Service]:
 
 def chat(fake: FakeOpenAI) -> ChatModel:
     patience = Patience(timeout_s=30, retries=2, sleep=lambda _: None)
-    return ChatModel(base_url=fake.url, api_key=KEY, model="m", patience=patience)
+    return ChatModel("m", Access(base_url=fake.url, api_key=KEY, patience=patience))
 
 
 def build(

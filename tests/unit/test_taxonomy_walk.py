@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, USAGE, FakeOpenAI
-from waygraph.registry.language_model.endpoint import ChatModel, Patience
+from waygraph.registry.language_model.endpoint import Access, ChatModel, Patience
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.nouns import Mode, Of, Pick, Visit
 from waygraph.registry.taxonomy import prompts
@@ -69,7 +69,7 @@ def named(*wanted: str) -> Choose:
 @pytest.fixture
 def chat(fake: FakeOpenAI) -> Iterator[ChatModel]:
     patience = Patience(timeout_s=10, retries=0, sleep=lambda _: None)
-    model = ChatModel(base_url=fake.url, api_key=KEY, model="m", patience=patience)
+    model = ChatModel("m", Access(base_url=fake.url, api_key=KEY, patience=patience))
     yield model
     model.close()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
-    from waygraph.registry.taxonomy.structure import Difference, Structure
+    from waygraph.registry.taxonomy.taxonomies import Difference, Structure
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
@@ -83,7 +83,7 @@ def build(
     when it is started again. A tree of a new name becomes the current one. Of several, `taxonomy use` chooses.
     """
     from waygraph.registry.taxonomy import vectors_build
-    from waygraph.registry.taxonomy.structure import Structure
+    from waygraph.registry.taxonomy.taxonomies import Structure
 
     if by and model:
         raise InvalidSetting(f"--by {by} needs no model; leave out --model, or --by")
@@ -133,7 +133,7 @@ def place(
     waygraph taxonomy place --model openai:gpt-5-mini
     """
     from waygraph.registry.taxonomy.model_build import place_by_model
-    from waygraph.registry.taxonomy.structure import Structure
+    from waygraph.registry.taxonomy.taxonomies import Structure
 
     with options.open_own() as registry, ExitStack() as stack:
         tree = registry.operator.taxonomy(name or None)
@@ -172,7 +172,7 @@ def status(options: Invocation) -> None:
 @taxonomy.command()
 def check(options: Invocation, *, name: Name = "") -> None:
     """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
-    from waygraph.registry.taxonomy.structure import Structure
+    from waygraph.registry.taxonomy.taxonomies import Structure
 
     options.answer(lambda registry: Structure.of(registry.operator.taxonomy(name or None)), _view_numbers)
 
@@ -186,7 +186,7 @@ def diff(options: Invocation, first: Side, second: Side) -> None:
 
     waygraph taxonomy diff before.json main
     """
-    from waygraph.registry.taxonomy.structure import compare_taxonomies
+    from waygraph.registry.taxonomy.taxonomies import compare_taxonomies
 
     with options.open() as registry:
         was, now = (find_or_read(registry, each) for each in (first, second))

@@ -43,10 +43,6 @@ _BLOCKS_AT_ONCE = 64
 """Of columns; more would be held beside what is made of them."""
 POSTING_ROWS = 4096
 """Rows of one block of postings: a row in its block takes 12 bits, its count the other 20."""
-TOOL, BARE, PENDING, IS_HIDDEN, IS_PINNED, VECTOR, GIVES, HAS_NOTICES = (1 << bit for bit in range(8))
-"""Flags of a row. BARE: an agent without tools. VECTOR: it has a direction. GIVES: a tool that says what it returns.
-HAS_NOTICES: a tool with notices.
-"""
 
 _KEYS = {
     **dict.fromkeys(("meta", "part", "agent"), "TEXT"),
@@ -67,6 +63,14 @@ _DAMAGE_CODES = (
 
 
 ASK_A_WRITER = "If you may not write there, let a user who may run `waygraph status` once, or copy the registry."
+
+
+class Flag:
+    """Of a row. BARE: an agent without tools. VECTOR: it has a direction. GIVES: a tool that says what it returns.
+    HAS_NOTICES: a tool with notices.
+    """
+
+    TOOL, BARE, PENDING, IS_HIDDEN, IS_PINNED, VECTOR, GIVES, HAS_NOTICES = (1 << bit for bit in range(8))
 
 
 class DamagedIndex(Exception):

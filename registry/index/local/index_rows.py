@@ -15,12 +15,10 @@ from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.index.analyser import kept_lengths
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.local.file import (
-    BARE,
     COLUMN_ROWS,
     POSTING_ROWS,
-    TOOL,
-    VECTOR,
     DamagedIndex,
+    Flag,
     Header,
     IndexFile,
     bucket_of,
@@ -140,7 +138,7 @@ class Rows:
         """
         if len(self._by_id) != size:
             self._by_id = _with_new(self._by_id, self.ids[:size])
-        kinds = np.asarray([0, 2, 1])[self.flags[self._by_id] & (TOOL | BARE)]
+        kinds = np.asarray([0, 2, 1])[self.flags[self._by_id] & (Flag.TOOL | Flag.BARE)]
         ranks = np.empty(size, np.int64)
         ranks[self._by_id[np.argsort(kinds, kind="stable")]] = np.arange(size)
         return ranks
@@ -230,10 +228,10 @@ class Living:
         self.owner_numbers, self.flags = rows.owner_numbers[:size], rows.flags[:size]
         self.lengths, self.kept_lengths = rows.lengths[:size], rows.kept_lengths[:size]
         self.ranks = rows.ranks(size)
-        self.profiles: Mask = self.alive & (self.flags & TOOL == 0)
-        self.tools: Mask = self.alive & (self.flags & TOOL > 0)
-        self.capabilities: Mask = self.tools | (self.alive & (self.flags & BARE > 0))
-        self.directed: Mask = self.flags & VECTOR > 0
+        self.profiles: Mask = self.alive & (self.flags & Flag.TOOL == 0)
+        self.tools: Mask = self.alive & (self.flags & Flag.TOOL > 0)
+        self.capabilities: Mask = self.tools | (self.alive & (self.flags & Flag.BARE > 0))
+        self.directed: Mask = self.flags & Flag.VECTOR > 0
         self.populations: Mapping[EntityKind, int] = {
             "agent": int(np.count_nonzero(self.profiles)),
             "tool": int(np.count_nonzero(self.capabilities)),

@@ -51,20 +51,13 @@ from waygraph.registry.index.call_graph import (
     usable_transitions,
 )
 from waygraph.registry.index.local.file import (
-    BARE,
     COLUMN_ROWS,
-    GIVES,
-    HAS_NOTICES,
-    IS_HIDDEN,
-    IS_PINNED,
     NAME,
     NEEDS,
-    PENDING,
     POSTING_ROWS,
-    TOOL,
-    VECTOR,
     Columns,
     DamagedIndex,
+    Flag,
     Header,
     IndexFile,
     Intent,
@@ -139,14 +132,19 @@ def _digest(body: bytes, size: int) -> str:
 def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tuple[str | int, ...]]) -> Iterator[Row]:
     """Of the agent, then of its tools, as they hold now. `claims`: on it, as `AgentRecord` has them."""
     agent, tools = owner.agent, [item.tool for item in items]
-    flags = PENDING * agent.pending | IS_HIDDEN * agent.hidden | IS_PINNED * agent.pinned | BARE * (not tools)
+    flags = (
+        Flag.PENDING * agent.pending
+        | Flag.IS_HIDDEN * agent.hidden
+        | Flag.IS_PINNED * agent.pinned
+        | Flag.BARE * (not tools)
+    )
     record = encode({"agent": record_of(agent), "claims": claims})
     document = agent_document(agent, tools)
     words, audience = _words(document, agent_names(agent)), (agent.hidden, agent.visible_to)
     yield Row(agent.id, flags, record, words, len(document), owner.vector_key, audience)
     for tool, item in zip(tools, items, strict=True):
-        flags = TOOL | PENDING * tool.pending | HAS_NOTICES * bool(notices_of(tool.flags))
-        flags |= GIVES * bool(given_names(tool.output_schema))
+        flags = Flag.TOOL | Flag.PENDING * tool.pending | Flag.HAS_NOTICES * bool(notices_of(tool.flags))
+        flags |= Flag.GIVES * bool(given_names(tool.output_schema))
         document = tool_document(agent, tool)
         words = _words(document, tool_names(agent, tool), required_names(tool.input_schema))
         yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key, tool=tool)
@@ -234,7 +232,7 @@ class IndexWriter:
                 self._dimensions.add(len(vector))
                 if len(vector) == dimension:
                     numbers["codes"][place], numbers["scale"][place], numbers["error"][place] = encode_vector(vector)
-                    flags |= VECTOR * bool(vector.any())
+                    flags |= Flag.VECTOR * bool(vector.any())
                     new_vectors[first + place] = vector
             numbers["owner"][place], numbers["flags"][place], numbers["length"][place] = owner, flags, row.length
             block, low = divmod(first + place, POSTING_ROWS)

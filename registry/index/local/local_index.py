@@ -13,19 +13,14 @@ from numpy.typing import NDArray
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.schema import refuse_newer
-from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
+from waygraph.registry.index.analyser import SATURATION, rarity, saturate
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
 from waygraph.registry.index.local.file import (
-    GIVES,
-    HAS_NOTICES,
-    IS_HIDDEN,
-    IS_PINNED,
     NAME,
     NEEDS,
-    PENDING,
-    TOOL,
     DamagedIndex,
+    Flag,
     IndexFile,
     decode,
     open_to_read,
@@ -41,6 +36,7 @@ from waygraph.registry.index.search_index import (
     Hits,
     Leg,
     LegHits,
+    QueryText,
     ReadById,
     Scope,
     Transitions,
@@ -150,17 +146,7 @@ class LocalIndex:
     # -- search ------------------------------------------------------------------------------------
 
     @reads
-    def search(
-        self,
-        legs: Iterable[Leg],
-        vector: Vector | None,
-        text: str,
-        depth: int,
-        scope: Scope,
-        *,
-        raw_text: str = "",
-        before: str = "",
-    ) -> Hits:
+    def search(self, legs: Iterable[Leg], vector: Vector | None, text: QueryText, depth: int, scope: Scope) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
         # In the order asked: what is built from the hits must not depend on the order of a set.
         chosen_legs = tuple(legs)
@@ -171,15 +157,15 @@ class LocalIndex:
             with span("vectors"):
                 hits |= self._vector_hits(vector_legs, vector, depth, scope)
         similarity = max([float(leg.scores[0]) for leg in hits.values() if len(leg.rows)], default=0.0)
-        words, coverage = query_terms(text, before), 0.0
+        coverage = 0.0
         with span("words"):
             for leg in chosen_legs:
                 if leg in TEXT_LEGS:
-                    hits[leg], share = self._text_hits(leg, words, depth, mask, scope.principal)
+                    hits[leg], share = self._text_hits(leg, text.words, depth, mask, scope.principal)
                     coverage = max(coverage, share)
         if "name" in chosen_legs:
             with span("names"):
-                hits["name"] = self._name_hits(raw_text or text, mask)
+                hits["name"] = self._name_hits(text.names, mask)
         populations = self._populations(scope.principal)
         return Hits({leg: hits[leg] for leg in chosen_legs if leg in hits}, similarity, coverage, self, populations)
 
@@ -284,10 +270,10 @@ class LocalIndex:
             },
         )
 
-    def _name_hits(self, text: str, mask: Mask) -> LegHits:
+    def _name_hits(self, names: Sequence[str], mask: Mask) -> LegHits:
         ranks = self._living.ranks
-        names = [self._postings(NAME + name).rows for name in names_in(text)]
-        sequence = [row for rows in names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
+        rows_of_names = [self._postings(NAME + name).rows for name in names]
+        sequence = [row for rows in rows_of_names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
         if not sequence:
             return no_hits()
         rows = np.asarray(list(dict.fromkeys(sequence)), np.int64)
@@ -304,15 +290,15 @@ class LocalIndex:
         living = self._living
         rows = np.flatnonzero(living.profiles)
         if scope == Scope():  # the flags say all
-            may_route = living.flags[rows] & (IS_HIDDEN | PENDING) == 0
+            may_route = living.flags[rows] & (Flag.IS_HIDDEN | Flag.PENDING) == 0
         else:
             agents = self.agents_at(rows)
             may_route = np.asarray([routable(each, scope.principal, scope.filters) for each in agents], np.bool_)
         by_owner = np.zeros(self.header.owners + 1, np.bool_)
         by_owner[living.owner_numbers[rows]] = may_route
-        mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
+        mask = living.alive & by_owner[living.owner_numbers] & (living.flags & Flag.PENDING == 0)
         if (tools := tools_within(scope.filters)) is not None:
-            mask &= (living.flags & TOOL == 0) | np.fromiter(map(tools.__contains__, living.ids), np.bool_, len(mask))
+            mask &= ~living.tools | np.fromiter(map(tools.__contains__, living.ids), np.bool_, len(mask))
         return self._masks.keep(scope, mask)
 
     # -- records -----------------------------------------------------------------------------------
@@ -348,7 +334,7 @@ class LocalIndex:
 
     @once
     def pinned_agents(self) -> Sequence[Agent]:
-        rows = np.flatnonzero(self._living.profiles & (self._living.flags & IS_PINNED > 0))
+        rows = np.flatnonzero(self._living.profiles & (self._living.flags & Flag.IS_PINNED > 0))
         return sorted(self.agents_at(rows), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
@@ -389,10 +375,10 @@ class LocalIndex:
         return dict(sorted(zip(self._living.ids[rows].tolist(), rows.tolist(), strict=True)))
 
     def pending_tools(self) -> Sequence[str]:
-        return self._tools_with(PENDING)
+        return self._tools_with(Flag.PENDING)
 
     def tools_with_notices(self) -> Sequence[str]:
-        return self._tools_with(HAS_NOTICES)
+        return self._tools_with(Flag.HAS_NOTICES)
 
     def _tools_with(self, flag: int) -> Sequence[str]:
         living = self._living
@@ -412,7 +398,7 @@ class LocalIndex:
         living = self._living
         rows = self.transition_rows()
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
-        if not (transitions or np.any(living.tools & (living.flags & GIVES > 0))):
+        if not (transitions or np.any(living.tools & (living.flags & Flag.GIVES > 0))):
             return None
         return NextTools(CallGraph(tuple(transitions), self._part("near") or {}, self._fits_of), self.agents())
 

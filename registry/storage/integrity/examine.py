@@ -32,7 +32,7 @@ from waygraph.registry.index.local.file import (
 from waygraph.registry.index.local.graph_agreement import WHICH_HOLDS, is_behind, published_state, refuse_unknown
 from waygraph.registry.index.local.index_upkeep import publish_whole
 from waygraph.registry.index.local.local_index import LocalIndex
-from waygraph.registry.index.search_index import TEXT_LEGS, Scope
+from waygraph.registry.index.search_index import TEXT_LEGS, QueryText, Scope
 from waygraph.registry.model.errors import (
     NeedsRegistry,
     RegistryError,
@@ -174,7 +174,7 @@ def _schema(store: EmbeddedStore) -> Finding:
 def _index(store: EmbeddedStore) -> str:
     """Opens the published index, and reads a little of each part."""
     with closing(LocalIndex.open(store.folder)) as index:
-        index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
+        index.search({*TEXT_LEGS, "name"}, None, QueryText.of("a word"), 1, Scope())
         index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
         return describe_index(index)
 

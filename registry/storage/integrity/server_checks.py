@@ -9,15 +9,9 @@ from waygraph.cypher import load
 from waygraph.registry.graph.engine import DEAD_COMMIT_MS, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, seen_migrations
-from waygraph.registry.index.neo4j.neo4j_index import (
-    Neo4jIndex,
-    faults,
-    labels_not_unique,
-    text_indexes,
-    vector_indexes,
-)
-from waygraph.registry.index.neo4j.neo4j_upkeep import Comparison
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
+from waygraph.registry.index.neo4j_index import Neo4jIndex, faults, labels_not_unique, text_indexes, vector_indexes
+from waygraph.registry.index.neo4j_upkeep import Comparison
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, QueryText, Scope
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.findings import (
@@ -131,7 +125,7 @@ def _search(store: ServerStore) -> str:
     dimension = index.state.dimension
     vector = np.full(dimension, dimension**-0.5, dtype=np.float32) if dimension else None
     legs = {*TEXT_LEGS, "name", *(VECTOR_LEGS if dimension else ())}
-    index.search(legs, vector, "a word", 1, Scope())
+    index.search(legs, vector, QueryText.of("a word"), 1, Scope())
     return f"{len(legs)} legs answer"
 
 

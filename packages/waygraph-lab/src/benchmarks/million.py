@@ -23,9 +23,8 @@ from waygraph.registry.embedding.texts import TextForms, new_vectors
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.local.file import (
     COLUMN_ROWS,
-    TOOL,
-    VECTOR,
     Columns,
+    Flag,
     Header,
     IndexFile,
     create_file,
@@ -36,7 +35,7 @@ from waygraph.registry.index.local.file import (
 )
 from waygraph.registry.index.local.local_index import SIGN_SHARE, LocalIndex
 from waygraph.registry.index.local.scoring import Codes, encode_vector, nearness
-from waygraph.registry.index.search_index import Leg, Scope
+from waygraph.registry.index.search_index import Leg, QueryText, Scope
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.nouns import Tool
 from waygraph_lab.datasets.conversations import lines, read_catalogue
@@ -155,7 +154,7 @@ def _put_rows(file: IndexFile, rows: Sequence[int], vectors: Matrix) -> None:
     for place, row in enumerate(rows):
         vectors[place] /= np.linalg.norm(vectors[place])
         owner, tool = divmod(row, TOOLS_OF_AGENT + 1)
-        columns["owner"][place], columns["flags"][place] = owner + 1, VECTOR | TOOL * bool(tool)
+        columns["owner"][place], columns["flags"][place] = owner + 1, Flag.VECTOR | Flag.TOOL * bool(tool)
         columns["codes"][place], columns["scale"][place], columns["error"][place] = encode_vector(vectors[place])
         ids.append(f"agent-{owner}" + f"/tool-{tool}" * bool(tool))
         facts.append(CallFacts.of(Tool(id=ids[-1], agent_id=f"agent-{owner}", name=f"tool-{tool}")).pack())
@@ -189,7 +188,7 @@ def measure_times(folder: Path, queries: Matrix, rows: int) -> Iterator[Measure]
 
 def search(index: LocalIndex, query: Vector) -> list[list[int]]:
     """The best rows of each leg."""
-    hits = index.search(LEGS, query, "", DEPTH, Scope())
+    hits = index.search(LEGS, query, QueryText(), DEPTH, Scope())
     return [hits.legs[leg].rows.tolist() for leg in LEGS]
 
 

@@ -31,7 +31,7 @@ from waygraph.registry.routing.recipes import AGENTS, HYBRID, TAXONOMY
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph.registry.taxonomy.prompts import SELECT, Service, service_rows
-from waygraph.registry.taxonomy.structure import Structure
+from waygraph.registry.taxonomy.taxonomies import Structure
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors, direction_of, keep_ids
 from waygraph.registry.taxonomy.walk import numbers_in, walk

@@ -7,10 +7,10 @@ the revision and the mark of a running commit, both from its begin and from its 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from itertools import batched
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.embedding.embedder import Vector
@@ -26,28 +26,25 @@ from waygraph.registry.graph.read import (
     read_vectors,
 )
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
-from waygraph.registry.index.call_graph import (
-    LEAST_COSINE,
-    MOST_ALIKE,
-    Alike,
-    CallGraph,
-    NextTools,
-    counted_tools,
-    fits_of,
-    given_names,
-    keep_best,
-    required_names,
-    usable_transitions,
-)
-from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, TermCounts, agent_of, merge_answers, tool_of
-from waygraph.registry.index.neo4j.neo4j_upkeep import (
+from waygraph.registry.index import call_graph
+from waygraph.registry.index.neo4j_query import Answer, Ask, TermCounts, agent_of, merge_answers, tool_of
+from waygraph.registry.index.neo4j_upkeep import (
     OWN_LABELS,
     VECTORS,
     make_text_indexes,
     make_vector_indexes,
     vector_index,
 )
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
+from waygraph.registry.index.search_index import (
+    TEXT_LEGS,
+    VECTOR_LEGS,
+    CallNames,
+    Hits,
+    Leg,
+    QueryText,
+    Scope,
+    Transitions,
+)
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool
@@ -127,20 +124,9 @@ class Neo4jIndex:
             self._kept[what] = before.commit, value
         return value
 
-    def search(
-        self,
-        legs: Iterable[Leg],
-        vector: Vector | None,
-        text: str,
-        depth: int,
-        scope: Scope,
-        *,
-        raw_text: str = "",
-        before: str = "",
-    ) -> Hits:
+    def search(self, legs: Iterable[Leg], vector: Vector | None, text: QueryText, depth: int, scope: Scope) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
-        texts = (text, raw_text or text, before)
-        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, texts, depth, scope)
+        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, text, depth, scope)
         for _ in range(_ATTEMPTS):
             ask = self._count_words(ask)
             reach = self._reach(ask)
@@ -245,23 +231,23 @@ class Neo4jIndex:
         _, names = self._recall("agents", _read_agents)
         return names.owners(call_name)
 
-    def _read_transitions(self, session: GraphSession) -> NextTools | None:
-        transitions = usable_transitions(read_transitions(session))
+    def _read_transitions(self, session: GraphSession) -> call_graph.NextTools | None:
+        transitions = call_graph.usable_transitions(read_transitions(session))
         if not (transitions or session.run(_NEO4J_SEARCH_GIVING_TOOL)):
             return None  # without a look at the agents: each route after a change asks
         agents, _ = _read_agents(session)
-        near = self._near_tools(counted_tools(transitions), agents)
-        return NextTools(CallGraph(transitions, near, cache(self._fits_of)), agents)
+        near = self._near_tools(call_graph.counted_tools(transitions), agents)
+        return call_graph.NextTools(call_graph.CallGraph(transitions, near, cache(self._fits_of)), agents)
 
     def _fits_of(self, tool_id: str) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""
         gives = {
             name
             for row in self._engine.run(_NEO4J_SEARCH_TOOLS, ids=[tool_id])
-            for name in given_names(tool_of(row["record"]).output_schema)
+            for name in call_graph.given_names(tool_of(row["record"]).output_schema)
         }
         rows = self._engine.run(_NEO4J_SEARCH_TAKERS, names=sorted(gives)) if gives else ()
-        needs = {row["id"]: required_names(row["input_schema"]) for row in rows}
+        needs = {row["id"]: call_graph.required_names(row["input_schema"]) for row in rows}
         agents = self.agents()
         pairs = [
             (tool, len(names))
@@ -269,20 +255,20 @@ class Neo4jIndex:
             if tool != tool_id and owner_of(tool) in agents
             for _ in names & gives
         ]
-        return fits_of(pairs, agents)
+        return call_graph.fits_of(pairs, agents)
 
-    def _near_tools(self, tool_ids: Sequence[str], agents: Mapping[str, Agent]) -> Alike:
+    def _near_tools(self, tool_ids: Sequence[str], agents: Mapping[str, Agent]) -> call_graph.Alike:
         """By the index of vectors; none while that is not as it should be."""
         dimension = self.state.dimension
         if not dimension or faults(self._engine, vector_indexes(dimension, by_owner=self._filters_in_index)):
             return {}
         alike: dict[str, list[tuple[str, float]]] = {}
-        ask = {"index": vector_index("capability", dimension), "wanted": MOST_ALIKE * SCOPED_REACH}
+        ask = {"index": vector_index("capability", dimension), "wanted": call_graph.MOST_ALIKE * SCOPED_REACH}
         for batch in batched(tool_ids, BATCH_ROWS):
             for row in self._engine.run(_NEO4J_SEARCH_NEAR_TOOLS, ids=list(batch), **ask):
-                if row["cosine"] >= LEAST_COSINE and owner_of(row["near"]) in agents:
+                if row["cosine"] >= call_graph.LEAST_COSINE and owner_of(row["near"]) in agents:
                     alike.setdefault(row["id"], []).append((row["near"], row["cosine"]))
-        return {tool: keep_best(near, agents) for tool, near in alike.items()}
+        return {tool: call_graph.keep_best(near, agents) for tool, near in alike.items()}
 
     def pinned_agents(self) -> Sequence[Agent]:
         return [agent for agent in self.agents().values() if agent.pinned]
@@ -347,39 +333,31 @@ UNIQUE = frozenset({*LABELS, *OWN_LABELS})
 BEING_MADE = "is still being made"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class Index(NamedTuple):
     """As `SHOW INDEXES` tells it; of `config` what matters here."""
 
     name: str
     kind: str
     labels: tuple[str, ...]
     properties: tuple[str, ...]
-    config: Mapping[str, object] = field(default_factory=dict)
+    config: Mapping[str, object]
 
 
 def text_indexes() -> tuple[Index, ...]:
-    return tuple(
-        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config={"fulltext.analyzer": "whitespace"})
-        for name, labels, text in (
-            ("agent_text", ("Agent",), "index_terms"),
-            ("capability_text", ("Capability",), "index_terms"),
-            ("name", ("Agent", "Tool"), "index_names"),
-        )
+    config = {"fulltext.analyzer": "whitespace"}
+    return (
+        Index("agent_text", "FULLTEXT", ("Agent",), ("index_terms",), config),
+        Index("capability_text", "FULLTEXT", ("Capability",), ("index_terms",), config),
+        Index("name", "FULLTEXT", ("Agent", "Tool"), ("index_names",), config),
     )
 
 
 def vector_indexes(dimension: int, *, by_owner: bool) -> tuple[Index, ...]:
     """None without vectors, dimension 0."""
     config = {"vector.dimensions": dimension, "vector.similarity_function": "COSINE", "quantized": False}
+    properties = ("embedding", "index_owner") if by_owner else ("embedding",)
     return tuple(
-        Index(
-            name=vector_index(label, dimension),
-            kind="VECTOR",
-            labels=(label.capitalize(),),
-            properties=("embedding", "index_owner") if by_owner else ("embedding",),
-            config=config,
-        )
+        Index(vector_index(label, dimension), "VECTOR", (label.capitalize(),), properties, config)
         for label in (VECTORS if dimension else ())
     )
 

@@ -11,15 +11,16 @@ import numpy as np
 from waygraph.registry.access.visibility import tools_within
 from waygraph.registry.embedding.embedder import Vector
 from waygraph.registry.graph.engine import is_committing
-from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
+from waygraph.registry.index.analyser import SATURATION, rarity
 from waygraph.registry.index.call_facts import CallFacts
-from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
+from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
     Hits,
     Leg,
     LegHits,
+    QueryText,
     ReadById,
     Records,
     Rows,
@@ -52,26 +53,19 @@ class Ask:
     """Of whoever sees a part only."""
 
     @classmethod
-    def of(
-        cls, legs: tuple[Leg, ...], vector: Vector | None, texts: tuple[str, str, str], depth: int, scope: Scope
-    ) -> "Ask":
-        """A search of `legs`. `texts`: the one to take words of, the one to take names of, and what was said before.
-
-        `vector` is float32 of shape (dimension,); without it there are no vector legs.
-        """
-        text, raw_text, before = texts
-        words, names = query_terms(text, before), names_in(raw_text)  # Lucene takes 1,024 clauses
+    def of(cls, legs: tuple[Leg, ...], vector: Vector | None, text: QueryText, depth: int, scope: Scope) -> "Ask":
+        """A search of `legs`. `vector` is float32 of shape (dimension,); without it there are no vector legs."""
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
-            *(TEXT_LEGS if words else ()),
-            *(("name",) if names else ()),
+            *(TEXT_LEGS if text.words else ()),
+            *(("name",) if text.names else ()),
         }
         return cls(
             all_legs=tuple(leg for leg in legs if vector is not None or leg not in VECTOR_LEGS),
             legs=tuple(leg for leg in legs if leg in answerable),
             vector=_Numbers() if vector is None else _Numbers(vector.tolist()),
-            words=words,
-            names=tuple(map(index_name, names)),
+            words=text.words,  # no more than the 1,024 clauses that Lucene takes
+            names=tuple(map(index_name, text.names)),
             depth=depth,
             scope=scope,
         )

@@ -1,1 +1,0 @@
-"""The index on a Neo4j server: its own vector and full-text indexes."""
