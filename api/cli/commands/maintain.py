@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -15,6 +15,7 @@ from waygraph.registry.embedding import weights
 from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
+from waygraph.registry.operations.graph_views import Export
 from waygraph.registry.storage.integrity.size import QUANTITIES, Size, measure_sizes
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 def export(
     options: Invocation,
-    form: Annotated[Literal["json", "graphml", "html"], Option("--format", help="What to write.")] = "json",
+    *,
+    request: Export,
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output.")
     ] = None,
@@ -40,13 +42,13 @@ def export(
     if output and is_part_of(output, options.place):
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with options.open() as registry:
-        content = registry.operator.export(form)
+        content = registry.perform(request)
     if output:
         write_named(output, content)
     elif not options.as_json:
         print_raw(content)
         return
-    path, size_bytes = str(output) if output else None, len(content.encode())
+    form, path, size_bytes = request.format, str(output) if output else None, len(content.encode())
     document = {"format": form, "path": path, "size_bytes": size_bytes, "content": None if output else content}
     fields = Fields((("written", path), ("format", form), ("size in bytes", size_bytes)))
     options.show(document, lambda _: [fields], dict)
