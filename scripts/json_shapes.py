@@ -62,7 +62,7 @@ SHAPES: dict[str, Any] = {
     "set-tool": changes.OperatorSettings,
     "remove": changes.OperatorSettings,
     "changes": {"changes": [changes.Change]},
-    "usage": answers.Usage,
+    "usage": {"usage": [answers.ToolUsage]},
     "approve": changes.Approved,
     "reject": changes.Rejections,
     "sources": {"sources": [answers.Source], "titles": dict[str, str]},

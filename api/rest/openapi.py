@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from functools import cache, reduce
 from importlib.resources import files
 from operator import or_
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -18,7 +18,7 @@ from waygraph.registry.http.problems import MEDIA_TYPE, Problem
 from waygraph.registry.model.nouns import JsonForm, Vote
 from waygraph.registry.model.shapes import field_owners, field_texts
 from waygraph.registry.operations import answer_shapes as answers
-from waygraph.registry.operations.request import Operation
+from waygraph.registry.operations.request import Operation, PartRequest, Request
 from waygraph.registry.operations.table import OPERATIONS
 
 _PROBLEMS = {
@@ -84,7 +84,7 @@ def describe(operation: Operation) -> dict[str, Any]:
 
 
 def _good(operation: Operation) -> dict[str, Any]:
-    kind: type = getattr(answers, operation.answer) if isinstance(operation.answer, str) else operation.answer
+    kind = _answer_kind(operation)
     if kind is str:
         types = {each: "object" if each == "application/json" else "string" for each in operation.media_types}
         return {"description": "A file.", "content": {each: {"schema": {"type": types[each]}} for each in types}}
@@ -93,6 +93,19 @@ def _good(operation: Operation) -> dict[str, Any]:
     if media_type == "application/json":
         return {"model": model, "description": "The answer.", "content": {media_type: {}}}
     return {"description": "The catalogue.", "content": {media_type: {"schema": model.model_json_schema()}}}
+
+
+def _answer_kind(operation: Operation) -> type:
+    """A list needs no class: its request says under which name the items stand, and whether it comes in parts."""
+    if not isinstance(operation.answer, str):
+        return operation.answer
+    kind: type | None = getattr(answers, operation.answer, None)
+    if kind:
+        return kind
+    [request] = (each for each in Request.request_kinds() if each.operation is operation)
+    bases = (answers.Part,) if issubclass(request, PartRequest) else ()
+    items = GenericAlias(tuple, (request.noun, ...))
+    return type(operation.answer, bases, {"__annotations__": {vars(request)["listing"]: items}})
 
 
 def complete(document: dict[str, Any]) -> None:
