@@ -55,7 +55,7 @@ def examples() -> dict[str, Any]:
     import yaml
 
     document: dict[str, Any] = yaml.safe_load(files("waygraph.api.rest").joinpath("examples.yaml").read_text("utf-8"))
-    return document
+    return document | {each.name: each.example for each in OPERATIONS.values() if each.example}
 
 
 def describe(operation: Operation) -> dict[str, Any]:
