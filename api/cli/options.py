@@ -190,12 +190,12 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 def _parameters_of(group: Any, own_names: Collection[str]) -> Iterator[inspect.Parameter]:
     """Of the fields of a dataclass, as their annotations say; of those of a request, as the service takes them, but for
-    those that the command has as parameters of its own.
+    those that the command has as parameters of its own. Of a list all parts are asked for: it takes no `cursor`.
     """
     hints, defaults = get_type_hints(group, include_extras=True), {each.name: each.default for each in fields(group)}
     annotations = {name: hints[name] for name in defaults}
     if hasattr(group, "operation"):
-        annotations = _request_options(group, hints, defaults.keys() - own_names)
+        annotations = _request_options(group, hints, defaults.keys() - own_names - {"cursor"})
     for name, annotation in annotations.items():
         default = {MISSING: inspect.Parameter.empty, (): None}.get(defaults[name], defaults[name])
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -207,12 +207,13 @@ _METAVARS["name"] = "NAME"
 
 
 def _request_options(kind: "type[Request[Any]]", hints: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Of each field an option, or an argument where the path names it, with its text and limits; those of the class
-    itself first. Of a list all parts are asked for: it takes no `cursor`, and any number of items.
+    """Of each field an option, or an argument where it has no default, with its text and limits; those of the class
+    itself first. Of a list that comes in parts there may be any number of items.
     """
     from waygraph.registry.model.shapes import field_texts
 
     options, texts = dict[str, Any](), field_texts(kind)
+    required_names = {each.name for each in fields(kind) if each.default is MISSING}
     for name in (each for base in kind.__mro__ for each in inspect.get_annotations(base) if each in names):
         value, *notes = get_args(hints[name]) if get_origin(hints[name]) is Annotated else [hints[name]]
         least, most = (next((getattr(each, at) for each in notes if hasattr(each, at)), None) for at in ("ge", "le"))
@@ -224,11 +225,8 @@ def _request_options(kind: "type[Request[Any]]", hints: Mapping[str, Any], names
             "max": None if "cursor" in hints else most,
         }
         flag = f"--{name.removesuffix('s') if is_list else name}".replace("_", "-")
-        option = Option(flag, *["-k"] * (name == "limit"), **how)
-        if f"{{{name}" in kind.operation.path:
-            option = Argument(**how)
+        option = Argument(**how) if name in required_names else Option(flag, *["-k"] * (name == "limit"), **how)
         options[name] = Annotated[Texts if is_list else value, option]
-    options.pop("cursor", None)
     return options
 
 
