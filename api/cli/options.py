@@ -94,6 +94,10 @@ class Invocation:
         self.show(answer, view, shape, brief=brief)
         return answer
 
+    def perform[A](self, request: "Request[A]", view: View[A], principal: Principal | None = None) -> A:
+        """Has the registry perform it, and shows the answer; JSON is what a service answers."""
+        return self.answer(lambda registry: registry.perform(request, principal), view, request.write)
+
     def show[T](self, thing: T, view: View[T], shape: ShapeOf[T] = None, *, brief: bool = False) -> None:
         """As `output.show`; without a `shape` JSON has the noun's own fields."""
         from waygraph.registry.model.shapes import shape as fields_of_noun
@@ -149,9 +153,10 @@ AllowMassRemoval = Annotated[bool, Option(help="Let a source remove more than ha
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """A parameter that is a dataclass of options, or a request, stands for its fields: each is an option or argument.
 
-    An `Invocation` stands for the program's own options, and for --json behind all others.
+    An `Invocation` stands for the program's own options, and for --json behind all others. A request is named in
+    quotes, so that it is imported for its own commands alone.
     """
-    signature = inspect.signature(command, eval_str=True)
+    signature = inspect.signature(command, locals=_RequestKinds(), eval_str=True)
     groups: dict[str, Any] = {
         name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
     }
@@ -186,6 +191,16 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     named_parameters = list(map(_name_flag, [*parameters, *json_option]))
     run.__signature__ = signature.replace(parameters=named_parameters)  # type: ignore[attr-defined]
     return run
+
+
+class _RequestKinds(dict[str, Any]):
+    """By name, each when it is asked for."""
+
+    def __missing__(self, name: str) -> Any:
+        from waygraph.registry.operations import table  # noqa: F401 - with it all kinds are known
+        from waygraph.registry.operations.request import Request
+
+        return {kind.__name__: kind for kind in Request.request_kinds()}[name]
 
 
 def _parameters_of(group: Any, own_names: Collection[str]) -> Iterator[inspect.Parameter]:

@@ -43,8 +43,6 @@ from waygraph.registry.model.nouns import (
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from waygraph.registry.model.usage import ToolUsage
-
 type Shape = dict[str, Any]
 type TransportFilter = Callable[[JsonText], JsonText] | None
 """What is shown of an agent's transport; None: all of it."""
@@ -227,10 +225,6 @@ def _shown_fields(text: JsonText, transport: Callable[[JsonText], JsonText]) -> 
 
 def toolsets(items: Iterable[object]) -> list[Shape]:
     return list(map(shape, items))
-
-
-def usage(items: "Iterable[ToolUsage]") -> Shape:
-    return {"usage": list(map(shape, items))}
 
 
 def report(sync_report: SyncReport) -> Shape:

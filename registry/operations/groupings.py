@@ -19,12 +19,12 @@ from waygraph.registry.taxonomy import taxonomies
 from waygraph.registry.taxonomy.browse import browse_index, no_taxonomy, seen_taxonomy
 from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
 
-_DINNER = {
+_TOOLSET_EXAMPLE = {
     "name": "dinner", "description": "For who plans an evening.", "tools": ["trencher-tables/reserve"], "agents": [],
     "tags": [], "callers": ["concierge"], "includes": ["trencher-tables/reserve"], "members": ["trencher-tables"],
     "missing": [],
 }  # fmt: skip
-_WRITTEN = {"revision": 2, "texts_embedded": 0}
+_WRITE_EXAMPLE = {"revision": 2, "texts_embedded": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class ListToolsets(ListRequest[Toolset]):
     """The toolsets that the caller may use, by name, each with what the caller may see of it."""
 
     operation = make_read(
-        "toolsets", "/v1/toolsets", "Toolsets", example={"answer": {"toolsets": [_DINNER], "revision": 1}}
+        "toolsets", "/v1/toolsets", "Toolsets", example={"answer": {"toolsets": [_TOOLSET_EXAMPLE], "revision": 1}}
     )
     listing, noun = "toolsets", Toolset
 
@@ -44,7 +44,7 @@ class ListToolsets(ListRequest[Toolset]):
 class GetToolset(Request[Toolset]):
     """One toolset, if the caller may use it."""
 
-    operation = make_read("toolset", "/v1/toolsets/{name}", Toolset, example={"answer": _DINNER})
+    operation = make_read("toolset", "/v1/toolsets/{name}", Toolset, example={"answer": _TOOLSET_EXAMPLE})
 
     name: Id
     """A toolset's name."""
@@ -62,7 +62,10 @@ class SetToolset(Request[Toolset]):
 
     operation = make_write(
         "set_toolset", "PUT", "/v1/toolsets/{name}", Toolset, body="ToolsetRequest", audit=("set", "toolset {name}"),
-        example={"request": {name: _DINNER[name] for name in ("description", "tools", "callers")}, "answer": _DINNER},
+        example={
+            "request": {name: _TOOLSET_EXAMPLE[name] for name in ("description", "tools", "callers")},
+            "answer": _TOOLSET_EXAMPLE,
+        },
     )  # fmt: skip
 
     name: Id
@@ -93,7 +96,7 @@ class RemoveToolset(Request[Written]):
 
     operation = make_write(
         "remove_toolset", "DELETE", "/v1/toolsets/{name}", Written, audit=("remove", "toolset {name}"),
-        example={"answer": _WRITTEN},
+        example={"answer": _WRITE_EXAMPLE},
     )  # fmt: skip
 
     name: Id
@@ -113,7 +116,7 @@ class UseTaxonomy(Request[Written]):
 
     operation = make_write(
         "use_taxonomy", "PUT", "/v1/taxonomy", Written, body="TaxonomyRequest", audit=("set", "taxonomy {name}"),
-        example={"request": {"name": "main"}, "answer": _WRITTEN},
+        example={"request": {"name": "main"}, "answer": _WRITE_EXAMPLE},
     )  # fmt: skip
 
     name: Name

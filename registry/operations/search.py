@@ -46,7 +46,7 @@ class WeightedRequest[A](SearchRequest[A]):
         Ask.of(RECIPES.get(recipe.name, HYBRID), self.agent_weight, self.tool_weight, None)
         weights = {"agent_weight": self.agent_weight, "tool_weight": self.tool_weight}
         given = {kind: weight for kind, weight in weights.items() if weight is not None}
-        return {**query_json(self.query, recipe), **given}
+        return super().sent_fields() | given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,18 +17,18 @@ from waygraph.registry.embedding import weights
 from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
-from waygraph.registry.operations.graph_views import Export
 from waygraph.registry.storage.integrity.size import QUANTITIES, Size, measure_sizes
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
+    from waygraph.registry.operations.graph_views import Export
     from waygraph.registry.storage.integrity.findings import Finding
 
 
 def export(
     options: Invocation,
     *,
-    request: Export,
+    request: "Export",
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output.")
     ] = None,

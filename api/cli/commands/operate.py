@@ -17,11 +17,11 @@ from waygraph.api.cli.options import CommandGroup, Invocation, Texts, json_or_te
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note
 from waygraph.registry.model import shapes
-from waygraph.registry.operations.agents import ListChanges, RemoveAgent
-from waygraph.registry.operations.oversight import ListUsage
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings
+    from waygraph.registry.operations.agents import ListChanges, RemoveAgent
+    from waygraph.registry.operations.oversight import ListUsage
     from waygraph.registry.registry import Registry
 
 
@@ -126,9 +126,9 @@ def set_tool(
     options.show(setting, _view_setting)
 
 
-def remove(options: Invocation, request: RemoveAgent) -> None:
+def remove(options: Invocation, request: "RemoveAgent") -> None:
     """Remove an agent, and keep it away whatever its source says."""
-    options.answer(lambda registry: registry.perform(request), _view_setting)
+    options.perform(request, _view_setting)
 
 
 @sources.callback()
@@ -178,7 +178,7 @@ def changes(
     options: Invocation,
     *,
     since: Annotated[str, Option(metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")] = "",
-    request: ListChanges,
+    request: "ListChanges",
 ) -> None:
     """List what came, and what sources changed of what was known, the newest first.
 
@@ -196,7 +196,7 @@ _IN_GRAPH_HELP = "Write each tool's counts into the graph for Cypher, or remove 
 def usage(
     options: Invocation,
     *,
-    request: ListUsage,
+    request: "ListUsage",
     in_graph: Annotated[bool | None, Option("--in-graph/--not-in-graph", help=_IN_GRAPH_HELP)] = None,
 ) -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
@@ -213,7 +213,7 @@ def usage(
         with options.open_own() as own_registry:
             revision = put_usage(own_registry, is_shown=in_graph).revision
         note(f"{'written into' if in_graph else 'removed from'} the graph: revision {revision}")
-    options.show(usages, views.usage, shapes.usage)
+    options.show(usages, views.usage, request.write)
     if not usages:
         options.remark("no call was counted")
 

@@ -17,7 +17,6 @@ from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Of
-from waygraph.registry.operations.groupings import UseTaxonomy
 from waygraph.registry.taxonomy.tree import By, CategoryView, Drift, Taxonomy, TaxonomySettings, check_taxonomy
 
 if TYPE_CHECKING:
@@ -112,12 +111,12 @@ def build(
 
 
 @taxonomy.command()
-def use(options: Invocation, request: UseTaxonomy) -> None:
+def use(options: Invocation, name: Annotated[str, Argument(metavar="NAME", help="Which taxonomy.")]) -> None:
     """Make a taxonomy the current one: what is browsed, walked and searched by `--within`.
 
     waygraph taxonomy use tools
     """
-    options.answer(lambda registry: registry.perform(request), views.write)
+    options.answer(lambda registry: registry.operator.use_taxonomy(name), views.write)
 
 
 @taxonomy.command()

@@ -14,9 +14,9 @@ from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Block, Fields, Table
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting, SourceError
-from waygraph.registry.operations.groupings import GetToolset, RemoveToolset, SetToolset
 
 if TYPE_CHECKING:
+    from waygraph.registry.operations.groupings import GetToolset, RemoveToolset, SetToolset
     from waygraph.registry.operators.toolset import Toolset
 
 toolset = typer.Typer(no_args_is_help=True, help="Make, list and remove named choices of tools and agents.")
@@ -28,7 +28,7 @@ Part = StrEnum("Part", "tools agents tags callers description")
 
 
 @toolset.command()
-def create(options: Invocation, *, request: SetToolset, description: Description = "") -> None:
+def create(options: Invocation, *, request: "SetToolset", description: Description = "") -> None:
     """Make a toolset: an MCP endpoint /NAME/mcp of a service, and a filter. What comes later and fits joins it.
 
     waygraph toolset create money --agent bureau-fx --tag finance
@@ -44,7 +44,7 @@ def create(options: Invocation, *, request: SetToolset, description: Description
 def update(
     options: Invocation,
     *,
-    request: SetToolset,
+    request: "SetToolset",
     description: Description = "",
     clear: Annotated[list[Part] | None, Option(help="Take this part of it away. Repeat.")] = None,
 ) -> None:
@@ -88,15 +88,15 @@ def list_toolsets(options: Invocation, *, group: Groups = None) -> None:
 
 
 @toolset.command("show")
-def show_toolset(options: Invocation, request: GetToolset, *, group: Groups = None) -> None:
+def show_toolset(options: Invocation, request: "GetToolset", *, group: Groups = None) -> None:
     """Show a toolset: what it names, the tools it includes now, and what is not there."""
-    options.answer(lambda registry: registry.perform(request, principal(group)), _view_toolset)
+    options.perform(request, _view_toolset, principal(group))
 
 
 @toolset.command()
-def remove(options: Invocation, request: RemoveToolset) -> None:
+def remove(options: Invocation, request: "RemoveToolset") -> None:
     """Remove a toolset. Its tools stay."""
-    options.answer(lambda registry: registry.perform(request), views.write)
+    options.perform(request, views.write)
 
 
 def _view_toolset(toolset: "Toolset") -> Iterator[Block]:
