@@ -56,7 +56,7 @@ def serve(
                 attempt = within.enter_context(
                     exchange.attempt(
                         cast("Action", action),
-                        target.format_map(_Fields(request)),
+                        target.format(**{name: getattr(request, name) for name in re.findall(r"\{(\w+)", target)}),
                         details=report_line(request.audit_details()),
                         parameters=tuple(getattr(request, "params", ())),
                     )
@@ -88,16 +88,6 @@ def serve_others() -> None:
     for kind in Request.request_kinds():
         if kind.operation.name not in ENDPOINTS and kind.answer is not Request.answer:
             serve(kind)
-
-
-class _Fields(dict[str, Any]):
-    """The fields and properties of a request, by name."""
-
-    def __init__(self, request: Request[Any]) -> None:
-        self._request = request
-
-    def __missing__(self, name: str) -> object:
-        return getattr(self._request, name)
 
 
 def _model(

@@ -243,7 +243,8 @@ class ListChanges(PartRequest[Change]):
         return ChangesQuery.of(self.since, self.agent, self.start, self.most)
 
     def sent_fields(self) -> dict[str, Any]:
-        return super().sent_fields() | ({"agent": self.query.agent_id} if self.agent else {})
+        query = self.query
+        return super().sent_fields() | ({"agent": query.agent_id} if query.agent_id else {})
 
     def write_item(self, item: Change, transport: TransportFilter) -> Shape:
         return shapes.shape(shapes.shown_change(item, transport))
