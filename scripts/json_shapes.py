@@ -11,11 +11,11 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from waygraph.api.cli.commands.connect import ConnectOutcome
-from waygraph.api.rest.openapi import field_owners
 from waygraph.ingest.logins.store import Login
 from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
+from waygraph.registry.model.shapes import field_owners
 from waygraph.registry.model.usage import HostContact
 from waygraph.registry.operations import answer_shapes as answers
 from waygraph.registry.operators.toolset import Toolset
@@ -62,7 +62,7 @@ SHAPES: dict[str, Any] = {
     "set-tool": changes.OperatorSettings,
     "remove": changes.OperatorSettings,
     "changes": {"changes": [changes.Change]},
-    "usage": answers.Usage,
+    "usage": {"usage": [answers.ToolUsage]},
     "approve": changes.Approved,
     "reject": changes.Rejections,
     "sources": {"sources": [answers.Source], "titles": dict[str, str]},

@@ -81,7 +81,7 @@ _COMMANDS = {
     "graph": LazyCommand("graph", "Make and remove edges between near tools.", package=LAB),
     "doctor": LazyCommand("maintain:doctor", "Check that the registry is well; exit 1 and advice if not."),
     "serve": LazyCommand("serve:serve", "Offer the registry over REST, and over MCP at /mcp."),
-    "explore": LazyCommand("explore:explore", "See the registry in your browser, and why it answered."),
+    "explore": LazyCommand("serve:explore", "See the registry in your browser, and why it answered."),
     "mcp": LazyCommand("serve:mcp", "Serve registry and tools over MCP to the host that starts it."),
     "watch": LazyCommand(
         "watch:watch", "Keep the registry in step with sources and running servers.", CommandAfterDashes
@@ -96,7 +96,7 @@ _COMMANDS = {
     "generate": LazyCommand("generate", "Make data for evaluation and for training a router.", package=LAB),
     "taxonomy": LazyCommand("taxonomy:taxonomy", "Build and look at trees of categories."),
     "toolset": LazyCommand("toolset:toolset", "Make, list and remove named choices of tools and agents."),
-    "learn": LazyCommand("learn:learn", "Learn from data with known answers."),
+    "learn": LazyCommand("maintain:learn", "Learn from data with known answers."),
 }
 
 

@@ -4,16 +4,16 @@ import inspect
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
-from typer import Option
+from typer import Argument, Option
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
@@ -27,6 +27,7 @@ type ShapeOf[T] = Callable[[T], object] | None
 if TYPE_CHECKING:
     from waygraph.ingest.sources.opening import Opening
     from waygraph.registry.model.settings import Settings
+    from waygraph.registry.operations.request import Request
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -93,6 +94,10 @@ class Invocation:
         self.show(answer, view, shape, brief=brief)
         return answer
 
+    def perform[A](self, request: "Request[A]", view: View[A], principal: Principal | None = None) -> A:
+        """Has the registry perform it, and shows the answer; JSON is what a service answers."""
+        return self.answer(lambda registry: registry.perform(request, principal), view, request.write)
+
     def show[T](self, thing: T, view: View[T], shape: ShapeOf[T] = None, *, brief: bool = False) -> None:
         """As `output.show`; without a `shape` JSON has the noun's own fields."""
         from waygraph.registry.model.shapes import shape as fields_of_noun
@@ -146,13 +151,19 @@ AllowMassRemoval = Annotated[bool, Option(help="Let a source remove more than ha
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """A parameter that is a dataclass of options stands for them: typer reads each field as an option.
+    """A parameter that is a dataclass of options, or a request, stands for its fields: each is an option or argument.
 
-    An `Invocation` stands for the program's own options, and for --json behind all others.
+    An `Invocation` stands for the program's own options, and for --json behind all others. A request is named in
+    quotes, so that it is imported for its own commands alone.
     """
-    signature = inspect.signature(command, eval_str=True)
+    signature = inspect.signature(command, locals=_RequestKinds(), eval_str=True)
     groups: dict[str, Any] = {
         name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    }
+    parts = {
+        name: list(_parameters_of(group, signature.parameters))
+        for name, group in groups.items()
+        if group is not Invocation
     }
     parameters: list[inspect.Parameter] = []
     json_option: list[inspect.Parameter] = []
@@ -160,14 +171,8 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
         if groups.get(name) is Invocation:
             parameters.append(parameter.replace(annotation=typer.Context))
             json_option = [inspect.Parameter("as_json", parameter.KEYWORD_ONLY, default=False, annotation=AsJson)]
-        elif name in groups:
-            hints = get_type_hints(groups[name], include_extras=True)
-            parameters += [
-                inspect.Parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
-                for each in fields(groups[name])
-            ]
         else:
-            parameters.append(parameter)
+            parameters += parts.get(name, [parameter])
 
     @wraps(command)
     def run(*args: object, **options: Any) -> None:
@@ -177,7 +182,8 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
                 subcommand = context.invoked_subcommand or ""
                 options[name] = replace(invocation(context), as_json=as_json, subcommand=subcommand)
             else:
-                options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
+                values = {each.name: options.pop(each.name) for each in parts[name]}
+                options[name] = group(**{field: value for field, value in values.items() if value is not None})
         command(*args, **options)
 
     # Typer takes the annotations of the signature where there are no others.
@@ -185,6 +191,58 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     named_parameters = list(map(_name_flag, [*parameters, *json_option]))
     run.__signature__ = signature.replace(parameters=named_parameters)  # type: ignore[attr-defined]
     return run
+
+
+class _RequestKinds(dict[str, Any]):
+    """By name, each when it is asked for."""
+
+    def __missing__(self, name: str) -> Any:
+        from waygraph.registry.operations import table  # noqa: F401 - with it all kinds are known
+        from waygraph.registry.operations.request import Request
+
+        return {kind.__name__: kind for kind in Request.request_kinds()}[name]
+
+
+def _parameters_of(group: Any, own_names: Collection[str]) -> Iterator[inspect.Parameter]:
+    """Of the fields of a dataclass, as their annotations say; of those of a request, as the service takes them, but for
+    those that the command has as parameters of its own. Of a list all parts are asked for: it takes no `cursor`.
+    """
+    hints, defaults = get_type_hints(group, include_extras=True), {each.name: each.default for each in fields(group)}
+    annotations = {name: hints[name] for name in defaults}
+    if hasattr(group, "operation"):
+        annotations = _request_options(group, hints, defaults.keys() - own_names - {"cursor"})
+    for name, annotation in annotations.items():
+        default = {MISSING: inspect.Parameter.empty, (): None}.get(defaults[name], defaults[name])
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+_METAVARS = {"agent_id": "ID", "agent": "ID", "agents": "ID", "tools": "ID", "tags": "TAG", "callers": "GROUP"}
+_METAVARS["name"] = "NAME"
+"""What stands for a value in the help, by the field of a request; where it is not here, its type."""
+
+
+def _request_options(kind: "type[Request[Any]]", hints: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Of each field an option, or an argument where it has no default, with its text and limits; those of the class
+    itself first. Of a list that comes in parts there may be any number of items.
+    """
+    from waygraph.registry.model.shapes import field_texts
+
+    options, texts = dict[str, Any](), field_texts(kind)
+    required_names = {each.name for each in fields(kind) if each.default is MISSING}
+    for name in (each for base in kind.__mro__ for each in inspect.get_annotations(base) if each in names):
+        value, *notes = get_args(hints[name]) if get_origin(hints[name]) is Annotated else [hints[name]]
+        least, most = (next((getattr(each, at) for each in notes if hasattr(each, at)), None) for at in ("ge", "le"))
+        is_list = get_origin(value) is Sequence
+        how: dict[str, Any] = {
+            "metavar": _METAVARS.get(name),
+            "help": texts[name] + " Repeat." * is_list,
+            "min": least,
+            "max": None if "cursor" in hints else most,
+        }
+        flag = f"--{name.removesuffix('s') if is_list else name}".replace("_", "-")
+        option = Argument(**how) if name in required_names else Option(flag, *["-k"] * (name == "limit"), **how)
+        options[name] = Annotated[Texts if is_list else value, option]
+    return options
 
 
 def _name_flag(parameter: inspect.Parameter) -> inspect.Parameter:

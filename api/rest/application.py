@@ -1,4 +1,6 @@
-"""The application: endpoints, errors, and what stands around them."""
+"""The application: endpoints, errors, and what stands around them. Whether the service lives and is ready, its numbers,
+and the API browser.
+"""
 
 import asyncio
 import json
@@ -6,11 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
@@ -20,13 +24,13 @@ from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, 
 from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.perform import serve_others
-from waygraph.api.rest.problems import Stoppable, as_json
-from waygraph.api.rest.routes import admin, catalog, discovery, health, search  # noqa: F401 - they bind their handlers
+from waygraph.api.rest.problems import Stoppable, answer, as_json, not_ready
+from waygraph.api.rest.routes import admin, catalog, discovery, search  # noqa: F401 - they bind their handlers
 from waygraph.api.rest.routes.explorer import explorer_routes
 from waygraph.api.rest.routes.login_pages import login_routes
-from waygraph.api.rest.service import router
+from waygraph.api.rest.service import Exchange, handles, router
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
-from waygraph.registry.operations.table import OPERATIONS
+from waygraph.registry.operations import table as operations
 from waygraph.registry.storage.usage_file import USAGE_EVERY_S, repeat_write
 
 if TYPE_CHECKING:
@@ -35,6 +39,57 @@ if TYPE_CHECKING:
     from waygraph.api.telemetry.traces import Traces
 
 serve_others()
+
+
+@handles(operations.HEALTHZ)
+async def healthz(exchange: Exchange) -> Response:
+    """200 as long as the process answers."""
+    return exchange.as_json({"alive": True})
+
+
+@handles(operations.READYZ)
+async def readyz(exchange: Exchange) -> Response:
+    """200 when the index and the model are loaded, 503 before, when they cannot be, and when the registry is away."""
+    hindrance = await exchange.service.lanes.tend(exchange.service.readiness.hindrance)
+    if hindrance:
+        return answer(not_ready(hindrance), {"Retry-After": "1"})
+    return exchange.as_json({"ready": True})
+
+
+@handles(operations.METRICS)
+async def metrics(exchange: Exchange) -> Response:
+    """The service's numbers, for Prometheus. It needs a caller who sees everything. Why something of a source fails is
+    told with the scope `admin`.
+    """
+    exchange.caller.require_everything("the metrics")
+    content, media_type = await exchange.service.lanes.tend(
+        lambda: exchange.service.metrics.exposition(reasons=exchange.transport_filter is None)
+    )
+    return Response(content, media_type=media_type)
+
+
+# The API browser at `/docs`: Swagger UI over `/openapi.json`. All its files are in this package. They are those of
+# npm's `swagger-ui-dist` 5.35.0, beside our `index.html` and `start.js`.
+FILES = StaticFiles(directory=Path(__file__).parent / "swagger_ui")
+HEADERS = {
+    "Cache-Control": "private, no-cache",
+    # Only files of this service, and the styles that Swagger UI writes into its elements.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+}
+PATHS = {
+    "/docs": "index.html",
+    "/docs/start.js": "start.js",
+    "/docs/swagger-ui-bundle.js": "swagger-ui-bundle.js",
+    "/docs/swagger-ui.css": "swagger-ui.css",
+}
+
+
+async def read_file(request: Request) -> Response:
+    """The file of this path. A browser that has it asks with its ETag and gets 304."""
+    response = await FILES.get_response(PATHS[request.scope["path"]], request.scope)
+    response.headers.update(HEADERS)
+    return response
 
 
 class HeadApplication:
@@ -111,7 +166,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         openapi_tags=_TAGS,
         openapi_url=None,  # `_document` does it
-        docs_url=None,  # FastAPI's page fetches scripts from elsewhere; `health.browser_routes` does not
+        docs_url=None,  # FastAPI's page fetches scripts from elsewhere; `read_file` does not
         redoc_url=None,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # `ObservedApplication` does it
@@ -119,7 +174,8 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     )
     app.state.service, app.state.gateway = service, gateway
     app.add_route("/openapi.json", _document, include_in_schema=False)
-    app.router.routes.extend(health.browser_routes())
+    # One route a file, so that metrics name each path.
+    app.router.routes.extend(Route(path, read_file, include_in_schema=False) for path in PATHS)
     app.router.routes.extend(explorer_routes(service, has_gateway=gateway is not None))
     app.include_router(router())
     app.state.routes = [each for at in (app.router, router()) for each in at.routes if isinstance(each, Route)]
@@ -184,7 +240,7 @@ def application(
         app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
             app,
             allow_origins=origins,
-            allow_methods=sorted({each.method for each in OPERATIONS.values()}),
+            allow_methods=sorted({each.method for each in operations.OPERATIONS.values()}),
             allow_headers=[*_FROM_PAGES, *OF_MCP],
             expose_headers=["ETag", "Location", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-ID"],
         )

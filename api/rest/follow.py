@@ -143,18 +143,17 @@ def follow_sources(
 
 def log_event(event: events.WatchEvent) -> None:
     """A line of the log; of a sync its numbers."""
+    level = logging.INFO
     match event:
         case events.SourceSynced(report=report):
             facts = {**counts(report.changes), "source": report.changes.source, "revision": report.revision}
             _log.info("synced", extra={FACTS: facts})
-        case events.SourceFailed() | events.NotWritten():
-            _say(logging.WARNING, event)
-        case events.ServerSeen(event=events.Unreachable() | events.Failing()):
-            _say(logging.WARNING, event)
-        case _:
-            _say(logging.INFO, event)
-
-
-def _say(level: int, event: events.WatchEvent) -> None:
+            return
+        case (
+            events.SourceFailed()
+            | events.NotWritten()
+            | events.ServerSeen(event=events.Unreachable() | events.Failing())
+        ):
+            level = logging.WARNING
     facts = events.shape_of_event(event)
     _log.log(level, str(facts.pop("event")), extra={FACTS: facts})

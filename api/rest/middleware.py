@@ -74,7 +74,7 @@ class LimitedApplication:
         *,
         max_body_bytes: int,
         max_manifest_bytes: int,
-        admit: Callable[[Scope], Awaitable[None]],
+        admit: Callable[[Scope], Awaitable[object]],
     ) -> None:
         self._application, self._admit = application, admit
         self._max_bytes, self._max_manifest_bytes = max_body_bytes, max_manifest_bytes
@@ -259,12 +259,8 @@ class Protocol(HttpToolsProtocol):
         self._stopping = True
         if self.cycle is not None and self.cycle.scope.get(ENDLESS):
             self.transport.close()
-        elif not self._has_unread() or self._is_answering:
+        elif not self._has_unread() or (self.cycle is not None and not self.cycle.response_complete):
             super().shutdown()
-
-    @property
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
 
     def _has_unread(self) -> bool:
         """Whether bytes have come that were not read yet."""

@@ -4,24 +4,21 @@ A model is made of a noun, or of a class of `registry.operations.answer_shapes`.
 stand here.
 """
 
-import ast
-import inspect
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache, reduce
 from importlib.resources import files
-from itertools import pairwise
 from operator import or_
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem
 from waygraph.registry.model.nouns import JsonForm, Vote
+from waygraph.registry.model.shapes import field_owners, field_texts
 from waygraph.registry.operations import answer_shapes as answers
-from waygraph.registry.operations.request import Operation
+from waygraph.registry.operations.request import Operation, PartRequest, Request
 from waygraph.registry.operations.table import OPERATIONS
 
 _PROBLEMS = {
@@ -58,7 +55,7 @@ def examples() -> dict[str, Any]:
     import yaml
 
     document: dict[str, Any] = yaml.safe_load(files("waygraph.api.rest").joinpath("examples.yaml").read_text("utf-8"))
-    return document
+    return document | {each.name: each.example for each in OPERATIONS.values() if each.example}
 
 
 def describe(operation: Operation) -> dict[str, Any]:
@@ -87,7 +84,7 @@ def describe(operation: Operation) -> dict[str, Any]:
 
 
 def _good(operation: Operation) -> dict[str, Any]:
-    kind: type = getattr(answers, operation.answer) if isinstance(operation.answer, str) else operation.answer
+    kind = _answer_kind(operation)
     if kind is str:
         types = {each: "object" if each == "application/json" else "string" for each in operation.media_types}
         return {"description": "A file.", "content": {each: {"schema": {"type": types[each]}} for each in types}}
@@ -96,6 +93,19 @@ def _good(operation: Operation) -> dict[str, Any]:
     if media_type == "application/json":
         return {"model": model, "description": "The answer.", "content": {media_type: {}}}
     return {"description": "The catalogue.", "content": {media_type: {"schema": model.model_json_schema()}}}
+
+
+def _answer_kind(operation: Operation) -> type:
+    """A list needs no class: its request says under which name the items stand, and whether it comes in parts."""
+    if not isinstance(operation.answer, str):
+        return operation.answer
+    kind: type | None = getattr(answers, operation.answer, None)
+    if kind:
+        return kind
+    [request] = (each for each in Request.request_kinds() if each.operation is operation)
+    bases = (answers.Part,) if issubclass(request, PartRequest) else ()
+    items = GenericAlias(tuple, (request.noun, ...))
+    return type(operation.answer, bases, {"__annotations__": {vars(request)["listing"]: items}})
 
 
 def complete(document: dict[str, Any]) -> None:
@@ -133,23 +143,13 @@ class Answer(BaseModel):
 def answer_model(kind: type) -> type[BaseModel]:
     """The model of a noun, or of a class of `answer_shapes`: its fields as JSON has them, each with its text."""
     kind = _SHAPES.get(kind, kind)
-    hints = get_type_hints(kind, include_extras=True)
+    hints, texts = get_type_hints(kind, include_extras=True), field_texts(kind)
     fields: dict[str, Any] = {}
     for name, base in field_owners(kind).items():
         kind_of = json_type(hints[name])
-        fields[name] = (kind_of, Field(_default(base, name, kind_of), description=field_texts(base).get(name)))
+        fields[name] = (kind_of, Field(_default(base, name, kind_of), description=texts.get(name)))
     description = kind.__doc__ if kind.__module__ == _OURS or kind is Problem else None
     return create_model(kind.__name__.removesuffix("Json"), __base__=Answer, __doc__=description, **fields)
-
-
-def field_owners(kind: type) -> dict[str, type]:
-    """The fields of a noun or answer, in the order of its JSON, each with the class that states it."""
-    owners: dict[str, type] = {}
-    for base in reversed(kind.__mro__):
-        for name in inspect.get_annotations(base):
-            owners.pop(name, None)
-            owners[name] = base
-    return owners
 
 
 _SHAPES: dict[type, type] = {
@@ -183,24 +183,6 @@ def json_type(hint: Any) -> Any:
         return reduce(or_, map(json_type, arguments))
     is_noun = is_dataclass(hint) or is_typeddict(hint) or hint is Vote or getattr(hint, "__module__", "") == _OURS
     return answer_model(hint) if is_noun else hint
-
-
-@cache
-def field_texts(kind: type) -> dict[str, str]:
-    """The text below each field that the class itself states."""
-    texts = {}
-    for before, after in pairwise(_classes(kind.__module__).get(kind.__name__, ())):
-        match before, after:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(text))):
-                texts[name] = inspect.cleandoc(text)
-    return texts
-
-
-@cache
-def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """What stands in each class of a module."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {each.name: each.body for each in tree.body if isinstance(each, ast.ClassDef)}
 
 
 class ListedServer(BaseModel):

@@ -14,11 +14,11 @@ from typing import Annotated, Any, cast, get_type_hints
 from fastapi import Body, Path, Query
 from pydantic import BaseModel, Field, create_model
 
-from waygraph.api.rest.openapi import field_owners, field_texts, json_type
+from waygraph.api.rest.openapi import json_type
 from waygraph.api.rest.requests import Parameters, Strict
 from waygraph.api.rest.service import ENDPOINTS, Exchange, Lane, handles, report_line
 from waygraph.api.telemetry.audit import Action
-from waygraph.registry.model.shapes import Shape
+from waygraph.registry.model.shapes import Shape, field_texts
 from waygraph.registry.operations.request import Request
 
 type Make = Callable[[Exchange, Mapping[str, Any], Any], Request[Any]]
@@ -40,9 +40,8 @@ def serve(
     NotAllowed; `extend`: more of the answer, once it is there.
     """
     operation = kind.operation
-    hints = get_type_hints(kind, include_extras=True)
+    hints, texts = get_type_hints(kind, include_extras=True), field_texts(kind)
     path_names = re.findall(r"\{(\w+)", operation.path)
-    texts = {name: text for name, base in field_owners(kind).items() if (text := field_texts(base).get(name))}
     own = {each.name: each for each in fields(kind) if each.name not in path_names}
     is_query = operation.method in ("GET", "DELETE")
     body = model or (_model(kind, own, hints, texts, Parameters if is_query else Strict) if own else None)
@@ -57,7 +56,7 @@ def serve(
                 attempt = within.enter_context(
                     exchange.attempt(
                         cast("Action", action),
-                        target.format_map(_Fields(request)),
+                        target.format(**{name: getattr(request, name) for name in re.findall(r"\{(\w+)", target)}),
                         details=report_line(request.audit_details()),
                         parameters=tuple(getattr(request, "params", ())),
                     )
@@ -89,16 +88,6 @@ def serve_others() -> None:
     for kind in Request.request_kinds():
         if kind.operation.name not in ENDPOINTS and kind.answer is not Request.answer:
             serve(kind)
-
-
-class _Fields(dict[str, Any]):
-    """The fields and properties of a request, by name."""
-
-    def __init__(self, request: Request[Any]) -> None:
-        self._request = request
-
-    def __missing__(self, name: str) -> object:
-        return getattr(self._request, name)
 
 
 def _model(

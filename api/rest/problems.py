@@ -41,31 +41,18 @@ def encode_json(shape: object) -> bytes:
 
 logger = logging.getLogger("waygraph.rest")
 
-STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
-    (e.UnknownRecipe, 422),
-    (e.UnknownName, 404),
-    (e.InvalidQuery, 422),
-    (e.InvalidSetting, 422),
-    (e.RecipeNeedsTexts, 409),
-    (e.RegistryNotFound, 404),
-    (e.WriteConflict, 409),
-    (e.StorageFailed, 507),
-    (e.EmbedderMismatch, 409),
-    (e.ModelNotFound, 503),
-    (e.SourceError, 422),
-    (e.MassRemoval, 409),
-    (e.TextDiffers, 409),
-    (e.CypherBusy, 503),
-    (e.CypherError, 422),
-    (e.InvalidArguments, 422),
-    (e.AmbiguousTool, 409),
-    (e.NotRun, 403),
-    (e.CallTimedOut, 504),
-    (e.UpstreamError, 502),
-    (e.NotAuthenticated, 401),
-    (e.LoginsUnusable, 503),
-    (e.NotAllowed, 403),
-    (e.TooManyRequests, 429),
+STATUSES: tuple[tuple[int, tuple[type[e.WaygraphError], ...]], ...] = (
+    (401, (e.NotAuthenticated,)),
+    (422, (e.UnknownRecipe, e.InvalidQuery, e.InvalidSetting, e.SourceError, e.InvalidArguments)),
+    (404, (e.UnknownName, e.RegistryNotFound)),
+    (409, (e.RecipeNeedsTexts, e.WriteConflict, e.EmbedderMismatch, e.MassRemoval, e.TextDiffers, e.AmbiguousTool)),
+    (507, (e.StorageFailed,)),
+    (503, (e.ModelNotFound, e.CypherBusy, e.LoginsUnusable)),
+    (422, (e.CypherError,)),
+    (504, (e.CallTimedOut,)),
+    (502, (e.UpstreamError,)),
+    (403, (e.NotRun, e.NotAllowed)),
+    (429, (e.TooManyRequests,)),
 )
 """The first that fits counts; of others what may pass is 503, and the rest 500."""
 RETRY_AFTER_S = 1
@@ -84,7 +71,7 @@ _CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: 
 
 def status_of(error: e.WaygraphError) -> int:
     otherwise = 503 if error.retryable else 500
-    return next((status for kind, status in STATUSES if isinstance(error, kind)), otherwise)
+    return next((status for status, kinds in STATUSES if isinstance(error, kinds)), otherwise)
 
 
 def register(app: FastAPI) -> None:

@@ -232,13 +232,9 @@ class Service:
 
     async def caller_at_endpoint(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
-        caller = await self._caller_of(request)
+        caller = await self.admit(request)
         self.count(caller)
         return caller
-
-    async def admit(self, request: Request) -> None:
-        """Before a body is read: it has to be known who sends it. Raises as `caller`."""
-        await self._caller_of(request)
 
     def count(self, caller: Caller) -> None:
         """One request more of this caller. Raises TooManyRequests. Where nobody is told apart nobody is limited."""
@@ -250,8 +246,8 @@ class Service:
         shows_nothing = not {"authorization", "x-api-key"} & set(request.headers.keys())
         return STRANGER if self.authenticator and shows_nothing else await self.caller(request)
 
-    async def _caller_of(self, request: Request) -> Caller:
-        """Asked once of a request."""
+    async def admit(self, request: Request) -> Caller:
+        """Who calls, which is asked once of a request, and before its body is read. Raises as `caller`."""
         caller: Caller | None = request.scope.get(CALLER_KEY)
         if caller is None:
             caller = LOCAL if self.authenticator is None else await self._authenticate(self.authenticator, request)

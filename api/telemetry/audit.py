@@ -224,13 +224,7 @@ class Audit:
         }
         logger.info("audit", extra={FACTS: line})
         if self._metrics is not None:
-            match action:
-                case "cypher":
-                    self._metrics.ran_statement(outcome)
-                case "call":
-                    self._metrics.count_call(outcome)
-                case _:
-                    self._metrics.wrote(action, outcome)
+            self._metrics.count_attempt(action, outcome)
         if self._file is None:
             return
         try:

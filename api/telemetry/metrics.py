@@ -104,15 +104,12 @@ class Metrics:
             self._refused.labels(REFUSALS[status]).inc()
         self._in_flight.dec()  # last: what is at work no more has been counted, whichever process is asked
 
-    def wrote(self, action: str, outcome: str) -> None:
-        """A write was tried; both words come from closed sets."""
-        self._writes.labels(action, outcome).inc()
-
-    def ran_statement(self, outcome: str) -> None:
-        self._statements.labels(outcome).inc()
-
-    def count_call(self, outcome: str) -> None:
-        self._calls.labels(outcome).inc()
+    def count_attempt(self, action: str, outcome: str) -> None:
+        """A statement, a call or a write was tried; both words come from closed sets."""
+        if own_counter := {"cypher": self._statements, "call": self._calls}.get(action):
+            own_counter.labels(outcome).inc()
+        else:
+            self._writes.labels(action, outcome).inc()
 
     def time_call(self, outcome: str, duration_s: float) -> None:
         """Of a call that was sent; the word comes from a closed set."""

@@ -3,10 +3,14 @@
 `shape` writes a noun by its fields. Beside it stand the shapes that leave fields out or join nouns.
 """
 
+import ast
+import inspect
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.model.changes import (
@@ -38,8 +42,6 @@ from waygraph.registry.model.nouns import (
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-    from waygraph.registry.model.usage import ToolUsage
 
 type Shape = dict[str, Any]
 type TransportFilter = Callable[[JsonText], JsonText] | None
@@ -225,10 +227,6 @@ def toolsets(items: Iterable[object]) -> list[Shape]:
     return list(map(shape, items))
 
 
-def usage(items: "Iterable[ToolUsage]") -> Shape:
-    return {"usage": list(map(shape, items))}
-
-
 def report(sync_report: SyncReport) -> Shape:
     changes = sync_report.changes
     return {
@@ -260,3 +258,36 @@ def read_report(document: Mapping[str, Any]) -> SyncReport:
     parts = {f"{part}_{kind}": document[kind][part] for kind in ("agents", "tools") for part in _PARTS}
     changes = {**document, **parts, "renamed": [(each["key"], each["id"]) for each in document["renamed"]]}
     return read(SyncReport, {**document, "changes": changes})
+
+
+def field_owners(kind: type) -> dict[str, type]:
+    """The fields of a noun or answer, in the order of its JSON, each with the class that states it."""
+    owners: dict[str, type] = {}
+    for base in reversed(kind.__mro__):
+        for name in inspect.get_annotations(base):
+            owners.pop(name, None)
+            owners[name] = base
+    return owners
+
+
+def field_texts(kind: type) -> dict[str, str]:
+    """The text below each field that has one."""
+    return {name: text for name, base in field_owners(kind).items() if (text := _own_texts(base).get(name))}
+
+
+@cache
+def _own_texts(kind: type) -> dict[str, str]:
+    """Of the fields that the class itself states."""
+    texts = {}
+    for before, after in pairwise(_classes(kind.__module__).get(kind.__name__, ())):
+        match before, after:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = inspect.cleandoc(text)
+    return texts
+
+
+@cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """What stands in each class of a module."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {each.name: each.body for each in tree.body if isinstance(each, ast.ClassDef)}

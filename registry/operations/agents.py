@@ -237,11 +237,20 @@ class ListChanges(PartRequest[Change]):
     agent: Annotated[str, MaxLen(MAX_ID_CHARS)] = ""
     """Only of this agent and its tools."""
 
+    @property
+    def query(self) -> ChangesQuery:
+        """Raises InvalidQuery."""
+        return ChangesQuery.of(self.since, self.agent, self.start, self.most)
+
+    def sent_fields(self) -> dict[str, Any]:
+        query = self.query
+        return super().sent_fields() | ({"agent": query.agent_id} if query.agent_id else {})
+
     def write_item(self, item: Change, transport: TransportFilter) -> Shape:
         return shapes.shape(shapes.shown_change(item, transport))
 
     def answer(self, graph: Graph, principal: Principal | None) -> Page[Change]:
-        query = ChangesQuery.of(self.since, self.agent, self.start, self.most)
+        query = self.query
         return graph.read(lambda session: seen_changes(session, query, principal))
 
 

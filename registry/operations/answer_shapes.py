@@ -1,4 +1,5 @@
-"""The JSON of a service's answers, where it is more than a noun by its fields, or has a name and text of its own.
+"""The JSON of a service's answers, where it is more than a noun, or a list of them, by its fields, or has a name and
+text of its own.
 
 A class here is never made. Its docstring describes the answer, the text below a field that field. A field that a class
 states again stands after all others, and one with a value may be missing. What inherits a noun stands for it.
@@ -15,7 +16,7 @@ from waygraph.registry.model.usage import ToolUsage as UsageNoun
 from waygraph.registry.model.usage import UsagePart as UsagePartNoun
 from waygraph.registry.operators.toolset import Toolset as ToolsetNoun
 from waygraph.registry.taxonomy import tree
-from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
+from waygraph.registry.taxonomy.tree import CategoryView, Taxonomy
 
 Definitions = tuple[dict[str, Any], ...]
 
@@ -132,10 +133,6 @@ class TaxonomyTree(Taxonomy):
     """A taxonomy, as far as the caller sees what its categories hold: the root first, parents before children."""
 
     categories: tuple[tree.Category, ...]  # type: ignore[assignment] # the JSON is no object
-
-
-class Taxonomies:
-    taxonomies: tuple[Drift, ...]
 
 
 class Toolset(ToolsetNoun):
@@ -272,20 +269,8 @@ class Waiting(changes.Waiting):
     change: Change | None
 
 
-class WaitingTexts(Part):
-    waiting: tuple[Waiting, ...]
-
-
-class Changes(Part):
-    changes: tuple[Change, ...]
-
-
 class ToolUsage(UsageNoun):
     """How the gateway's calls of a tool ended. `refused`: nothing was sent. `cancelled`: by who called."""
-
-
-class Usage:
-    usage: tuple[ToolUsage, ...]
 
 
 class Rejections(changes.Rejections):
@@ -296,16 +281,8 @@ class UsagePart(UsagePartNoun):
     """Calls of a day, of a tool or of a caller; or requests, of which `empty` found nothing."""
 
 
-class UsageDays:
-    usage: tuple[UsagePart, ...]
-
-
 class Key(changes.KeySummary):
     """An API key without its text, of which only the hash is kept."""
-
-
-class Keys:
-    keys: tuple[Key, ...]
 
 
 class ChangedSetting:

@@ -83,8 +83,7 @@ class GetNeighbourhood(Request[Neighbourhood]):
         check_neighbourhood(self.around, self.kinds, self.limit)
 
     def answer(self, graph: Graph, principal: Principal | None) -> Neighbourhood:
-        centres, kinds, limit = self.around, self.kinds, self.limit
-        return graph.look(lambda index: seen_neighbourhood(index, centres, kinds, limit, principal))
+        return graph.look(lambda index: seen_neighbourhood(index, self.around, self.kinds, self.limit, principal))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,21 @@ from waygraph.registry.taxonomy import taxonomies
 from waygraph.registry.taxonomy.browse import browse_index, no_taxonomy, seen_taxonomy
 from waygraph.registry.taxonomy.tree import CategoryView, Drift, Taxonomy
 
+_TOOLSET_EXAMPLE = {
+    "name": "dinner", "description": "For who plans an evening.", "tools": ["trencher-tables/reserve"], "agents": [],
+    "tags": [], "callers": ["concierge"], "includes": ["trencher-tables/reserve"], "members": ["trencher-tables"],
+    "missing": [],
+}  # fmt: skip
+_WRITE_EXAMPLE = {"revision": 2, "texts_embedded": 0}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListToolsets(ListRequest[Toolset]):
     """The toolsets that the caller may use, by name, each with what the caller may see of it."""
 
-    operation = make_read("toolsets", "/v1/toolsets", "Toolsets")
+    operation = make_read(
+        "toolsets", "/v1/toolsets", "Toolsets", example={"answer": {"toolsets": [_TOOLSET_EXAMPLE], "revision": 1}}
+    )
     listing, noun = "toolsets", Toolset
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[Toolset]:
@@ -35,7 +44,7 @@ class ListToolsets(ListRequest[Toolset]):
 class GetToolset(Request[Toolset]):
     """One toolset, if the caller may use it."""
 
-    operation = make_read("toolset", "/v1/toolsets/{name}", Toolset)
+    operation = make_read("toolset", "/v1/toolsets/{name}", Toolset, example={"answer": _TOOLSET_EXAMPLE})
 
     name: Id
     """A toolset's name."""
@@ -52,8 +61,12 @@ class SetToolset(Request[Toolset]):
     """
 
     operation = make_write(
-        "set_toolset", "PUT", "/v1/toolsets/{name}", Toolset, body="ToolsetRequest", audit=("set", "toolset {name}")
-    )
+        "set_toolset", "PUT", "/v1/toolsets/{name}", Toolset, body="ToolsetRequest", audit=("set", "toolset {name}"),
+        example={
+            "request": {name: _TOOLSET_EXAMPLE[name] for name in ("description", "tools", "callers")},
+            "answer": _TOOLSET_EXAMPLE,
+        },
+    )  # fmt: skip
 
     name: Id
     """A toolset's name."""
@@ -82,8 +95,9 @@ class RemoveToolset(Request[Written]):
     """Remove a toolset; its tools stay. It needs a caller who sees everything."""
 
     operation = make_write(
-        "remove_toolset", "DELETE", "/v1/toolsets/{name}", Written, audit=("remove", "toolset {name}")
-    )
+        "remove_toolset", "DELETE", "/v1/toolsets/{name}", Written, audit=("remove", "toolset {name}"),
+        example={"answer": _WRITE_EXAMPLE},
+    )  # fmt: skip
 
     name: Id
     """A toolset's name."""
@@ -101,8 +115,9 @@ class UseTaxonomy(Request[Written]):
     """
 
     operation = make_write(
-        "use_taxonomy", "PUT", "/v1/taxonomy", Written, body="TaxonomyRequest", audit=("set", "taxonomy {name}")
-    )
+        "use_taxonomy", "PUT", "/v1/taxonomy", Written, body="TaxonomyRequest", audit=("set", "taxonomy {name}"),
+        example={"request": {"name": "main"}, "answer": _WRITE_EXAMPLE},
+    )  # fmt: skip
 
     name: Name
     """Of the taxonomy that becomes the current one."""

@@ -31,7 +31,6 @@ from waygraph.registry.operations.agents import (
     SetAgent,
     SetTool,
 )
-from waygraph.registry.operations.change_log import ChangesQuery
 from waygraph.registry.operations.graph_views import DrawMap, Export, GetNeighbourhood, RunCypher
 from waygraph.registry.operations.groupings import GetTaxonomy, ListTaxonomies, RemoveToolset, SetToolset, UseTaxonomy
 from waygraph.registry.operations.oversight import (
@@ -209,8 +208,7 @@ class Operator:
         everything learns.
         Raises InvalidQuery, RegistryNotFound.
         """
-        query = ChangesQuery.of(since, agent_id, after, limit)
-        request = ListChanges(since=query.since, agent=query.agent_id, cursor=cursor(after), limit=checked_most(limit))
+        request = ListChanges(since=since, agent=agent_id, cursor=cursor(after), limit=checked_most(limit))
         return self._registry.perform(request, principal)
 
     def usage(

@@ -73,6 +73,8 @@ class Operation:
     media_types: tuple[str, ...] = (MEDIA_TYPES["json"],)
     later: str = ""
     """The answer (202) to a caller who prefers not to wait (RFC 7240), as `answer`."""
+    example: Mapping[str, Any] = field(default_factory=dict)
+    """`answer`, and `request` where it takes a body, as JSON. Empty: `api/rest/examples.yaml` has it."""
     failures: Mapping[int, str] = field(default_factory=dict)
     """What may fail beside what may in every operation: HTTP status → when."""
 

@@ -46,7 +46,7 @@ class WeightedRequest[A](SearchRequest[A]):
         Ask.of(RECIPES.get(recipe.name, HYBRID), self.agent_weight, self.tool_weight, None)
         weights = {"agent_weight": self.agent_weight, "tool_weight": self.tool_weight}
         given = {kind: weight for kind, weight in weights.items() if weight is not None}
-        return {**query_json(self.query, recipe), **given}
+        return super().sent_fields() | given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,25 +134,27 @@ class ServiceRecipe(NamedTuple):
 
 def query_json(query: Query, recipe: ServiceRecipe) -> dict[str, object]:
     filters = query.filters
+    # A service of before does not know some of these.
+    given = {
+        "text": query.text,
+        "steps": query.steps,
+        "rerank": recipe.is_reranked,
+        "mode": recipe.mode,
+        "by_steps": recipe.is_split,
+        "strict": query.strict,
+        "history": [asdict(turn) for turn in query.history],
+    }
     return {
-        **({"text": query.text} if query.text else {}),
-        **({"steps": query.steps} if query.steps else {}),
+        **{name: value for name, value in given.items() if value},
         "limit": query.limit,
         "recipe": recipe.name,
         "filters": {
             **{field: values for field in FILTER_LISTS.values() if (values := getattr(filters, field))},
             "reachable": filters.reachable,
-            # A service of before does not know these.
             **{name: value for name in ("within", "toolset") if (value := getattr(filters, name))},
         },
         "explain": True,
         "schema": True,
-        # Nor any of these.
-        **({"rerank": True} if recipe.is_reranked else {}),
-        **({"mode": recipe.mode} if recipe.mode else {}),
-        **({"by_steps": True} if recipe.is_split else {}),
-        **({"strict": True} if query.strict else {}),
-        **({"history": [asdict(turn) for turn in query.history]} if query.history else {}),
     }
 
 

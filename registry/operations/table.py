@@ -1,6 +1,6 @@
 """The operations of a service: the one table of what it does at which path. Those of requests stand with the requests.
 
-The service, its document and its clients are made from it; `api/rest/examples.yaml` has an example of each.
+The service, its document and its clients are made from it.
 """
 
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser import visited
 from tests.service import PROGRAM, TIMEOUT_S, until
 from waygraph.api.cli.app import main
-from waygraph.api.cli.commands.explore import LEADING_PAGE
+from waygraph.api.cli.commands.serve import LEADING_PAGE
 from waygraph.ingest import ingest
 from waygraph.registry.registry import Registry
 

@@ -214,6 +214,12 @@ def test_a_list_that_does_not_go_on_ends() -> None:
         log.send(part)
 
 
+def test_what_cannot_be_an_id_is_sent_as_nobodys() -> None:
+    """No URL takes half of a surrogate pair."""
+    talk: Any = calls.call_of(ListChanges(agent="\ud800"))
+    assert next(talk).target == "/v1/changes?agent=%3F"
+
+
 def _reply(told: object) -> Reply:
     import json
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.service import Served
 from waygraph.api.rest.application import document
-from waygraph.api.rest.routes.health import PATHS
+from waygraph.api.rest.application import PATHS
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (

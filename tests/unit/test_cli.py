@@ -6,17 +6,23 @@ import re
 import runpy
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
 import yaml
+from annotated_types import Ge, Le, MaxLen
+from typer import Option
 from typer.main import get_command
 
 from tests.cli_answers import Answer, run_program
 from waygraph.api.cli.app import app, main
+from waygraph.api.cli.options import with_option_groups
+from waygraph.registry.operations.oversight import ListUsage
+from waygraph.registry.operations.request import Name
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"
@@ -480,3 +486,36 @@ def test_the_range_of_every_option_holds(capsys: pytest.CaptureFixture[str]) -> 
     for command, option, beyond in ranges:
         assert main([*command, option, str(beyond)]) == 2, (command, option)
         assert f"Invalid value for '{option}'" in capsys.readouterr().err, (command, option)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FurtherUsage(ListUsage):
+    window: str
+    """Since when."""
+    least_calls: Annotated[int, Ge(1), Le(9)] = 1
+    """Only tools with so many calls."""
+    tags: Annotated[Sequence[Name], MaxLen(3)] = ()
+    """Of agents with these tags."""
+
+
+def test_a_new_field_of_a_request_is_an_option_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its text, limits and default. A parameter of the command itself stands in place of the field's."""
+    requests = list[tuple[str, _FurtherUsage]]()
+
+    def usage(agent: Annotated[str, Option(help="Whose tools.")] = "all", *, request: _FurtherUsage) -> None:
+        requests.append((agent, request))
+
+    program = typer.Typer(rich_markup_mode=None)
+    program.command()(with_option_groups(usage))
+    program(["today"], standalone_mode=False)
+    program(["today", "--least-calls", "3", "--tag", "a", "--tag", "b", "-k", "7"], standalone_mode=False)
+    assert requests == [
+        ("all", _FurtherUsage(window="today")),
+        ("all", _FurtherUsage(window="today", least_calls=3, tags=["a", "b"], limit=7)),
+    ]
+    program(["--help"], standalone_mode=False)
+    page = " ".join(capsys.readouterr().out.split())
+    assert "--least-calls <int range> Only tools with so many calls. [default: 1; 1<=x<=9]" in page
+    assert "--tag TAG Of agents with these tags. Repeat." in page
+    assert "--agent <str> Whose tools. [default: all]" in page
+    assert "Only the tools of this agent." not in page

@@ -1,15 +1,17 @@
-"""`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
+"""`export`, `doctor` and others: take the registry along, see whether it is well; models and counts that it learns."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import Invocation
+from waygraph.api.cli.options import LAB, Invocation, LazyCommand, LazyGroup
+from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields
 from waygraph.registry.embedding import weights
 from waygraph.registry.embedding.factory import default_spec
@@ -19,12 +21,14 @@ from waygraph.registry.storage.integrity.size import QUANTITIES, Size, measure_s
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
+    from waygraph.registry.operations.graph_views import Export
     from waygraph.registry.storage.integrity.findings import Finding
 
 
 def export(
     options: Invocation,
-    form: Annotated[Literal["json", "graphml", "html"], Option("--format", help="What to write.")] = "json",
+    *,
+    request: "Export",
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output.")
     ] = None,
@@ -40,13 +44,13 @@ def export(
     if output and is_part_of(output, options.place):
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with options.open() as registry:
-        content = registry.operator.export(form)
+        content = registry.perform(request)
     if output:
         write_named(output, content)
     elif not options.as_json:
         print_raw(content)
         return
-    path, size_bytes = str(output) if output else None, len(content.encode())
+    form, path, size_bytes = request.format, str(output) if output else None, len(content.encode())
     document = {"format": form, "path": path, "size_bytes": size_bytes, "content": None if output else content}
     fields = Fields((("written", path), ("format", form), ("size in bytes", size_bytes)))
     options.show(document, lambda _: [fields], dict)
@@ -230,3 +234,41 @@ def _show_place(options: Invocation, spec: str, place_of: "Callable[[str, Settin
     spec = spec or options.wanted_embedder or default_spec(options.settings)
     folder = place_of(spec, options.settings)
     options.show({"spec": spec, "path": str(folder)}, lambda each: [Lines(each["path"])], dict)
+
+
+class _Learn(LazyGroup):
+    lazy = {  # noqa: RUF012 - never changed
+        "embedder": LazyCommand("learn embedder", "Fine-tune an embedder on requests with known tools.", package=LAB),
+        "ranker": LazyCommand("learn ranker", "Learn to order the best candidates (LambdaMART).", package=LAB),
+        "suspicion": LazyCommand("learn suspicion", "Learn to score suspicious sentences.", package=LAB),
+        "transitions": LazyCommand("learn transitions", "Count which tool is called after which.", package=LAB),
+        "remove": LazyCommand("maintain:remove_counts", "Remove the counts of which tool was called after which."),
+        "export": LazyCommand(
+            "maintain:export_counts", "Write the counts, a JSON object a line, for `learn transitions`."
+        ),
+    }
+
+
+learn = typer.Typer(cls=_Learn, no_args_is_help=True, help="Learn from data with known answers.")
+
+
+def remove_counts(options: Invocation) -> None:
+    """Remove the counts of which tool was called after which."""
+    from waygraph.registry.operators.transition_counts import forget_transitions
+
+    with options.open_own() as registry:
+        registry.status()
+        result = registry.change(forget_transitions)
+    options.show(result, views.write)
+
+
+def export_counts(options: Invocation) -> None:
+    """Write the counts, a JSON object a line, for `learn transitions`."""
+    from waygraph.registry.graph.read import read_transitions
+
+    with options.open_own() as registry:
+        counts = [asdict(each) for each in registry.read(read_transitions)]
+    if options.as_json:
+        options.show(counts, lambda _: (), list)
+    else:
+        print_raw("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in counts))

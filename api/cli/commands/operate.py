@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -20,6 +20,8 @@ from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings
+    from waygraph.registry.operations.agents import ListChanges, RemoveAgent
+    from waygraph.registry.operations.oversight import ListUsage
     from waygraph.registry.registry import Registry
 
 
@@ -124,9 +126,9 @@ def set_tool(
     options.show(setting, _view_setting)
 
 
-def remove(options: Invocation, name: AgentId) -> None:
+def remove(options: Invocation, request: "RemoveAgent") -> None:
     """Remove an agent, and keep it away whatever its source says."""
-    options.answer(lambda registry: registry.operator.remove(name), _view_setting)
+    options.perform(request, _view_setting)
 
 
 @sources.callback()
@@ -176,17 +178,14 @@ def changes(
     options: Invocation,
     *,
     since: Annotated[str, Option(metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")] = "",
-    agent: Annotated[str, Option(metavar="ID", help="Only of this agent and its tools.")] = "",
-    limit: Annotated[int, Option("--limit", "-k", min=1, help="How many to give at most.")] = 100,
+    request: "ListChanges",
 ) -> None:
     """List what came, and what sources changed of what was known, the newest first.
 
     waygraph changes --since 2d --agent harbor-git
     """
-    start = since_when(since, datetime.now(UTC))
-    with options.open() as registry:
-        records = registry.operator.changes(since=start, agent_id=agent, limit=limit)
-    options.show(records, _view_changes, shapes.changes)
+    request = replace(request, since=since_when(since, datetime.now(UTC)))
+    records = options.answer(lambda registry: registry.perform(request), _view_changes, shapes.changes)
     if not records:
         options.remark("no change was recorded" + (" since then" if since else ""))
 
@@ -197,9 +196,7 @@ _IN_GRAPH_HELP = "Write each tool's counts into the graph for Cypher, or remove 
 def usage(
     options: Invocation,
     *,
-    agent: Annotated[str, Option(metavar="ID", help="Only the tools of this agent.")] = "",
-    sort: Annotated[Literal["calls", "errors", "p95"], Option(help="Of what the first tools have the most.")] = "calls",
-    limit: Annotated[int, Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
+    request: "ListUsage",
     in_graph: Annotated[bool | None, Option("--in-graph/--not-in-graph", help=_IN_GRAPH_HELP)] = None,
 ) -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
@@ -209,14 +206,14 @@ def usage(
     Without --in-graph the graph holds no counts. What is there holds until the next --in-graph.
     """
     with options.open() as registry:
-        usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
+        usages = registry.perform(request)
     if in_graph is not None:
         from waygraph.registry.storage.usage_file import put_usage
 
         with options.open_own() as own_registry:
             revision = put_usage(own_registry, is_shown=in_graph).revision
         note(f"{'written into' if in_graph else 'removed from'} the graph: revision {revision}")
-    options.show(usages, views.usage, shapes.usage)
+    options.show(usages, views.usage, request.write)
     if not usages:
         options.remark("no call was counted")
 

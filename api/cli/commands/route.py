@@ -17,6 +17,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Route, Tool, ToolRoute, Turn
 from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.validation import FILTER_LISTS, read_history
 from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, recipe_named
 
 Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
@@ -81,17 +82,9 @@ class AgentSelection:
 
     def filters(self) -> Filters:
         """Raises BadParameter for an unknown kind."""
-        return Filters(
-            tags=tuple(self.tag or ()),
-            kinds=_kinds(self.kind, "--kind"),
-            agent_ids=tuple(self.agent or ()),
-            without_tags=tuple(self.without_tag or ()),
-            without_kinds=_kinds(self.without_kind, "--without-kind"),
-            without_agent_ids=tuple(self.without_agent or ()),
-            reachable=self.reachable,
-            within=self.within,
-            toolset=self.toolset,
-        )
+        lists: dict[str, Any] = {field: tuple(getattr(self, name) or ()) for name, field in FILTER_LISTS.items()}
+        lists |= {"kinds": _kinds(self.kind, "--kind"), "without_kinds": _kinds(self.without_kind, "--without-kind")}
+        return Filters(**lists, reachable=self.reachable, within=self.within, toolset=self.toolset)
 
 
 def _kinds(names: Sequence[str] | None, option: str) -> tuple[AgentKind, ...]:
@@ -126,8 +119,6 @@ class SearchOptions(AgentSelection):
 
 
 def _read_history(file: Path, settings: Settings) -> tuple[Turn, ...]:
-    from waygraph.registry.model.validation import read_history
-
     most = settings.max_body_bytes
     try:
         with file.open("rb") as stream:

@@ -1,10 +1,14 @@
-"""`mcp` and `serve`: the registry for a host of a language model, and over REST; `keys`: who may call a service."""
+"""`mcp`, `serve` and `explore`: the registry for a host of a language model, over REST, and in a browser; `keys`: who
+may call a service.
+"""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
-from threading import Timer
+from pathlib import Path
+from threading import Thread, Timer
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -132,6 +136,67 @@ def serve(
         warm=warm,
     )
     serve(service)
+
+
+LEADING_PAGE = (
+    '<!doctype html><meta charset="utf-8"><title>Waygraph</title><meta http-equiv="refresh" content="0; url={address}">'
+    '<a href="{address}">Waygraph</a>\n'
+)
+"""What a browser is told to open: everybody on a machine can read with which arguments a program was started."""
+
+
+def explore(
+    context: typer.Context,
+    *,
+    port: Annotated[int, Option(min=0, max=65535, help="The port on this machine; 0: any that is free.")] = 0,
+    no_browser: Annotated[bool, Option(help="Print the address, and open nothing.")] = False,
+    evals: Annotated[
+        str, Option(metavar="DIR", help="Show records of `waygraph eval` in this folder. Default: WAYGRAPH_EVALS_DIR.")
+    ] = "",
+) -> None:
+    """See the registry in your browser, ask it, and see why it answered, until Ctrl-C.
+
+    waygraph explore
+
+    It listens on this machine alone. The address opens it once, within a minute: whoever else is on the machine
+    cannot use it. Of a registry at a service it opens the pages that the service has.
+    """
+    import secrets
+    import webbrowser
+    from html import escape
+    from tempfile import TemporaryDirectory
+
+    from waygraph.registry.storage.location import is_service
+
+    def show(address: str) -> None:
+        note(f"the explorer is at {address} (for the next minute, and for one browser)")
+        if no_browser:
+            return
+        page.touch(0o600)
+        page.write_text(LEADING_PAGE.format(address=escape(address)))
+        # a browser in a terminal returns when its person leaves it
+        Thread(target=webbrowser.open, args=(page.as_uri(),), name="browser", daemon=True).start()
+
+    def note_shown(is_again: bool) -> None:
+        page.unlink(missing_ok=True)
+        if is_again:
+            note("a second browser showed the address: somebody else has it, and nobody may go on. Begin anew.")
+
+    options = invocation(context)
+    if is_service(place := str(options.place)):
+        note(f"the explorer is at {place.rstrip('/')}/explore")
+        if not no_browser:
+            webbrowser.open(f"{place.rstrip('/')}/explore")
+        return
+    from waygraph.api.rest.bootstrap import ServiceOptions, explore
+
+    service = ServiceOptions(
+        location=place, embedder=options.embedder, port=port, local=f"wg_local_{secrets.token_urlsafe(32)}"
+    )
+    settings = replace(options.settings, evals_dir=str(Path(evals).absolute())) if evals else options.settings
+    with TemporaryDirectory(prefix="waygraph-") as folder:  # others on this machine cannot look into it
+        page = Path(folder, "explore.html")
+        explore(service, settings, show, note_shown)
 
 
 NOT_AGAIN = "keep the key now: only its hash is stored, and it is not shown again"

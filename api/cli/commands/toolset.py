@@ -1,78 +1,61 @@
 """`toolset`: named choices of tools and agents, each an endpoint of MCP and a filter."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import Groups, Invocation, Texts, principal
+from waygraph.api.cli.options import Groups, Invocation, principal
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Block, Fields, Table
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting, SourceError
 
 if TYPE_CHECKING:
+    from waygraph.registry.operations.groupings import GetToolset, RemoveToolset, SetToolset
     from waygraph.registry.operators.toolset import Toolset
 
 toolset = typer.Typer(no_args_is_help=True, help="Make, list and remove named choices of tools and agents.")
 
-Name = Annotated[str, Argument(metavar="NAME", help="The toolset's name.")]
 
-
-@dataclass(frozen=True, kw_only=True)
-class RuleOptions:
-    """What a toolset includes, and who may use it."""
-
-    tool: Annotated[Texts, Option(metavar="ID", help="A tool by id, agent/tool. Repeat.")] = None
-    agent: Annotated[Texts, Option(metavar="ID", help="An agent, with all its tools. Repeat.")] = None
-    tag: Annotated[Texts, Option(metavar="TAG", help="All agents with this tag. Repeat.")] = None
-    caller: Annotated[
-        Texts, Option(metavar="GROUP", help="Only this group may use it. Repeat. Default: whoever may see it.")
-    ] = None
-    description: Annotated[str | None, Option(metavar="TEXT", help="What it is for.")] = None
-
-    def rule(self) -> dict[str, Any]:
-        """What is given of it."""
-        parts = {"tools": self.tool, "agents": self.agent, "tags": self.tag, "callers": self.caller}
-        return {name: value for name, value in {**parts, "description": self.description}.items() if value}
-
-
+Description = Annotated[str, Option(metavar="TEXT", help="What it is for.")]
 Part = StrEnum("Part", "tools agents tags callers description")
 """What of a toolset may be taken away."""
 
 
 @toolset.command()
-def create(options: Invocation, name: Name, *, rule: RuleOptions) -> None:
+def create(options: Invocation, *, request: "SetToolset", description: Description = "") -> None:
     """Make a toolset: an MCP endpoint /NAME/mcp of a service, and a filter. What comes later and fits joins it.
 
     waygraph toolset create money --agent bureau-fx --tag finance
     """
     with options.open() as registry:
-        if any(each.name == name for each in registry.toolsets()):
-            raise InvalidSetting(f"there is a toolset {name!r}; `waygraph toolset update` changes it")
-        new_toolset = registry.operator.set_toolset(name, **rule.rule())
+        if any(each.name == request.name for each in registry.toolsets()):
+            raise InvalidSetting(f"there is a toolset {request.name!r}; `waygraph toolset update` changes it")
+        new_toolset = registry.operator.set_toolset(**vars(replace(request, description=description)))
     options.show(new_toolset, _view_toolset)
 
 
 @toolset.command()
 def update(
     options: Invocation,
-    name: Name,
     *,
-    rule: RuleOptions,
+    request: "SetToolset",
+    description: Description = "",
     clear: Annotated[list[Part] | None, Option(help="Take this part of it away. Repeat.")] = None,
 ) -> None:
     """Change a toolset: what is given stands in place of what was; without any option it is only set anew.
 
     waygraph toolset update money --agent bureau-fx --agent ledgerleaf --clear tags
     """
-    changes = rule.rule() | {str(each): "" if each is Part.description else () for each in clear or ()}
+    changes = replace(request, description=description).sent_fields()
+    changes |= {str(each): "" if each is Part.description else () for each in clear or ()}
     with options.open() as registry:
-        new_toolset = registry.operator.set_toolset(name, **registry.toolset(name).rule | changes)
+        new_toolset = registry.operator.set_toolset(**registry.toolset(request.name).rule | changes)
     options.show(new_toolset, _view_toolset)
 
 
@@ -105,15 +88,15 @@ def list_toolsets(options: Invocation, *, group: Groups = None) -> None:
 
 
 @toolset.command("show")
-def show_toolset(options: Invocation, name: Name, *, group: Groups = None) -> None:
+def show_toolset(options: Invocation, request: "GetToolset", *, group: Groups = None) -> None:
     """Show a toolset: what it names, the tools it includes now, and what is not there."""
-    options.answer(lambda registry: registry.toolset(name, principal=principal(group)), _view_toolset)
+    options.perform(request, _view_toolset, principal(group))
 
 
 @toolset.command()
-def remove(options: Invocation, name: Name) -> None:
+def remove(options: Invocation, request: "RemoveToolset") -> None:
     """Remove a toolset. Its tools stay."""
-    options.answer(lambda registry: registry.operator.remove_toolset(name), views.write)
+    options.perform(request, views.write)
 
 
 def _view_toolset(toolset: "Toolset") -> Iterator[Block]:

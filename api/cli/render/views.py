@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table, Time
-from waygraph.registry.model import shapes
+from waygraph.api.cli.render.output import Aside, Bar, Block, Fields, Lines, Table, Time
 from waygraph.registry.model.nouns import KNOWN, Route, ToolMatch, ToolRoute, is_doubtful, notices_of, suspicions
 
 if TYPE_CHECKING:
@@ -230,14 +229,3 @@ def _flags(entity: "Agent | Tool") -> Iterator[Lines]:
 
 def write(result: "Written") -> Iterator[Block]:
     yield Fields.of(result, "revision, texts embedded")
-
-
-def numbers(noun: object) -> Iterator[Block]:
-    """A noun of names and numbers; what it counts by names is in one line."""
-
-    def cell(value: object) -> Cell:
-        if isinstance(value, dict):
-            return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in value.items())
-        return f"{value:.3g}" if isinstance(value, float) else None if value is None else str(value)
-
-    yield Fields([(name.replace("_", " "), cell(value)) for name, value in shapes.shape(noun).items()])

@@ -120,8 +120,8 @@ def mutations(
     Mutants alone are written, each marked as synthetic and by whom, and in mutations.jsonl what each was made of. What
     the model answered is kept in DIR: the same command goes on where it was cut short, and asks nothing twice.
     """
-    from waygraph.api.cli.render import views
     from waygraph.registry.model import shapes
+    from waygraph_lab.cli import views
     from waygraph_lab.synthesis.mutation_rules import RuleAuthor
     from waygraph_lab.synthesis.mutations import ModelAuthor, evolve, write_mutations
 
@@ -158,8 +158,8 @@ def trajectories(
     """
     from dataclasses import replace
 
-    from waygraph.api.cli.render import views
     from waygraph.registry.model import shapes
+    from waygraph_lab.cli import views
     from waygraph_lab.synthesis.role_rules import RuleRoles
     from waygraph_lab.synthesis.simulation import ModelRoles, mutation_edges, write_trajectories
 
@@ -197,8 +197,8 @@ def router_data(
 
     waygraph generate router-data played train.jsonl --form chat --split train
     """
-    from waygraph.api.cli.render import views
     from waygraph.registry.model import shapes
+    from waygraph_lab.cli import views
     from waygraph_lab.datasets.conversations import CatalogueNames
     from waygraph_lab.synthesis.router_data import Candidates, write_router_data
 

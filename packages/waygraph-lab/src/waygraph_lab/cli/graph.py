@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from waygraph.api.cli.options import AsJson, invocation
-from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import show
 from waygraph.registry.model import shapes
+from waygraph_lab.cli import views
 from waygraph_lab.synthesis.candidate_graph import Nearness, link_tools
 
 graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between near tools.")

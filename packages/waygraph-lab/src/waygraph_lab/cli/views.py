@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
     from waygraph_lab.evaluation import compare as evaluation
@@ -199,3 +200,14 @@ def _side_rows(told: str, side: "Side", right: set[str]) -> Iterator[list[Cell]]
         if agent in side.votes:
             votes = [f"{leg} {rank} {part:.4f} {entity}" for leg, entity, rank, part in side.votes[agent]]
             yield [told, place, agent, agent in right, "; ".join(votes)]
+
+
+def numbers(noun: object) -> Iterator[Block]:
+    """A noun of names and numbers; what it counts by names is in one line."""
+
+    def cell(value: object) -> Cell:
+        if isinstance(value, dict):
+            return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in value.items())
+        return f"{value:.3g}" if isinstance(value, float) else None if value is None else str(value)
+
+    yield Fields([(name.replace("_", " "), cell(value)) for name, value in shapes.shape(noun).items()])
