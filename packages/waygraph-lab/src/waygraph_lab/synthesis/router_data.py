@@ -7,7 +7,7 @@ A chat sample says so in the form in which a router is asked (`router_prompt`).
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -30,6 +30,10 @@ from waygraph_lab.synthesis.simulation import Turn as Written
 from waygraph_lab.synthesis.walks import neighbours
 
 Form = Literal["chat", "ranking"]
+Asker = Literal["service", "gateway", "stranger"]
+"""Who asks the router, by what they know of the conversation. `service`: all of it. `gateway`: what the user said, and
+of calls the tool and the outcome. `stranger`: nothing before the request.
+"""
 HARD_SHARE = 0.5
 """Of the wrong candidates, at most so many are near the right one."""
 
@@ -49,6 +53,28 @@ class Decision:
     split: str
     group: str
     origin: Mapping[str, Any]
+
+
+def known_to(asker: Asker, decision: Decision) -> Decision:
+    """The decision as the asker tells of it."""
+    if asker == "service":
+        return decision
+    if asker == "stranger":
+        return replace(decision, history=(), turns=())
+    pairs = zip((*decision.history, decision.query), decision.turns, strict=True)
+    kept = [
+        (_without_result(written, turn), replace(turn, result=""))
+        for written, turn in pairs
+        if turn.role != "assistant"
+    ]
+    written, turns = zip(*kept, strict=True)
+    return replace(decision, history=written[:-1], query=written[-1], turns=turns)
+
+
+def _without_result(written: Written, turn: Turn) -> Written:
+    if turn.role != "call":
+        return written
+    return {name: written[name] for name in ("role", "agent", "tool")} | {"outcome": turn.outcome}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +140,22 @@ class Candidates:
 
 
 def write_router_data(
-    folder: Path, file: Path, candidates: Candidates, known: CatalogueNames, *, form: Form, seed: int, split: str = ""
+    folder: Path,
+    file: Path,
+    candidates: Candidates,
+    known: CatalogueNames,
+    *,
+    form: Form,
+    seed: int,
+    split: str = "",
+    asker: Asker = "service",
 ) -> RouterData:
     """One sample a line, of all trajectories or those of a split. Raises InvalidDataset."""
 
     def samples() -> Iterator[dict[str, Any]]:
-        for decision in decisions(folder, known):
-            if split in ("", decision.split):
+        for whole in decisions(folder, known):
+            if split in ("", whole.split):
+                decision = known_to(asker, whole)
                 label = decision.label if decision.label in candidates.by_id else owner_of(decision.label)
                 chance = Random(f"{seed} {decision.id}")  # noqa: S311 - not a secret
                 yield _WRITE[form](decision, label, candidates.choose(label, chance), candidates)
