@@ -299,6 +299,38 @@ def generate_ranking(folder: Path, file: Path, capsys: pytest.CaptureFixture[str
     return sample
 
 
+def test_the_ablation_asks_each_router_as_it_was_trained(
+    samples: dict[str, list[Sample]], endpoint: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`eval history`: a router knows each call by all turns, and by those of a gateway; one without history only those
+    calls that their request alone tells.
+    """
+    played, file = tmp_path / "played", tmp_path / "bare.jsonl"
+    run(capsys, "generate", "router-data", played, file, "--no-history")
+    bare = [Sample.of(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+    routers = {"r": TrainedRouter(samples["tools"]), "bare": TrainedRouter(bare)}
+
+    def answer(request: dict[str, Any]) -> str:
+        """To what it was not trained for, agents too, the first candidate."""
+        label = routers[request["model"]](request)
+        return in_order(1)(request) if "not trained" in label else label
+
+    endpoint.answer = answer
+    command = ["eval", "history", played, "--recipe", "lexical", "--rerank", "openai:r", "--without", "openai:bare"]
+    tables = {table["level"]: table for table in run(capsys, *command, "--json")["tables"]}
+    rows = {row["method"]: row["estimates"]["Recall@1"] for row in tables["tools"]["rows"]}
+    whole, gateway, none = rows
+    assert [name.rpartition(", ")[2] for name in rows] == ["all turns", "as a gateway", "no history"]
+    assert [name.partition(",")[0].partition("openai:")[2] for name in rows] == ["r", "r", "bare"]
+    assert rows[whole]["value"] == rows[gateway]["value"] > rows[none]["value"] > 0
+    assert tables["agents"]["against"] == whole
+    histories = [prompt.history for prompt in routers["r"].asked]
+    assert any("result" in row for history in histories for row in history)
+    assert any(history and not any({"result", "assistant"} & row.keys() for row in history) for history in histories)
+    assert routers["bare"].asked
+    assert not any(prompt.history for prompt in routers["bare"].asked)
+
+
 def test_as_many_candidates_are_trained_as_are_asked_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "generate", "trajectories", CATALOG, tmp_path / "played", "-n", 3)
     run(capsys, "generate", "router-data", tmp_path / "played", tmp_path / "train.jsonl")

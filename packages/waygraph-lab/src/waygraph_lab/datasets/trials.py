@@ -97,7 +97,7 @@ class Bench:
                 yield registry, put_tree(registry, self.tree) if is_walked else None, own
 
     def _outcome(self, registry: LocalRegistry, tree: Taxonomy | None, dataset: Dataset, trial: Trial) -> Outcome:
-        asked = dataset.queries(trial.by, split=trial.split)
+        asked = _queries_of(dataset, trial)
         terms = Terms(
             at_once=self.at_once,
             set_of=tree.of if tree else Of.AGENTS,
@@ -108,7 +108,7 @@ class Bench:
             return run(registry, trial, asked, progress, terms)
 
     def _estimate(self, registry: LocalRegistry, tree: Taxonomy | None, dataset: Dataset, trial: Trial) -> CostEstimate:
-        asked = dataset.queries(trial.by, split=trial.split)
+        asked = _queries_of(dataset, trial)
         lines = self.lines.of_trial(registry, trial, self.tree or tree) if self.lines else None
         left = [query for query in asked if not (lines and lines.holds(query))]
         calls, prompt_tokens, completion_tokens = estimate_rerank(trial.recipe, left)
@@ -124,6 +124,10 @@ class Bench:
             prompt_tokens=prompt_tokens + sum(each.prompt_tokens for each in walks),
             completion_tokens=completion_tokens + sum(each.completion_tokens for each in walks),
         )
+
+
+def _queries_of(dataset: Dataset, trial: Trial) -> list[Asked]:
+    return [query.known_to(trial.asker) for query in dataset.queries(trial.by, split=trial.split)]
 
 
 def put_tree(registry: LocalRegistry, tree: Taxonomy | None) -> Taxonomy:

@@ -25,15 +25,12 @@ from waygraph.registry.routing.rerank import (
 )
 from waygraph_lab.datasets.conversations import TRAJECTORIES, CatalogueNames, lines, read_trajectories
 from waygraph_lab.datasets.output_folder import write_lines
+from waygraph_lab.evaluation.dataset import Asker, turn_known_to
 from waygraph_lab.synthesis.mutations import SYNTHETIC, Level
 from waygraph_lab.synthesis.simulation import Turn as Written
 from waygraph_lab.synthesis.walks import neighbours
 
 Form = Literal["chat", "ranking"]
-Asker = Literal["service", "gateway", "stranger"]
-"""Who asks the router, by what they know of the conversation. `service`: all of it. `gateway`: what the user said, and
-of calls the tool and the outcome. `stranger`: nothing before the request.
-"""
 HARD_SHARE = 0.5
 """Of the wrong candidates, at most so many are near the right one."""
 
@@ -62,13 +59,9 @@ def known_to(asker: Asker, decision: Decision) -> Decision:
     if asker == "stranger":
         return replace(decision, history=(), turns=())
     pairs = zip((*decision.history, decision.query), decision.turns, strict=True)
-    kept = [
-        (_without_result(written, turn), replace(turn, result=""))
-        for written, turn in pairs
-        if turn.role != "assistant"
-    ]
-    written, turns = zip(*kept, strict=True)
-    return replace(decision, history=written[:-1], query=written[-1], turns=turns)
+    kept = [(_without_result(written, turn), known) for written, turn in pairs if (known := turn_known_to(asker, turn))]
+    turns_written, turns = zip(*kept, strict=True)
+    return replace(decision, history=turns_written[:-1], query=turns_written[-1], turns=turns)
 
 
 def _without_result(written: Written, turn: Turn) -> Written:
