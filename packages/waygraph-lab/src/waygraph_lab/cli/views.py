@@ -112,6 +112,7 @@ def agents_evaluated(record: "Record") -> Iterator[Block]:
     held = record["dataset"]
     yield Fields((("dataset", held["name"]), ("agents", held["agents"]), ("tools", held["tools"])))
     columns = (
+        "row",
         "model",
         "retrieval",
         "surface",
@@ -125,6 +126,7 @@ def agents_evaluated(record: "Record") -> Iterator[Block]:
     endings = ("out of turns", "failed")
     rows: list[list[Cell]] = [
         [
+            outcome["row"],
             outcome["model"],
             outcome["retrieval"],
             outcome["surface"],

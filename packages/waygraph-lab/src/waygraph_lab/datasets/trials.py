@@ -27,7 +27,7 @@ from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Taxonomy
 from waygraph_lab.datasets.agent_loop import AgentLoop
 from waygraph_lab.datasets.noise import NONE, check_noise, read_noise
-from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt, untried
+from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, Surface, judge_attempt, untried
 from waygraph_lab.evaluation.answer_lines import AnswerLines
 from waygraph_lab.evaluation.dataset import Asked, Dataset
 from waygraph_lab.evaluation.estimate import CostEstimate, estimate_rerank, perfect_walks
@@ -196,11 +196,13 @@ def agent_trials(
     models: Sequence[str],
     recipes: Sequence[str] = (),
     noises: Sequence[str] = (NONE,),
+    surfaces: Sequence[Surface] = ("default",),
     rerank: str = "",
     walk: str = "",
     mode: str = "",
 ) -> list[AgentTrial]:
-    """`like`, but with every model, every recipe (none: `RECIPES`) and every noise.
+    """`like`, but with every model, every surface, every recipe (none: `RECIPES`) and every noise. On the surface
+    `react` nothing is searched, so that no recipe counts.
 
     `walk`, `mode`: of a recipe that walks; without a mode the router's surface takes the one best tool. Raises
     InvalidSetting without an endpoint or for texts that a recipe is not made for, UnknownRecipe.
@@ -210,16 +212,21 @@ def agent_trials(
     for noise in noises:
         check_noise(noise)
     names = recipes or ([TAXONOMY.name] if walk else RECIPES)
-    routes_one = like.surface == "router" and TAXONOMY.name in names
-    chosen = named_recipes(names, rerank=rerank, walk=walk, mode=mode or (Mode.ONE.value if routes_one else ""))
-    for recipe in chosen:
-        if not recipe.takes(like.texts) or not recipe.ranks_tools:
-            raise InvalidSetting(f"{recipe.name} finds no tools over {like.texts} texts")
+
+    def recipes_of(surface: Surface) -> Sequence[Recipe]:
+        routes_one = surface == "router" and TAXONOMY.name in names
+        chosen = named_recipes(names, rerank=rerank, walk=walk, mode=mode or (Mode.ONE.value if routes_one else ""))
+        for recipe in chosen:
+            if not recipe.takes(like.texts) or not recipe.ranks_tools:
+                raise InvalidSetting(f"{recipe.name} finds no tools over {like.texts} texts")
+        return chosen[:1] if surface == "react" else chosen
+
     return [
-        replace(like, recipe=recipe, model=model, noise=noise)
+        replace(like, recipe=recipe, model=model, noise=noise, surface=surface)
         for noise in noises
         for model in models
-        for recipe in chosen
+        for surface in surfaces
+        for recipe in recipes_of(surface)
     ]
 
 
@@ -308,7 +315,7 @@ class AgentBench:
 
     def _outcome(self, registry: LocalRegistry, trial: AgentTrial, tasks: Sequence[Asked]) -> AgentOutcome:
         repeated = [(task, run) for run in range(1, trial.runs + 1) for task in tasks]
-        with self.watching(f"{trial.model}, {trial.recipe.name}") as progress:
+        with self.watching(f"{trial.model}, {trial.retrieval}") as progress:
             attempts = anyio.run(self._attempts, registry, trial, repeated, progress)
         if all(attempt.ending == "failed" for attempt in attempts):
             raise LanguageModelRefused(f"no task got an answer: {attempts[0].fault}")

@@ -150,6 +150,8 @@ def write_router_data(
             if split in ("", whole.split):
                 decision = known_to(asker, whole)
                 label = decision.label if decision.label in candidates.by_id else owner_of(decision.label)
+                if label not in candidates.by_id:
+                    continue  # an agent was called as a whole, and tools are routed to
                 chance = Random(f"{seed} {decision.id}")  # noqa: S311 - not a secret
                 yield _WRITE[form](decision, label, candidates.choose(label, chance), candidates)
 
