@@ -213,22 +213,21 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             answer = _with_notice(other, failure("not_walked", UNUSABLE)) if _is_usable(other) else answer
         if agent := _better_agent(gateway, asker, answer):
             return agent
-        failed = _failed_twice(gateway, asker, history if "history" in arguments else None, answer.tools)
-        best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, tool["name"] in failed), default=None)
+        failures = _find_failures(gateway, asker, history if "history" in arguments else None, answer.tools)
+        best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, tool["name"] in failures), default=None)
         if best is None:
             return dict(answer.facts)
-        for tool in [tool for tool in answer.tools[:2] if tool["name"] in failed][
-            :1
-        ]:  # history lifts a rival before it
-            instead = f": {best['name']} is the best other one" if best is not tool else ", and no other fits"
-            answer = _with_notice(answer, Notice(code="failed", text=f"{tool['name']} failed twice{instead}."))
+        first_two = [tool["name"] for tool in answer.tools[:2]]  # a history lifts a rival just before what failed
+        if name := next((each for each in first_two if each in failures), ""):
+            instead = f": {best['name']} is the best other one" if best["name"] != name else ", and no other fits"
+            answer = _with_notice(answer, Notice(code="failed", text=f"{name} failed twice{instead}."))
         agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
         return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
 
     return told_as_text(_drop_session_notice(await gateway.ask(answer_route), arguments))
 
 
-def _failed_twice(
+def _find_failures(
     gateway: Gateway, asker: Asker, history: Sequence[Turn] | None, tools: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
     """Names of the tools whose last two calls failed. `history`: what the host sent; None: the session counts."""
