@@ -115,6 +115,14 @@ def unrouted(talk: Talk) -> Step:
     return calls if talk.turn == 0 else "Done."
 
 
+def stubborn(talk: Talk) -> Step:
+    """Routes, calls twice with arguments that only a tool without parameters takes, and routes once more."""
+    name = talk.right[0]
+    route, calls = [("route", {"query": name})], [("execute", {"name": name, "params": MISTAKEN})] * 2
+    steps: list[Step] = [route, calls, route, "Done."]
+    return steps[talk.turn]
+
+
 def reacting(talk: Talk) -> Step:
     """Works in plain text, as ReAct asks: each right tool in turn, with an invented result behind it."""
     if talk.turn < len(talk.right):
@@ -165,7 +173,7 @@ MODELS: Mapping[str, Callable[[Talk], Step]] = {
     each.__name__: each
     for each in (
         *(perfect, careless, sloppy, looping, refusing, confused),
-        *(routed, unrouted, reacting, mumbling, tempted, fickle),
+        *(routed, unrouted, stubborn, reacting, mumbling, tempted, fickle),
     )
 }
 

@@ -200,6 +200,20 @@ def test_a_router_gives_one_tool_and_runs_it(world: World, capsys: pytest.Captur
     assert all(result.startswith("Error: ") for result in results)
 
 
+def test_a_router_gives_another_tool_after_two_failures(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the gateway does: the tool that the query names comes first until its calls have failed twice."""
+    world.measure(capsys, "--surface", "router", "--recipe", "lexical", "--model", "stubborn")
+    pairs = []
+    for request in world.models.requests:
+        texts = [each["content"] for each in request["messages"] if each["role"] == "tool"]
+        routes = [
+            answer["tool"]["name"] for text in texts if text.startswith('{"tool"') for answer in [json.loads(text)]
+        ]
+        pairs += [routes] if len(routes) == 2 else []
+    assert {first.endswith("_price") for first, _ in pairs} == {False, True}
+    assert all((first == other) == first.endswith("_price") for first, other in pairs), "which takes any arguments"
+
+
 def test_react_has_all_tools_in_its_prompt(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """In plain text, beside the router by the same executor: each is a row of ToolACE-MCP's Table 1."""
     options = ["--surface", "react", "--surface", "router", "--recipe", "lexical", "--turns", "12"]

@@ -219,7 +219,7 @@ def test_a_service_and_a_gateway_ask_as_was_trained(
     anyio.run(ask, "default", "find_tools")
 
 
-TALK = [
+TALK: list[dict[str, Any]] = [
     {"role": "user", "text": "Add 1 and 2, and then open the door or ask a person"},
     {"role": "call", "agent": "box", "tool": "add", "arguments": {"a": 1, "b": 2}, "result": "3"},
     {"role": "assistant", "text": "That is 3. Now the door."},
@@ -245,7 +245,7 @@ def test_a_gateway_serves_the_prompt_of_a_sample(
     (folder / "agents.jsonl").write_text(json.dumps({"id": "box", "description": box.description, "tools": shown}))
     (folder / "trajectories.jsonl").write_text(json.dumps({"id": "one", "turns": TALK}))
 
-    def generate(*options: str) -> list[dict[str, Any]]:
+    def generate(*options: str) -> list[list[dict[str, str]]]:
         run(capsys, "generate", "router-data", folder, file, *options)
         return [json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()]
 

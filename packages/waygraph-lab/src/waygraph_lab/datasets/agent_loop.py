@@ -202,13 +202,20 @@ class Conversation:
         if self.surface == "router":
             request = replace(request, detail="schema", run_by=EXECUTE, history=tuple(self.history))
         answer = find(cast("Searchable", WholeSearch(registry, self.task.id)), request)
-        tools = answer.get("tools", [])[: 1 if self.surface == "router" else None]
-        self.bound |= {entry["name"]: registry.tool(entry["name"]) for entry in tools}
+        tools = answer.get("tools", [])
+        found = {entry["name"]: registry.tool(entry["name"]) for entry in tools}
+        if self.surface == "router":
+            tools = sorted(tools, key=lambda entry: self._fails(found[entry["name"]]))[:1]
+        self.bound |= {entry["name"]: found[entry["name"]] for entry in tools}
         if self.surface == "router" and tools:
             agent_id = self.bound[tools[0]["name"]].agent_id
             facts = {name: value for name, value in answer.items() if name != "tools"}
             answer = {"tool": {"name": tools[0]["name"], "agent": agent_id} | tools[0]} | facts
         return json.dumps(answer, ensure_ascii=False)
+
+    def _fails(self, tool: Tool) -> bool:
+        """Whether its last two calls failed: then the gateway's router returns the best other one."""
+        return [turn.outcome for turn in self.history if turn.tool == tool.id][-2:] == ["failed", "failed"]
 
     async def _execute(self, text: str) -> str:
         try:
