@@ -189,10 +189,11 @@ def _note_request(gateway: Gateway, asker: Asker, text: str, start_s: float, *, 
 
 
 async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
-    """The best tool that can be run here, with its schema; the best one at all, and why not, if none can.
+    """The best tool that can be run here, with its schema; the best one at all, and why not, if none can. If an agent
+    without tools fits better than every tool, that agent.
 
     A walk for the single best may select what cannot be run, or failed before: then it is as if none was made. A tool
-    that failed twice in this session gives way to the best other one. Raises what finding raises.
+    that failed twice in a row gives way to the best other one. Raises what finding raises.
     """
     asker.caller.require("route")
     _refuse_unknown(ROUTE, arguments)
@@ -204,28 +205,54 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         _mark_failures(asker, answer.tools)
         return answer
 
-    def has_failed_twice(tool: Mapping[str, Any]) -> bool:
-        return asker.session.failure_count(asker.caller, str(tool["name"])) > 1
-
     def answer_route() -> dict[str, Any]:
         answer = find_best(Mode.ONE)
         is_walked = all(each["code"] != "not_walked" for each in answer.facts.get("notices", ()))
         if gateway.settings.walk and is_walked and not _is_usable(answer):
             other = find_best(None)
             answer = _with_notice(other, failure("not_walked", UNUSABLE)) if _is_usable(other) else answer
-        best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, has_failed_twice(tool)), default=None)
-        if best and has_failed_twice(answer.tools[0]):
-            instead = (
-                f": {best['name']} is the best other one" if best is not answer.tools[0] else ", and no other fits"
-            )
-            text = f"{answer.tools[0]['name']} failed twice{instead}."
-            answer = _with_notice(answer, Notice(code="failed", text=text))
-        if best:
-            agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
-            return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
-        return dict(answer.facts)
+        if agent := _better_agent(gateway, asker, answer):
+            return agent
+        failures = _find_failures(gateway, asker, history if "history" in arguments else None, answer.tools)
+        best = min(answer.tools, key=lambda tool: ("cannot_run" in tool, tool["name"] in failures), default=None)
+        if best is None:
+            return dict(answer.facts)
+        first_two = [tool["name"] for tool in answer.tools[:2]]  # a history lifts a rival just before what failed
+        if name := next((each for each in first_two if each in failures), ""):
+            instead = f": {best['name']} is the best other one" if best["name"] != name else ", and no other fits"
+            answer = _with_notice(answer, Notice(code="failed", text=f"{name} failed twice{instead}."))
+        agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
+        return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
 
     return told_as_text(_drop_session_notice(await gateway.ask(answer_route), arguments))
+
+
+def _find_failures(
+    gateway: Gateway, asker: Asker, history: Sequence[Turn] | None, tools: Sequence[Mapping[str, Any]]
+) -> frozenset[str]:
+    """Names of the tools whose last two calls failed. `history`: what the host sent; None: the session counts."""
+    names = [str(tool["name"]) for tool in tools]
+    if history is None:
+        return frozenset(name for name in names if asker.session.failure_count(asker.caller, name) > 1)
+    calls = [turn for turn in history if turn.role == "call"]
+    lookup = gateway.view(asker).registry.tool
+    ids = {name: lookup(name, principal=asker.principal).id for name in names} if calls else {}
+    last_two = {name: [turn.outcome for turn in calls if turn.tool in (name, ids[name])][-2:] for name in ids}
+    return frozenset(name for name, outcomes in last_two.items() if outcomes == ["failed", "failed"])
+
+
+def _better_agent(gateway: Gateway, asker: Asker, answer: find.ToolsAnswer) -> dict[str, Any] | None:
+    """The answer that is an agent. A server without tools was not asked for them, and does nothing of itself."""
+    ids = list(answer.facts.get("better_agents", ()))
+    agent = gateway.view(asker).registry.agent(ids[0], principal=asker.principal) if ids else None
+    if agent is None or agent.kind in ("mcp_server", "openapi"):
+        return None
+    entry = _agent(AgentMatch(agent=agent, score=0.0), gateway.reach.now().why_not)
+    runs = "cannot_run" not in entry and "tools" in entry
+    hint = f'read it with {EXECUTE}(name="{entry["tools"][0]}", params={{}})' if runs else "hand this task to it"
+    of_tools = ("better_agents", "confidence")
+    facts = {name: fact for name, fact in answer.facts.items() if name not in of_tools}
+    return {"agent": entry} | facts | {"hint": f"no tool fits as well as this agent: {hint}"}
 
 
 UNUSABLE = "what it selected cannot be run here, or has failed"

@@ -8,8 +8,7 @@ OPENAI_BASE_URL and OPENAI_API_KEY say where the model is: any endpoint that spe
 
 import argparse
 
-from waygraph import Query, Registry
-from waygraph.registry.routing.recipes import recipe_named
+from waygraph import Query, Registry, recipe_named
 
 
 def assign(registry: Registry, tasks: list[str], model: str, mode: str) -> None:

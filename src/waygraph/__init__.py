@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from waygraph.registry.routing.recipes import Recipe as Recipe
     from waygraph.registry.routing.recipes import RecipeLeg as RecipeLeg
     from waygraph.registry.routing.recipes import Rerank as Rerank
+    from waygraph.registry.routing.recipes import recipe_named as recipe_named
 
     __version__: str
     """The installed version, such as "0.1.0"."""
@@ -71,7 +72,7 @@ _NAMES = {
     "registry.model.nouns": "Agent AgentMatch Filters Principal Query Route Tool ToolMatch ToolRoute Turn Vote",
     "registry.model.settings": "Settings",
     "registry.model.tool_calls": "RankedTool RankedTools ToolResult",
-    "registry.routing.recipes": "HistoryShares RECIPES Recipe RecipeLeg Rerank",
+    "registry.routing.recipes": "HistoryShares RECIPES Recipe RecipeLeg Rerank recipe_named",
 }
 """Module → the names that stand there."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -62,6 +62,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "model pull": [["model", "pull", "onnx:/models/x"]],
     "eval run": [["eval", str(REQUESTS), "--recipe", "lexical", "--recipe", "paper"]],
     "eval table": [["eval", "table", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
+    "eval history": [["eval", "history", f"{OWN}.conversations"]],
     "eval plot": [["eval", "plot", f"{OWN}.lexical.json", "--to", f"{OWN}.plots"]],
     "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "lint": [["lint", "bureau-fx"], ["lint", "bureau-fx/convert", "--try", "Change money into another currency."]],

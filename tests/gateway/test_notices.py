@@ -138,15 +138,18 @@ def doors(path: Path) -> Iterator[tuple[Served, str]]:
 
 
 def test_each_surface_of_the_gateway_has_them(path: Path, expected: dict[str, list[tuple[str, str]]]) -> None:
-    """As notices, or as the facts of the same meaning; but for what only an operator can change."""
+    """As notices, or as the facts of the same meaning; but for what only an operator can change. A router returns the
+    better agent itself.
+    """
 
     async def ask(url: str, tool: str) -> dict[str, dict[str, Any]]:
         async with over_http(url) as host:
             texts = [text for text in expected if not QUESTIONS[text]]
             return {text: told(await host.call_tool(tool, {"query": text})) for text in texts}
 
-    facts = {"nothing": "reason", "withheld": "reason", "better_agents": "better_agents"}
     for service, tool in doors(path):
+        better = "agent" if tool == "route" else "better_agents"
+        facts = {"nothing": "reason", "withheld": "reason", "better_agents": better}
         for text, answer in anyio.run(ask, f"{service.url}/mcp", tool).items():
             notices = [each for each in expected[text] if each[0] not in {*facts, "words_only"}]
             assert pairs(answer.get("notices", ())) == notices

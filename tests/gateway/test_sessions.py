@@ -1,5 +1,6 @@
 """What is remembered of a host, and what it is told by itself."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,19 @@ from mcp import Client, MCPError
 from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
-from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, on_stdio, opened_by, over_http, told, toolbox_place
+from tests.gateway.hosts import (
+    ERAS,
+    Era,
+    Open,
+    Place,
+    error_of,
+    ingest,
+    on_stdio,
+    opened_by,
+    over_http,
+    told,
+    toolbox_place,
+)
 from tests.service import Served, process, served
 from waygraph import Principal
 from waygraph.api.mcp import tool_list
@@ -340,9 +353,10 @@ def test_the_surface_of_a_router_routes_again_after_a_failure(door: str, era: Er
         async with opened_by(door, url, on_stdio(place, *of_router))(era) as host:
             assert [tool.name for tool in (await host.list_tools()).tools] == ["route", "execute"]
 
-            async def route(query: str, **more: Any) -> dict[str, Any]:
+            async def route(query: str, *notices: str, **more: Any) -> dict[str, Any]:
                 answer = told(await host.call_tool("route", {"query": query, **more}))
                 assert "execute(" in answer["hint"]
+                assert [each["text"] for each in answer.get("notices", ()) if each["code"] == "failed"] == [*notices]
                 return dict(answer["tool"])
 
             adding = await route("add two whole numbers")
@@ -352,11 +366,15 @@ def test_the_surface_of_a_router_routes_again_after_a_failure(door: str, era: Er
             assert ran.structured_content == {"total": 3}
             first = await route(DOOR["query"])
             assert first["name"] == "box__fail"
-            for _ in range(2):
+            has_session, why = (
+                door == "stdio" or era == "legacy",
+                "box__fail failed twice: box__ask is the best other one.",
+            )
+            for failures, best in ((1, ("box__fail",)), (2, ("box__ask", why))):
                 assert (await host.call_tool("execute", {"name": first["name"], "params": {}})).is_error
-            has_session = door == "stdio" or era == "legacy"
-            calls = {} if has_session else {"history": [{"tool": first["name"], "outcome": "failed"}] * 2}
-            assert (await route(DOOR["query"], **calls))["name"] == "box__ask"
+                failed = [{"tool": "box/fail", "outcome": "failed"}] * failures
+                again = await route(DOOR["query"], *best[1:], **({} if has_session else {"history": failed}))
+                assert (again["name"], "failed" in again) == (best[0], has_session and failures == 1)
             nothing = told(await host.call_tool("route", {"query": "zzz qqq", "history": []}))
             assert ("tool" in nothing, bool(nothing["reason"])) == (False, True)
             for name, bad in (("route", {"query": "a", "limit": 2}), ("execute", {"query": "add", "params": {}})):
@@ -369,6 +387,42 @@ def test_the_surface_of_a_router_routes_again_after_a_failure(door: str, era: Er
         return
     with process(place.registry, tmp_path, *of_router) as running:
         anyio.run(walk, f"{running.url}/mcp")
+
+
+def test_the_surface_of_a_router_returns_an_agent_where_no_tool_fits(tmp_path: Path) -> None:
+    """A skill is read by `execute`, as the hint says; what nothing runs here says why."""
+    place = toolbox_place(tmp_path)
+    (tmp_path / "coach").mkdir()
+    skill = (
+        "---\nname: coach\ndescription: Rehearses job interviews and hard conversations.\n---\nAsk about the gaps.\n"
+    )
+    (tmp_path / "coach" / "SKILL.md").write_text(skill)
+    others = [
+        {"id": "lawyer", "kind": "a2a_agent", "description": "Reviews lease contracts of tenants."},
+        {"id": "mail", "kind": "mcp_server", "description": "Sends letters by mail."},
+    ]
+    (tmp_path / "others.json").write_text(json.dumps({"waygraph": 1, "agents": others}))
+    assert ingest(place, str(tmp_path / "coach")) == ingest(place, str(tmp_path / "others.json")) == 0
+
+    async def walk() -> None:
+        async with Client(on_stdio(place, "--surface", "router"), mode="legacy") as host:
+
+            async def route(query: str) -> dict[str, Any]:
+                return told(await host.call_tool("route", {"query": query}))
+
+            answer = await route("rehearse a job interview")
+            assert (answer["agent"]["id"], answer["agent"]["tools"]) == ("coach", ["coach__read"])
+            assert answer["hint"].endswith('read it with execute(name="coach__read", params={})')
+            read = await host.call_tool("execute", {"name": "coach__read", "params": {}})
+            assert "Ask about the gaps." in str(read.content[0])
+            answer = await route("review the lease contract of a tenant")
+            assert (answer["agent"]["id"], "tool" in answer) == ("lawyer", False)
+            assert answer["agent"]["cannot_run"]
+            assert "agent" not in await route("send a letter by mail"), "a server that was never asked for its tools"
+            for query in ("add two whole numbers", "box__add"):
+                assert (await route(query))["tool"]["name"] == "box__add"
+
+    anyio.run(walk)
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -115,6 +115,31 @@ def unrouted(talk: Talk) -> Step:
     return calls if talk.turn == 0 else "Done."
 
 
+def stubborn(talk: Talk) -> Step:
+    """Routes, calls twice with arguments that only a tool without parameters takes, and routes once more."""
+    name = talk.right[0]
+    route, calls = [("route", {"query": name})], [("execute", {"name": name, "params": MISTAKEN})] * 2
+    steps: list[Step] = [route, calls, route, "Done."]
+    return steps[talk.turn]
+
+
+def reacting(talk: Talk) -> Step:
+    """Works in plain text, as ReAct asks: each right tool in turn, with an invented result behind it."""
+    if talk.turn < len(talk.right):
+        name = talk.right[talk.turn]
+        asks = f"Thought: I need it.\nAction: {name}\nAction Input: {json.dumps(arguments_of(name))}"
+        return f"<think>Hm.</think>{asks}\nObservation: 1,000,000\nFinal Answer: 1,000,000"
+    return f"Thought: That is all.\nFinal Answer: {' '.join(talk.results)}"
+
+
+def mumbling(talk: Talk) -> Step:
+    """Acts badly in plain text: a tool that there is not, arguments that are none, a fence; then it just answers."""
+    name = talk.right[0]
+    fenced = f"Action: `{name}`\nAction Input:\n```json\n{json.dumps(arguments_of(name))}\n```\nThat will do."
+    steps = ["Action: nobody\nAction Input: {}", f"Action: {name}\nAction Input: what you like", fenced, "Never mind."]
+    return steps[talk.turn]
+
+
 def tempted(talk: Talk) -> Step:
     """Calls all that it found whose agent nobody serves."""
     if talk.turn == 0:
@@ -146,7 +171,10 @@ def confused(talk: Talk) -> Step:
 
 MODELS: Mapping[str, Callable[[Talk], Step]] = {
     each.__name__: each
-    for each in (perfect, careless, sloppy, looping, refusing, confused, routed, unrouted, tempted, fickle)
+    for each in (
+        *(perfect, careless, sloppy, looping, refusing, confused),
+        *(routed, unrouted, stubborn, reacting, mumbling, tempted, fickle),
+    )
 }
 
 
@@ -206,8 +234,14 @@ def _message(models: AgentModels, request: Mapping[str, Any]) -> dict[str, Any]:
     talk = Talk(
         task=messages[1]["content"],
         right=models.right_tools[messages[1]["content"]],
-        bound=[tool["function"]["name"] for tool in request["tools"] if tool["function"]["name"] != "find_tools"],
-        results=[message["content"] for message in messages if message["role"] == "tool"],
+        bound=[
+            tool["function"]["name"] for tool in request.get("tools", ()) if tool["function"]["name"] != "find_tools"
+        ],
+        results=[
+            message["content"].removeprefix("Observation: ")
+            for message in messages[2:]
+            if message["role"] in ("tool", "user")
+        ],
         turn=sum(message["role"] == "assistant" for message in messages),
     )
     step = MODELS.get(name, perfect)(talk)

@@ -25,7 +25,7 @@ from benchmarks.loop.benchmark import (
     scales,
     tables_of,
 )
-from benchmarks.loop.minds import MINDS, Choice, ModelMind, Offer, Reader
+from benchmarks.loop.minds import MINDS, Choice, ModelMind, Offer, ReActMind, Reader
 from benchmarks.loop.tasks import Place, Step, is_left, read_tasks
 from benchmarks.world import World
 from tests.http_doubles import Quiet, serving
@@ -89,7 +89,8 @@ def runs(world: World) -> Mapping[tuple[str, str], Sequence[Run]]:
     minds = {**MINDS, "idle": Idle(), "wrong": Careless(WRONG), "harmless": Careless(HARMLESS)}
     with endpoint(call_current_weather) as url:
         model = ModelMind(ChatModel.open("m", load_settings(), {"OPENAI_BASE_URL": url}))
-        scale = Scale(arms=(ALL_TOOLS, SHIPPED), minds={**minds, "model": model})
+        react = ReActMind(ChatModel.open("react", load_settings(), {"OPENAI_BASE_URL": url}))
+        scale = Scale(arms=(ALL_TOOLS, SHIPPED), minds={**minds, "model": model, "react": react})
         return measure(world, open_counter(world), scale, TASKS)
 
 
@@ -244,9 +245,14 @@ def call(name: str, arguments: object) -> dict[str, Any]:
 
 def call_current_weather(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """A model that knows the tool of the weather, and reads the city from what it is asked."""
-    PROMPTS.append(request["messages"][1]["content"])
-    names = [tool["function"]["name"] for tool in request["tools"]]
-    values = json.loads(PROMPTS[-1].partition("Values: ")[2].splitlines()[0])
+    prompt, acts = request["messages"][1]["content"], request["model"] == "react"
+    functions = request["messages"][0]["content"].splitlines() if acts else ()
+    names = [json.loads(line)["name"] for line in functions if line.startswith("{")]
+    names += [tool["function"]["name"] for tool in request.get("tools", ())]
+    values = json.loads(prompt.partition("Values: ")[2].splitlines()[0])
+    if acts and "weather__get_current" in names and "city" in values:
+        return {"content": f"Action: weather__get_current\nAction Input: {json.dumps({'city': values['city']})}"}
+    PROMPTS.append(prompt)
     if "weather__get_current" not in names or "city" not in values:
         return {"content": "none"}
     return call("weather__get_current", {"city": values["city"]})
@@ -255,6 +261,8 @@ def call_current_weather(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def test_a_language_model_takes_part(runs: Mapping[tuple[str, str], Sequence[Run]]) -> None:
     assert solved(runs[ALL_TOOLS, "model"]) == {"oslo", "three_cities", "basil"}
     assert {"oslo", "basil"} <= solved(runs[SHIPPED, "model"])
+    for arm in (ALL_TOOLS, SHIPPED):
+        assert solved(runs[arm, "react"]) == solved(runs[arm, "model"]), "the same model by ReAct"
     assert PROMPTS[0] == 'What is the weather in Oslo now?\nValues: {"city": "Oslo"}'
 
 
@@ -275,4 +283,4 @@ def test_a_model_is_asked_only_where_that_is_said(tmp_path: Path, capsys: pytest
     plain = world_at(tmp_path)
     assert {name for scale in scales(plain) for name in scale.minds} == set(MINDS)
     with_model = replace(plain, model="openai:m", environ={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
-    assert [set(scale.minds) for scale in scales(with_model)] == [{"m"}]
+    assert [set(scale.minds) for scale in scales(with_model)] == [{"m", "ReAct (m)"}]

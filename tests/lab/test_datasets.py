@@ -179,6 +179,10 @@ NO_TALK: list[tuple[object, str]] = [
         r"turn 2: tool 'sent' of agent 'mail' is not in the catal",
     ),
     (
+        {"id": "t", "turns": [USER, {**CALL, "agent": "mial", "tool": None}]},
+        r"turn 2: agent 'mial' is not in the catalogue",
+    ),
+    (
         {"id": "t", "turns": [USER, {"role": "call", "agent": "mail"}]},
         r"turn 2: a turn of the role call needs a text in",
     ),

@@ -200,6 +200,45 @@ def test_a_router_gives_one_tool_and_runs_it(world: World, capsys: pytest.Captur
     assert all(result.startswith("Error: ") for result in results)
 
 
+def test_a_router_gives_another_tool_after_two_failures(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the gateway does: the tool that the query names comes first until its calls have failed twice."""
+    world.measure(capsys, "--surface", "router", "--recipe", "lexical", "--model", "stubborn")
+    pairs = []
+    for request in world.models.requests:
+        texts = [each["content"] for each in request["messages"] if each["role"] == "tool"]
+        routes = [
+            answer["tool"]["name"] for text in texts if text.startswith('{"tool"') for answer in [json.loads(text)]
+        ]
+        pairs += [routes] if len(routes) == 2 else []
+    assert {first.endswith("_price") for first, _ in pairs} == {False, True}
+    assert all((first == other) == first.endswith("_price") for first, other in pairs), "which takes any arguments"
+
+
+def test_react_has_all_tools_in_its_prompt(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """In plain text, beside the router by the same executor: each is a row of ToolACE-MCP's Table 1."""
+    options = ["--surface", "react", "--surface", "router", "--recipe", "lexical", "--turns", "12"]
+    models = ["--model", "reacting", "--model", "routed", "--model", "mumbling", "--judge", "judge"]
+    outcomes = world.measure(capsys, *options, *models)["outcomes"]
+    rows = {(each["model"], each["surface"]): each for each in outcomes}
+    assert [each["row"] for each in outcomes[:2]] == ["Retrieval (lexical, Q+H)", "ReAct (reacting)"]
+    react = rows["reacting", "react"]
+    whole = {"tool_correctness": 1.0, "gold_coverage": 1.0, "task_completion": 1.0}
+    assert scores(react) == scores(rows["routed", "router"]) == whole
+    assert (react["retrieval"], react["costs"]["searches"]) == ("all tools", 0)
+    asked = next(each for each in world.models.requests if "Thought:" in each["messages"][0]["content"])
+    assert "tools" not in asked
+    shown = [json.loads(line) for line in asked["messages"][0]["content"].splitlines() if line.startswith("{")]
+    agents = [json.loads(line) for line in (world.folder / "agents.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {each["name"] for each in shown} == {
+        call_name(agent["id"], tool["name"]) for agent in agents for tool in agent["tools"]
+    }
+    assert all(each["parameters"]["type"] == "object" for each in shown)
+    mumbled = rows["mumbling", "react"]["tasks"][0]
+    assert [call["result"].partition(":")[0] for call in mumbled["calls"][:2]] == ["Error", "Error"]
+    assert [call["correct"] for call in mumbled["calls"]] == [False, False, True]
+    assert (mumbled["answer"], mumbled["ending"]) == ("Never mind.", "answered")
+
+
 def test_runs_tell_how_far_they_differ(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a model that does well in one of two runs: the mean is half, and the spread that of 1 and 0."""
     options = ["--model", "fickle", "--recipe", "lexical", "--runs", "2", "--temperature", "0.7", "--at-once", "1"]

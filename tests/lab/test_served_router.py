@@ -17,13 +17,14 @@ from mcp import Client
 
 from tests.docs.pages import DOCS
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai, in_order
-from tests.gateway.hosts import Place, ingest, on_stdio, told
+from tests.gateway.hosts import Place, ingest, on_stdio, told, toolbox_place
 from tests.service import assert_good, notice_of, served
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import Rerank
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("bureau-fx", "trencher-tables", "parley-chat")
@@ -216,6 +217,118 @@ def test_a_service_and_a_gateway_ask_as_was_trained(
 
     anyio.run(ask, "router", "route")
     anyio.run(ask, "default", "find_tools")
+
+
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "text": "Add 1 and 2, and then open the door or ask a person"},
+    {"role": "call", "agent": "box", "tool": "add", "arguments": {"a": 1, "b": 2}, "result": "3"},
+    {"role": "assistant", "text": "That is 3. Now the door."},
+    {"role": "call", "agent": "box", "tool": "fail", "arguments": {}, "result": "no door", "outcome": "failed"},
+    {"role": "call", "agent": "box", "tool": "ask", "arguments": {}, "result": "blue"},
+]
+
+
+def test_a_gateway_serves_the_prompt_of_a_sample(
+    endpoint: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Made by `--as gateway`: the same fields in the same form, of the calls that a session has really made, and of the
+    turns that a host tells by itself. Nothing of a result is sent.
+    """
+    place, folder, file = toolbox_place(tmp_path), tmp_path / "talks", tmp_path / "samples.jsonl"
+    with LocalRegistry.open(place.registry) as registry:
+        [box], tools = registry.agents(), registry.tools()
+    shown = [
+        {"name": each.name, "description": each.description, "inputSchema": json.loads(each.input_schema)}
+        for each in tools
+    ]
+    folder.mkdir()
+    (folder / "agents.jsonl").write_text(json.dumps({"id": "box", "description": box.description, "tools": shown}))
+    (folder / "trajectories.jsonl").write_text(json.dumps({"id": "one", "turns": TALK}))
+
+    def generate(*options: str) -> list[list[dict[str, str]]]:
+        run(capsys, "generate", "router-data", folder, file, *options)
+        return [json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()]
+
+    samples = generate("--as", "gateway")
+    endpoint.answers = ["[]"]
+    calls = [("box__add", {"a": 1, "b": 2}), ("box__fail", {}), ("box__ask", {})]
+    told_turns = [{"said": TALK[0]["text"]}, *({"tool": f"box/{name}", "outcome": "ok"} for name in ("add", "tell"))]
+
+    async def serve() -> None:
+        launch = on_stdio(place, "--surface", "router", WAYGRAPH_RERANK="openai:r", **endpoint.environ)
+        async with Client(launch, mode="legacy") as host:
+            for name, params in calls:
+                await host.call_tool("route", {"query": TALK[0]["text"]})
+                await host.call_tool("execute", {"name": name, "params": params})
+            await host.call_tool("route", {"query": "ask a person, or fail", "history": told_turns})
+
+    anyio.run(serve)
+    *served, by_host = [request["messages"] for request in endpoint.requests]
+    assert len(served) == len(samples) == len(calls)
+    for prompt, sample in zip(served, samples, strict=True):
+        assert prompt[0] == sample[0]
+        fields, trained = json.loads(prompt[1]["content"]), json.loads(sample[1]["content"])
+        assert list(fields) == list(trained)
+        known = {each["id"]: each for each in trained.pop("candidates")}
+        assert all(each == known[each["id"]] for each in fields.pop("candidates"))
+        assert fields == trained
+    assert json.loads(samples[2][1]["content"])["history"] == [
+        {"call": "box/add", "outcome": "ok"},
+        {"call": "box/fail", "outcome": "failed"},
+    ]
+    assert json.loads(by_host[1]["content"])["history"] == [
+        {"user": TALK[0]["text"]},
+        {"call": "box/add", "outcome": "ok"},
+        {"call": "box/tell", "outcome": "ok"},
+    ]
+    whole, bare = (json.loads(generate(*options)[2][1]["content"]) for options in ([], ["--no-history"]))
+    assert [row.get("result") for row in whole["history"]] == ["3", None, "no door"]
+    assert list(bare) == ["request", "candidates"]
+    ranking = generate_ranking(folder, file, capsys, "--as", "gateway")
+    assert (ranking["query"], [turn["role"] for turn in ranking["history"]]) == (
+        {"role": "call", "agent": "box", "tool": "fail", "outcome": "failed"},
+        ["user", "call"],
+    )
+    assert generate_ranking(folder, file, capsys, "--no-history")["history"] == []
+
+
+def generate_ranking(folder: Path, file: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    """The last sample."""
+    run(capsys, "generate", "router-data", folder, file, "--form", "ranking", *options)
+    sample: dict[str, Any] = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
+    return sample
+
+
+def test_the_ablation_asks_each_router_as_it_was_trained(
+    samples: dict[str, list[Sample]], endpoint: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`eval history`: a router knows each call by all turns, and by those of a gateway; one without history only those
+    calls that their request alone tells.
+    """
+    played, file = tmp_path / "played", tmp_path / "bare.jsonl"
+    run(capsys, "generate", "router-data", played, file, "--no-history")
+    bare = [Sample.of(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+    routers = {"r": TrainedRouter(samples["tools"]), "bare": TrainedRouter(bare)}
+
+    def answer(request: dict[str, Any]) -> str:
+        """To what it was not trained for, agents too, the first candidate."""
+        label = routers[request["model"]](request)
+        return in_order(1)(request) if "not trained" in label else label
+
+    endpoint.answer = answer
+    command = ["eval", "history", played, "--recipe", "lexical", "--rerank", "openai:r", "--without", "openai:bare"]
+    tables = {table["level"]: table for table in run(capsys, *command, "--json")["tables"]}
+    rows = {row["method"]: row["estimates"]["Recall@1"] for row in tables["tools"]["rows"]}
+    whole, gateway, none = rows
+    assert [name.rpartition(", ")[2] for name in rows] == ["all turns", "as a gateway", "no history"]
+    assert [name.partition(",")[0].partition("openai:")[2] for name in rows] == ["r", "r", "bare"]
+    assert rows[whole]["value"] == rows[gateway]["value"] > rows[none]["value"] > 0
+    assert tables["agents"]["against"] == whole
+    histories = [prompt.history for prompt in routers["r"].asked]
+    assert any("result" in row for history in histories for row in history)
+    assert any(history and not any({"result", "assistant"} & row.keys() for row in history) for history in histories)
+    assert routers["bare"].asked
+    assert not any(prompt.history for prompt in routers["bare"].asked)
 
 
 def test_as_many_candidates_are_trained_as_are_asked_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

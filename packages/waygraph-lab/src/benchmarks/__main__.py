@@ -14,6 +14,7 @@ from benchmarks import (
     abstention,
     agent_as_a_graph,
     call_needs,
+    agent_routes,
     clear_requests,
     default_recipe,
     findability,
@@ -60,6 +61,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     right_tool.NAME: right_tool.run,
     findability.NAME: findability.run,
     history.NAME: history.run,
+    agent_routes.NAME: agent_routes.run,
     ranker.NAME: ranker.run,
     route_ratio.NAME: route_ratio.run,
     route_speed.NAME: route_speed.run,
@@ -100,6 +102,7 @@ QUALITY = (
     right_tool.NAME,
     findability.NAME,
     history.NAME,
+    agent_routes.NAME,
     ranker.NAME,
     suspicion.NAME,
     taxonomy.NAME,
@@ -178,7 +181,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
     parser.add_argument("--budget-s", type=float, default=0, help="begin none after so many seconds; 0: no limit")
-    parser.add_argument(MODEL, default="", help=f"openai:MODEL, for {loop.NAME} and {taxonomy.NAME}; needs {SPEND}")
+    parser.add_argument(
+        MODEL, default="", help=f"openai:MODEL, for {agent_routes.NAME}, {loop.NAME} and {taxonomy.NAME}; needs {SPEND}"
+    )
     parser.add_argument(SPEND, action="store_true", help="endpoints may be asked, which costs money")
     parser.add_argument(SIZES, type=_sizes, default=(), help=f"numbers of tools, such as 500,100000, for {scale.NAME}")
     parser.add_argument(

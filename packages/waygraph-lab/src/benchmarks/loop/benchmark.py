@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from benchmarks.gateway.host import SCOPES, TIMEOUT_CLIENT_S, Host, open_host
 from benchmarks.gateway.tokens import Counter, open_counter
 from benchmarks.loop.doors import Door, GatewayDoor, ListDoor, Opening, Servers, Tally, offers_of, open_servers
-from benchmarks.loop.minds import MAX_CALLS, MINDS, Choice, Mind, ModelMind
+from benchmarks.loop.minds import MAX_CALLS, MINDS, Choice, Mind, ModelMind, ReActMind
 from benchmarks.loop.servers import SERVERS
 from benchmarks.loop.tasks import GIT_DATES, Place, Step, Task, is_left, read_tasks
 from benchmarks.processes import free_port, run_server, waygraph_command
@@ -59,6 +59,8 @@ NOTES = (
     ".1, the same in each run.",
     "Offered: of the steps that a tool serves and that were begun, how often it was offered; first: how often it came "
     "first. A wrong call is one of another tool than the right one, or than one that fits and is broken.",
+    "Table 1 of ToolACE-MCP has these rows: `ReAct` over all tools is its ReAct; the model on the router's surface is "
+    "its light routing agent; BM25 stands for its retrieval. The executor is the same in each.",
     "Tokens: all that a mind reads in a task: the list of all tools, or the gateway's list and instructions, then what "
     "is found, then results. BM25 finds 5 tools over names, descriptions and parameters, as hosts do it; the gateway "
     "as many as it does by default.",
@@ -108,8 +110,9 @@ def scales(world: World) -> list[Scale]:
     """A model is asked at one scale: it costs money."""
     if world.model:
         model = configured_model(world.model, world.environ, option="--model", purpose="for the loop")
-        mind = ModelMind(ChatModel.open(model, world.settings, world.environ))
-        return [Scale(distractors=50, minds={model: mind}, every=6 if world.quick else 1)]
+        chat = ChatModel.open(model, world.settings, world.environ)
+        minds: dict[str, Mind] = {model: ModelMind(chat), f"ReAct ({model})": ReActMind(chat)}
+        return [Scale(distractors=50, minds=minds, every=6 if world.quick else 1)]
     if world.quick:
         return [Scale(distractors=50, every=6)]
     sure = {name: MINDS[name] for name in ("oracle", "reader")}

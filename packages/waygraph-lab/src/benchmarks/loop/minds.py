@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.loop.tasks import Step
+from waygraph.registry.language_model.answer_text import after_thoughts
 from waygraph.registry.language_model.endpoint import ChatModel
+from waygraph_lab.datasets.react import Action, react_prompt, read_step
 
 ODDS = (0.7, 0.2, 0.1)
 """Of a noisy reader: how often it takes the first, second and third that fit."""
@@ -83,11 +85,35 @@ class ModelMind:
         """Raises LanguageModelError."""
         if not offers:
             return None
-        values = {names.partition("|")[0]: value for names, value in step.arguments.items()}
-        parts = [step.say, f"Values: {json.dumps(values)}", f"These failed: {', '.join(failures)}" if failures else ""]
-        user = "\n".join(filter(None, parts))
-        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": request_text(step, failures)}]
         return _call_in(self.model.complete(messages, [_function(offer) for offer in offers]).message)
+
+
+@dataclass(frozen=True, slots=True)
+class ReActMind:
+    """The same model, which reads all offers in its prompt and acts in plain text (Yao et al., 2023)."""
+
+    model: ChatModel
+
+    def choose(self, step: Step, offers: Sequence[Offer], failures: Sequence[str]) -> Choice | None:
+        """Raises LanguageModelError."""
+        if not offers:
+            return None
+        messages = [
+            {"role": "system", "content": react_prompt(_function(offer)["function"] for offer in offers)},
+            {"role": "user", "content": request_text(step, failures)},
+        ]
+        content = self.model.complete(messages).message.get("content")
+        action = read_step(after_thoughts(content) if isinstance(content, str) else "")
+        call = {"name": action.tool, "arguments": action.arguments} if isinstance(action, Action) else {}
+        return _call_in({"tool_calls": [{"function": call}]})
+
+
+def request_text(step: Step, failures: Sequence[str]) -> str:
+    """What a model reads as the user's words."""
+    values = {names.partition("|")[0]: value for names, value in step.arguments.items()}
+    parts = [step.say, f"Values: {json.dumps(values)}", f"These failed: {', '.join(failures)}" if failures else ""]
+    return "\n".join(filter(None, parts))
 
 
 def _function(offer: Offer) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from waygraph_lab.cli.measurement import (
     Output,
     StageOptions,
     about_run,
+    choices,
     refuse_files,
     until_failure,
     write_error,
@@ -29,8 +30,11 @@ class AgentOptions:
     limit: Annotated[int, typer.Option(min=1, max=50, help="Tools a search.")] = 5
     turns: Annotated[int, typer.Option(min=1, help="Answers of the model a task.")] = 12
     surface: Annotated[
-        Literal["default", "router"], typer.Option(help="default: find_tools; router: route and execute.")
-    ] = "default"
+        list[str] | None,
+        typer.Option(
+            help="default: find_tools; router: route and execute; react: all tools in the prompt. Again for more."
+        ),
+    ] = None
     temperature: Annotated[float, typer.Option(min=0, max=2, help="Of the model, not of the judge.")] = 0.0
     runs: Annotated[int, typer.Option(min=1, help="So often is each task tried.")] = 1
     noise: Annotated[
@@ -78,15 +82,17 @@ def agents(
     from waygraph_lab.datasets.noise import NONE
     from waygraph_lab.datasets.read_dataset import read_dataset
     from waygraph_lab.datasets.trials import AgentBench, agent_trials, choose_tasks
-    from waygraph_lab.evaluation.agents import AgentTrial, agent_record, without_tasks
+    from waygraph_lab.evaluation.agents import SURFACES, AgentTrial, agent_record, without_tasks
 
-    like = AgentTrial(recipe=HYBRID, model=model[0], judge=judge, **(vars(terms) | {"noise": NONE}))
+    own = {name: value for name, value in vars(terms).items() if name not in ("noise", "surface")}
+    like = AgentTrial(recipe=HYBRID, model=model[0], judge=judge, **own)
     trials = agent_trials(
         like,
         os.environ,
         models=model,
         recipes=recipe or (),
         noises=terms.noise or (NONE,),
+        surfaces=choices("--surface", terms.surface, SURFACES) or ("default",),
         rerank=stages.rerank,
         walk=stages.walk,
         mode=stages.mode,

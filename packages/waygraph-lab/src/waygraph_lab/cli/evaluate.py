@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from waygraph.api.cli.options import AsJson, Invocation, invocation, offer_texts, with_option_groups
 from waygraph.api.cli.render.output import note, show
 from waygraph_lab.cli.agents import agents
+from waygraph_lab.cli.history import history
 from waygraph_lab.cli.measurement import (
     Output,
     StageOptions,
@@ -127,6 +128,7 @@ def run(
 
 
 evaluate.command()(agents)
+evaluate.command()(history)
 
 
 @contextmanager

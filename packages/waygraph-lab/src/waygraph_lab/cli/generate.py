@@ -190,12 +190,19 @@ def router_data(
     level: Annotated[Literal["tools", "agents"], typer.Option(help="What is routed to.")] = "tools",
     candidates: Annotated[int, typer.Option(min=2, help="How many are shown, the right one among them.")] = 20,
     split: Annotated[str, typer.Option(help="Only of this split.")] = "",
+    asker: Annotated[
+        Literal["service", "gateway"],
+        typer.Option("--as", help="Who will ask the router. gateway: without results, and what the assistant said."),
+    ] = "service",
+    no_history: Annotated[bool, typer.Option("--no-history", help="Leave out all before the request.")] = False,
     seed: Seed = 1,
     as_json: AsJson = False,
 ) -> None:
     """Make training samples of conversations: each call is a label, and what was before it the input.
 
     waygraph generate router-data played train.jsonl --form chat --split train
+
+    A router is trained as it will be asked: a gateway knows calls by tool and outcome alone.
     """
     from waygraph.registry.model import shapes
     from waygraph_lab.cli import views
@@ -205,7 +212,8 @@ def router_data(
     told = invocation(context)
     catalogue = _read(str(folder), told.settings)
     chosen = Candidates.of(catalogue, _near_tools(told, catalogue, []), level, candidates)
-    made = write_router_data(folder, file, chosen, CatalogueNames.of(catalogue), form=form, seed=seed, split=split)
+    known, knows = CatalogueNames.of(catalogue), "stranger" if no_history else asker
+    made = write_router_data(folder, file, chosen, known, form=form, seed=seed, split=split, asker=knows)
     show(made, shapes.shape, views.numbers, as_json)
 
 

@@ -113,6 +113,7 @@ def agents_evaluated(record: "Record") -> Iterator[Block]:
     held = record["dataset"]
     yield Fields((("dataset", held["name"]), ("agents", held["agents"]), ("tools", held["tools"])))
     columns = (
+        "row",
         "model",
         "retrieval",
         "surface",
@@ -126,6 +127,7 @@ def agents_evaluated(record: "Record") -> Iterator[Block]:
     endings = ("out of turns", "failed")
     rows: list[list[Cell]] = [
         [
+            outcome["row"],
             outcome["model"],
             outcome["retrieval"],
             outcome["surface"],

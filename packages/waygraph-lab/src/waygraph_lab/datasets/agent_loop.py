@@ -2,7 +2,7 @@
 
 The loop of ScaleMCP (Lumer et al., 2025, section 5.2): the tools that a search finds are bound into the model's own
 list of tools, and the product's executor runs its calls. With the surface `router` the model has `route` and `execute`
-alone, as the gateway lists them: the light routing agent of ToolACE-MCP.
+alone, as the gateway lists them: the light routing agent of ToolACE-MCP. With `react` it has all tools in its prompt.
 """
 
 import json
@@ -18,12 +18,14 @@ from waygraph.api.mcp.meta_tools import EXECUTE, FIND_TOOLS, ROUTE, instructions
 from waygraph.ingest.execution.call import ToolCall, ToolCaller
 from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.catalog.tool_formats import definition
+from waygraph.registry.language_model.answer_text import after_thoughts
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, UpstreamError
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import CallOutcome, Query, Tool, ToolRoute, Turn
 from waygraph.registry.registry import Registry
+from waygraph_lab.datasets.react import OBSERVATION, Action, react_prompt, read_step
 from waygraph_lab.evaluation.agents import AgentCall, AgentTrial, Attempt, Ending, Surface
 from waygraph_lab.evaluation.dataset import Asked
 from waygraph_lab.evaluation.run import NotReranked, require_stages
@@ -54,6 +56,8 @@ _SEARCH: Mapping[str, Any] = {
 
 def meta_functions(surface: Surface) -> list[Mapping[str, Any]]:
     """What the model has before it found anything, as OpenAI lists functions."""
+    if surface == "react":
+        return []
     if surface == "default":
         return [_SEARCH]
     return [
@@ -66,6 +70,9 @@ def meta_functions(surface: Surface) -> list[Mapping[str, Any]]:
 
 
 _FUNCTION: Mapping[str, str] = {"name": "name", "description": "description", "parameters": "inputSchema"}
+
+
+_SEARCH_BY: Mapping[Surface, str] = {"default": FIND_TOOLS, "router": ROUTE}
 
 
 class BadRequest(Exception):
@@ -87,7 +94,8 @@ class AgentLoop:
         It ends as `failed` if the model does not answer, or if the recipe's walk or reranker fails in a search: what is
         found without them is no measure of them.
         """
-        began, talk = time.perf_counter(), Conversation(loop=self, task=task)
+        kind = ReActConversation if self.trial.surface == "react" else Conversation
+        began, talk = time.perf_counter(), kind(loop=self, task=task)
         ending: Ending
         try:
             ending, fault = await talk.run(), ""
@@ -194,13 +202,20 @@ class Conversation:
         if self.surface == "router":
             request = replace(request, detail="schema", run_by=EXECUTE, history=tuple(self.history))
         answer = find(cast("Searchable", WholeSearch(registry, self.task.id)), request)
-        tools = answer.get("tools", [])[: 1 if self.surface == "router" else None]
-        self.bound |= {entry["name"]: registry.tool(entry["name"]) for entry in tools}
+        tools = answer.get("tools", [])
+        found = {entry["name"]: registry.tool(entry["name"]) for entry in tools}
+        if self.surface == "router":
+            tools = sorted(tools, key=lambda entry: self._fails(found[entry["name"]]))[:1]
+        self.bound |= {entry["name"]: found[entry["name"]] for entry in tools}
         if self.surface == "router" and tools:
             agent_id = self.bound[tools[0]["name"]].agent_id
             facts = {name: value for name, value in answer.items() if name != "tools"}
             answer = {"tool": {"name": tools[0]["name"], "agent": agent_id} | tools[0]} | facts
         return json.dumps(answer, ensure_ascii=False)
+
+    def _fails(self, tool: Tool) -> bool:
+        """Whether its last two calls failed: then the gateway's router returns the best other one."""
+        return [turn.outcome for turn in self.history if turn.tool == tool.id][-2:] == ["failed", "failed"]
 
     async def _execute(self, text: str) -> str:
         try:
@@ -217,8 +232,8 @@ class Conversation:
         except BadRequest as fault:
             return self._note(name, {}, f"Error: {fault}")
         if tool is None:
-            search = FIND_TOOLS if self.surface == "default" else ROUTE
-            return self._note(name, arguments, f"Error: no tool {name!r} was found; search with {search} first")
+            advice = f"; search with {_SEARCH_BY[self.surface]} first" if self.surface in _SEARCH_BY else ""
+            return self._note(name, arguments, f"Error: no tool {name!r} was found{advice}")
         call = AgentCall(tool=tool.id, arguments=arguments, result="", is_correct=False)
         try:
             check_arguments(tool, arguments)
@@ -251,6 +266,32 @@ class Conversation:
     def _note(self, name: str, arguments: Mapping[str, Any], result: str) -> str:
         self.calls.append(AgentCall(tool=name, arguments=arguments, result=result, is_correct=False))
         return result
+
+
+class ReActConversation(Conversation):
+    """The same task, by thoughts and actions in plain text over all tools of the registry."""
+
+    def __post_init__(self) -> None:
+        self.bound = {tool.call_name: tool for tool in self.loop.registry.tools()}
+        functions = (definition(tool, "openai")["function"] for tool in self.bound.values())
+        self.messages = [
+            {"role": "system", "content": replace_surrogates(react_prompt(functions))},
+            {"role": "user", "content": replace_surrogates(self.text)},
+        ]
+
+    async def run(self) -> Ending:
+        """Raises LanguageModelError."""
+        while self.turns < self.loop.trial.turns:
+            message = await self._next_message()
+            content = message.get("content")
+            step = read_step(after_thoughts(content) if isinstance(content, str) else "")
+            if not isinstance(step, Action):
+                self.answer = step
+                return "answered"
+            result = await self._call(step.tool, step.arguments)
+            observation = OBSERVATION + replace_surrogates(result[:RESULT_CHARS])
+            self.messages += [{"role": "assistant", "content": step.text}, {"role": "user", "content": observation}]
+        return "out of turns"
 
 
 class WholeSearch:

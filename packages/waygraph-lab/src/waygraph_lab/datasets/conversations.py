@@ -56,6 +56,12 @@ class CatalogueNames:
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise InvalidDataset(where, f"tool {name!r} of agent {agent!r} is not in the catalogue{hint}")
 
+    def agent(self, name: str, where: str) -> str:
+        """The id of an agent that is called as a whole, by its key. Raises InvalidDataset for one that is not there."""
+        if name not in self.agents:
+            raise InvalidDataset(where, f"agent {name!r} is not in the catalogue")
+        return self.agents[name]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFolder:
@@ -256,8 +262,8 @@ _OF_TURN = ("role", "text", "agent", "tool", "arguments", "result", "outcome")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """A whole conversation, its turns in true order; `tool` of a call is a tool's id. Near copies share a `group`,
-    which must not be divided between learning and test."""
+    """A whole conversation, its turns in true order; `tool` of a call is the id of a tool, or of an agent that was
+    called as a whole. Near copies share a `group`, which must not be divided between learning and test."""
 
     id: str
     turns: tuple[Turn, ...]
@@ -300,7 +306,9 @@ def _turn(record: object, names: CatalogueNames, where: str) -> Turn:
     refuse_misspelt(record, _OF_TURN, where)
     match record.get("role"):
         case "call":
-            tool = names.tool(_text(record, "agent", where), _text(record, "tool", where), where)
+            agent = _text(record, "agent", where)
+            is_whole = "tool" in record and record["tool"] is None
+            tool = names.agent(agent, where) if is_whole else names.tool(agent, _text(record, "tool", where), where)
             result = record.get("result") or ""
             if not isinstance(result, str):
                 raise InvalidDataset(where, f"result: expected a text, found {type(result).__name__}")

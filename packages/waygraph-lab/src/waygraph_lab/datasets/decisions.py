@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.transitions import is_tool, owner_of
 from waygraph_lab.datasets.conversations import TRAJECTORIES, CatalogueNames, Trajectory, read_trajectories
 from waygraph_lab.datasets.folder import read_questions
 from waygraph_lab.evaluation.dataset import Dataset, Need, Question
@@ -20,8 +21,8 @@ def decisions(trajectory: Trajectory) -> Iterator[Question]:
                 id=f"{trajectory.id}.{at + 1}",
                 need=Need(
                     text=trajectory.turns[said].text,
-                    gold=(frozenset({turn.tool.partition("/")[0]}),),
-                    gold_tools=(frozenset({turn.tool}),),
+                    gold=(frozenset({owner_of(turn.tool)}),),
+                    gold_tools=(frozenset({turn.tool}),) if is_tool(turn.tool) else (),
                     history=trajectory.turns[:at],
                 ),
                 split=trajectory.split,

@@ -27,7 +27,7 @@ from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Taxonomy
 from waygraph_lab.datasets.agent_loop import AgentLoop
 from waygraph_lab.datasets.noise import NONE, check_noise, read_noise
-from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt, untried
+from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, Surface, judge_attempt, untried
 from waygraph_lab.evaluation.answer_lines import AnswerLines
 from waygraph_lab.evaluation.dataset import Asked, Dataset
 from waygraph_lab.evaluation.estimate import CostEstimate, estimate_rerank, perfect_walks
@@ -97,7 +97,7 @@ class Bench:
                 yield registry, put_tree(registry, self.tree) if is_walked else None, own
 
     def _outcome(self, registry: LocalRegistry, tree: Taxonomy | None, dataset: Dataset, trial: Trial) -> Outcome:
-        asked = dataset.queries(trial.by, split=trial.split)
+        asked = _queries_of(dataset, trial)
         terms = Terms(
             at_once=self.at_once,
             set_of=tree.of if tree else Of.AGENTS,
@@ -108,7 +108,7 @@ class Bench:
             return run(registry, trial, asked, progress, terms)
 
     def _estimate(self, registry: LocalRegistry, tree: Taxonomy | None, dataset: Dataset, trial: Trial) -> CostEstimate:
-        asked = dataset.queries(trial.by, split=trial.split)
+        asked = _queries_of(dataset, trial)
         lines = self.lines.of_trial(registry, trial, self.tree or tree) if self.lines else None
         left = [query for query in asked if not (lines and lines.holds(query))]
         calls, prompt_tokens, completion_tokens = estimate_rerank(trial.recipe, left)
@@ -124,6 +124,10 @@ class Bench:
             prompt_tokens=prompt_tokens + sum(each.prompt_tokens for each in walks),
             completion_tokens=completion_tokens + sum(each.completion_tokens for each in walks),
         )
+
+
+def _queries_of(dataset: Dataset, trial: Trial) -> list[Asked]:
+    return [query.known_to(trial.asker) for query in dataset.queries(trial.by, split=trial.split)]
 
 
 def put_tree(registry: LocalRegistry, tree: Taxonomy | None) -> Taxonomy:
@@ -192,11 +196,13 @@ def agent_trials(
     models: Sequence[str],
     recipes: Sequence[str] = (),
     noises: Sequence[str] = (NONE,),
+    surfaces: Sequence[Surface] = ("default",),
     rerank: str = "",
     walk: str = "",
     mode: str = "",
 ) -> list[AgentTrial]:
-    """`like`, but with every model, every recipe (none: `RECIPES`) and every noise.
+    """`like`, but with every model, every surface, every recipe (none: `RECIPES`) and every noise. On the surface
+    `react` nothing is searched, so that no recipe counts.
 
     `walk`, `mode`: of a recipe that walks; without a mode the router's surface takes the one best tool. Raises
     InvalidSetting without an endpoint or for texts that a recipe is not made for, UnknownRecipe.
@@ -206,16 +212,21 @@ def agent_trials(
     for noise in noises:
         check_noise(noise)
     names = recipes or ([TAXONOMY.name] if walk else RECIPES)
-    routes_one = like.surface == "router" and TAXONOMY.name in names
-    chosen = named_recipes(names, rerank=rerank, walk=walk, mode=mode or (Mode.ONE.value if routes_one else ""))
-    for recipe in chosen:
-        if not recipe.takes(like.texts) or not recipe.ranks_tools:
-            raise InvalidSetting(f"{recipe.name} finds no tools over {like.texts} texts")
+
+    def recipes_of(surface: Surface) -> Sequence[Recipe]:
+        routes_one = surface == "router" and TAXONOMY.name in names
+        chosen = named_recipes(names, rerank=rerank, walk=walk, mode=mode or (Mode.ONE.value if routes_one else ""))
+        for recipe in chosen:
+            if not recipe.takes(like.texts) or not recipe.ranks_tools:
+                raise InvalidSetting(f"{recipe.name} finds no tools over {like.texts} texts")
+        return chosen[:1] if surface == "react" else chosen
+
     return [
-        replace(like, recipe=recipe, model=model, noise=noise)
+        replace(like, recipe=recipe, model=model, noise=noise, surface=surface)
         for noise in noises
         for model in models
-        for recipe in chosen
+        for surface in surfaces
+        for recipe in recipes_of(surface)
     ]
 
 
@@ -304,7 +315,7 @@ class AgentBench:
 
     def _outcome(self, registry: LocalRegistry, trial: AgentTrial, tasks: Sequence[Asked]) -> AgentOutcome:
         repeated = [(task, run) for run in range(1, trial.runs + 1) for task in tasks]
-        with self.watching(f"{trial.model}, {trial.recipe.name}") as progress:
+        with self.watching(f"{trial.model}, {trial.retrieval}") as progress:
             attempts = anyio.run(self._attempts, registry, trial, repeated, progress)
         if all(attempt.ending == "failed" for attempt in attempts):
             raise LanguageModelRefused(f"no task got an answer: {attempts[0].fault}")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.numbers import read_number
@@ -27,9 +27,11 @@ JUDGED_CHARS = 1_000
 """Of a tool's result, as the judge reads it."""
 
 Ending = Literal["answered", "out of turns", "failed"]
-Surface = Literal["default", "router"]
+Surface = Literal["default", "router", "react"]
 """`default`: `find_tools`, and what it found by its own name. `router`: `route`, which returns one tool, and `execute`.
+`react`: all tools in the prompt, called in plain text.
 """
+SURFACES: tuple[Surface, ...] = get_args(Surface)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,23 @@ class AgentTrial:
     temperature: float = 0.0
     noise: str = "none"
     runs: int = 1
+
+    @property
+    def row(self) -> str:
+        """As ToolACE-MCP's Table 1 names it: Q is the query alone, Q+H with the calls before it. Its executor is fixed,
+        and stands here as `model`.
+        """
+        if self.surface == "react":
+            return f"ReAct ({self.model})"
+        if self.recipe.rerank:
+            return f"LLM-based router ({self.recipe.rerank.spec})"
+        reads_history = self.surface == "router" and self.recipe.history is not None
+        return f"Retrieval ({self.recipe.name}, {'Q+H' if reads_history else 'Q'})"
+
+    @property
+    def retrieval(self) -> str:
+        """How tools are found."""
+        return "all tools" if self.surface == "react" else self.recipe.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +246,9 @@ def without_tasks(record: Mapping[str, Any]) -> dict[str, Any]:
 def _outcome(outcome: AgentOutcome) -> dict[str, Any]:
     trial, attempts = outcome.trial, outcome.attempts
     return {
+        "row": trial.row,
         "model": trial.model,
-        "retrieval": trial.recipe.name,
+        "retrieval": trial.retrieval,
         "texts": trial.texts,
         "surface": trial.surface,
         "noise": trial.noise,

@@ -14,6 +14,11 @@ By = Literal["questions", "steps", "united"]
 """How a dataset is asked: each question as it stands; each step as a query of its own; or each question by all its
 steps in one query, judged by the question's gold."""
 
+Asker = Literal["service", "gateway", "stranger"]
+"""Who asks, by what they know of a conversation. `service`: all of it. `gateway`: what the user said, and of calls the
+tool and the outcome. `stranger`: nothing before the request.
+"""
+
 SEED = 20_261_124
 """By which questions are drawn of many."""
 
@@ -42,6 +47,13 @@ class Question:
     group: str = ""
 
 
+def turn_known_to(asker: Asker, turn: Turn) -> Turn | None:
+    """The turn as the asker knows it; None: not at all."""
+    if asker == "service":
+        return turn
+    return None if asker == "stranger" or turn.role == "assistant" else replace(turn, result="")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """One query of a run: a text or several steps, and the gold that its answer is judged by."""
@@ -51,6 +63,10 @@ class Asked:
     gold: Gold
     gold_tools: Gold
     history: tuple[Turn, ...] = field(default=(), repr=False)
+
+    def known_to(self, asker: Asker) -> "Asked":
+        turns = (turn_known_to(asker, turn) for turn in self.history)
+        return replace(self, history=tuple(turn for turn in turns if turn))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from waygraph.registry.model.nouns import Filters, Of, Query, Route, TextForm, T
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import TAXONOMY, Recipe
 from waygraph.registry.writer import DEFAULT_TEXTS
-from waygraph_lab.evaluation.dataset import Asked, By
+from waygraph_lab.evaluation.dataset import Asked, Asker, By
 from waygraph_lab.evaluation.metrics import DEPTHS, Gold, Mean, means, measure_query
 from waygraph_lab.evaluation.sets import COSTS, measure_set
 
@@ -58,6 +58,7 @@ class Trial:
     """A recipe with its weights, over one form of texts and one embedder, and how the dataset is asked.
 
     `routing`: what answers in place of the registry, for a method that no recipe can tell; it ranks agents alone.
+    `asker`: what is known of the conversation before a query.
     """
 
     recipe: Recipe
@@ -68,6 +69,7 @@ class Trial:
     label: str = ""
     """How tables call it; empty: the recipe's name."""
     routing: Routing = by_recipe
+    asker: Asker = "service"
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ A chat sample says so in the form in which a router is asked (`router_prompt`).
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from waygraph.registry.routing.rerank import (
 )
 from waygraph_lab.datasets.conversations import TRAJECTORIES, CatalogueNames, lines, read_trajectories
 from waygraph_lab.datasets.output_folder import write_lines
+from waygraph_lab.evaluation.dataset import Asker, turn_known_to
 from waygraph_lab.synthesis.mutations import SYNTHETIC, Level
 from waygraph_lab.synthesis.simulation import Turn as Written
 from waygraph_lab.synthesis.walks import neighbours
@@ -49,6 +50,24 @@ class Decision:
     split: str
     group: str
     origin: Mapping[str, Any]
+
+
+def known_to(asker: Asker, decision: Decision) -> Decision:
+    """The decision as the asker tells of it."""
+    if asker == "service":
+        return decision
+    if asker == "stranger":
+        return replace(decision, history=(), turns=())
+    pairs = zip((*decision.history, decision.query), decision.turns, strict=True)
+    kept = [(_without_result(written, turn), known) for written, turn in pairs if (known := turn_known_to(asker, turn))]
+    turns_written, turns = zip(*kept, strict=True)
+    return replace(decision, history=turns_written[:-1], query=turns_written[-1], turns=turns)
+
+
+def _without_result(written: Written, turn: Turn) -> Written:
+    if turn.role != "call":
+        return written
+    return {name: written[name] for name in ("role", "agent", "tool")} | {"outcome": turn.outcome}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,14 +133,25 @@ class Candidates:
 
 
 def write_router_data(
-    folder: Path, file: Path, candidates: Candidates, known: CatalogueNames, *, form: Form, seed: int, split: str = ""
+    folder: Path,
+    file: Path,
+    candidates: Candidates,
+    known: CatalogueNames,
+    *,
+    form: Form,
+    seed: int,
+    split: str = "",
+    asker: Asker = "service",
 ) -> RouterData:
     """One sample a line, of all trajectories or those of a split. Raises InvalidDataset."""
 
     def samples() -> Iterator[dict[str, Any]]:
-        for decision in decisions(folder, known):
-            if split in ("", decision.split):
+        for whole in decisions(folder, known):
+            if split in ("", whole.split):
+                decision = known_to(asker, whole)
                 label = decision.label if decision.label in candidates.by_id else owner_of(decision.label)
+                if label not in candidates.by_id:
+                    continue  # an agent was called as a whole, and tools are routed to
                 chance = Random(f"{seed} {decision.id}")  # noqa: S311 - not a secret
                 yield _WRITE[form](decision, label, candidates.choose(label, chance), candidates)
 
