@@ -38,13 +38,14 @@ from benchmarks.explorer import benchmark as explorer
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
-from benchmarks.record import PROJECT, Result, as_record, write_record
+from benchmarks.record import IS_CLONE, PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
 from benchmarks.service import ratio as service_ratio
 from benchmarks.store import durability, scale
-from benchmarks.tables import Pages, detail_tables, measures_table, read_records, write_pages
+from benchmarks.tables import Pages, detail_tables, measures_table, read_records, tables, write_pages
 from benchmarks.watch import benchmark as watch
 from benchmarks.world import DATA_VARIABLE, World, data_folder
+from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
@@ -103,6 +104,8 @@ QUALITY = (
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"
 TABLE = "table"
+LIST = "list"
+"""What each benchmark measures, a line each."""
 SIZES, ROUNDS, BASE = "--sizes", "--rounds", "--base"
 DETAILS = "details"
 """First of the names: the records of the others are printed, and nothing is measured."""
@@ -116,6 +119,11 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         print(detail_tables(read_records(options.evals, options.names[1:] or NAMES)))
         return 0
     names = [*_names(options.names or [*BENCHMARKS, TABLE])]
+    if LIST in names:
+        print("\n".join(_descriptions()))
+        return 0
+    if not IS_CLONE:
+        print(f"records are read and written in {options.evals}", file=sys.stderr)
     if names != [TABLE]:
         try:
             environ = permitted_environ(environ, model=options.model, spend=options.spend)
@@ -123,18 +131,38 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             print(error, file=sys.stderr)
             return 2
     world = _world(options, environ)
-    started = time.perf_counter()
+    started, failed = time.perf_counter(), False
     for name in names:
         seconds = time.perf_counter() - started
         if options.budget_s and seconds > options.budget_s:
             print(f"{name}: not begun, {seconds:.0f} s of {options.budget_s:g} s are over", file=sys.stderr)
             return 1
         if name == TABLE:
-            write_pages(options.evals, NAMES, PAGES)
-        else:
+            _write_table(options.evals)
+            continue
+        try:
             _measure(name, world, options.evals)
             print(f"{name}: ended after {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    return 0
+        except WaygraphError as error:
+            failed = True
+            print(f"{name}: {error}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _write_table(evals: Path) -> None:
+    """Into the pages of a clone; where there is none, to standard output."""
+    if IS_CLONE:
+        write_pages(evals, NAMES, PAGES)
+    else:
+        print(tables(read_records(evals, NAMES)))
+
+
+def _descriptions() -> Iterator[str]:
+    """Of each benchmark the first line of its module."""
+    for name, measure in {**BENCHMARKS, **ON_SERVERS}.items():
+        module = getattr(measure, "func", measure).__module__
+        first = (sys.modules[module].__doc__ or "").splitlines()[0]
+        yield f"{name}: {first}{'' if name in BENCHMARKS else ' Only when named.'}"
 
 
 def _names(names: Iterable[str]) -> Iterator[str]:
@@ -161,7 +189,7 @@ def _measure(name: str, world: World, evals: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    known = [*NAMES, ALL_QUALITY, TABLE, DETAILS]
+    known = [*NAMES, ALL_QUALITY, LIST, TABLE, DETAILS]
     parser.add_argument(
         "names",
         nargs="*",

@@ -23,10 +23,8 @@ from benchmarks.loop.minds import MAX_CALLS, MINDS, Choice, Mind, ModelMind
 from benchmarks.loop.servers import SERVERS
 from benchmarks.loop.tasks import GIT_DATES, Place, Step, Task, is_left, read_tasks
 from benchmarks.processes import free_port, run_server, waygraph_command
-from benchmarks.record import PROJECT, Measure, Result
+from benchmarks.record import IS_CLONE, NEEDS_CLONE, PROJECT, Measure, Result
 from benchmarks.world import World, scratch_folder, write_catalogue
-from tests.environments import NotInstalled
-from tests.live_servers import find_server
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.access.api_keys import KeyFile
@@ -199,13 +197,30 @@ def _launches(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, {"command": sys.executable, "args": arguments, "cwd": str(PROJECT)}
     for name in REAL:
         try:
-            server = find_server(name, place.files if name == "filesystem" else place.folder)
-        except NotInstalled as error:
+            launch = _real_launch(name, place)
+        except NotLaunched as error:
             print(f"loop: without the server {name} and its tasks: {error}", file=sys.stderr)
             continue
-        environ = {**server.env, **(GIT_DATES if name == "git" else {})}
-        launch = {"command": server.command, "args": list(server.args), "env": environ}
         yield name, {"cwd": str(PROJECT), **launch}
+
+
+class NotLaunched(Exception):
+    """A server of others cannot be had here; says why in one line."""
+
+
+def _real_launch(name: str, place: Place) -> dict[str, Any]:
+    """The pins of these servers are the repository's. Raises NotLaunched."""
+    if not IS_CLONE:
+        raise NotLaunched(NEEDS_CLONE)
+    from tests.environments import NotInstalled
+    from tests.live_servers import find_server
+
+    try:
+        server = find_server(name, place.files if name == "filesystem" else place.folder)
+    except NotInstalled as error:
+        raise NotLaunched(str(error)) from error
+    environ = {**server.env, **(GIT_DATES if name == "git" else {})}
+    return {"command": server.command, "args": list(server.args), "env": environ}
 
 
 def _parameters(launch: Mapping[str, Any]) -> StdioServerParameters:
