@@ -107,6 +107,7 @@ TABLE = "table"
 LIST = "list"
 """What each benchmark measures, a line each."""
 SIZES, ROUNDS, BASE = "--sizes", "--rounds", "--base"
+JOBS, LINES = "--jobs", "--lines"
 DETAILS = "details"
 """First of the names: the records of the others are printed, and nothing is measured."""
 PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures")
@@ -200,7 +201,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
     parser.add_argument("--budget-s", type=float, default=0, help="begin none after so many seconds; 0: no limit")
-    parser.add_argument(MODEL, default="", help=f"openai:MODEL, for {loop.NAME} and {taxonomy.NAME}; needs {SPEND}")
+    parser.add_argument(
+        MODEL,
+        default="",
+        help=f"openai:MODEL, for {loop.NAME} and {taxonomy.NAME}, or several with commas between; needs {SPEND}",
+    )
+    parser.add_argument(JOBS, type=int, default=4, help="queries at a time that a model is asked for")
+    parser.add_argument(
+        LINES,
+        type=Path,
+        help="folder of files with a line a query that a model was asked for, which is not asked again "
+        "(default: lines, beside the records)",
+    )
     parser.add_argument(SPEND, action="store_true", help="endpoints may be asked, which costs money")
     parser.add_argument(SIZES, type=_sizes, default=(), help=f"numbers of tools, such as 500,100000, for {scale.NAME}")
     parser.add_argument(
@@ -240,6 +252,8 @@ def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
         sizes=options.sizes,
         rounds=options.rounds,
         base=options.base,
+        jobs=max(1, options.jobs),
+        lines=options.lines or options.evals / "lines",
     )
 
 

@@ -3,8 +3,10 @@
 The data are made here, from the list of companies; the paper's own queries were never published.
 """
 
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -21,6 +23,8 @@ from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe, Rerank, with_rerank
 from waygraph_lab.datasets.read_dataset import read_dataset
+from waygraph_lab.datasets.trials import Bench
+from waygraph_lab.evaluation.asking import estimate_text
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Dataset
 from waygraph_lab.evaluation.metrics import measure_query
@@ -65,20 +69,30 @@ NOTES = (
 
 
 def run(world: World) -> Result:
+    """Raises NotReranked, at the end if queries failed: the next run asks these alone."""
     path = world.data / COMPANIES
     if not path.is_file():
         return Result(name=NAME, skipped=f"no {COMPANIES}: give the data's folder by --data or WAYGRAPH_BENCH_DATA")
     companies = read_companies(path)[: QUICK_COMPANIES if world.quick else None]
     settings = replace(world.settings, query_cache_entries=DAILY)  # each query is asked of several recipes
     here = replace(world, settings=with_cache(settings, world.cache))
-    rows, about = [], {}
-    for questions in QUESTIONS:
-        dataset = _dataset(here, companies, questions, "tools")
-        about = {"checksum": dataset.checksum, **dataset.size}
-        rows += [_row(outcome, "tools", questions) for outcome in _outcomes(here, dataset, list(_trials(here.environ)))]
-    dataset = _dataset(here, companies, max(QUESTIONS), "companies")
-    few = [Trial(recipe=recipe, texts="concat", label=method) for method, recipe in METHODS.items()]
-    rows += [_row(outcome, "companies", max(QUESTIONS)) for outcome in _outcomes(here, dataset, few)]
+    rows, about, trials = [], {}, list(_trials(here.environ))
+    datasets = {questions: _dataset(here, companies, questions, "tools") for questions in QUESTIONS}
+    failed: list[Outcome] = []
+    with here.paid_bench(NAME) if any(trial.is_paid for trial in trials) else nullcontext(here.bench) as bench:
+        _tell_estimate(bench, datasets.values(), trials)
+        for questions, dataset in datasets.items():
+            about = {"checksum": dataset.checksum, **dataset.size}
+            for outcome in bench.outcomes(dataset, trials):
+                if outcome.failures:
+                    failed.append(outcome)
+                else:
+                    rows.append(_row(outcome, "tools", questions))
+        dataset = _dataset(here, companies, max(QUESTIONS), "companies")
+        few = [Trial(recipe=recipe, texts="concat", label=method) for method, recipe in METHODS.items()]
+        rows += [_row(outcome, "companies", max(QUESTIONS)) for outcome in bench.outcomes(dataset, few)]
+    for outcome in failed:
+        outcome.refuse_failures()
     synced = [row for form in SYNCED for row in _measure_syncs(here, companies, form)]
     return Result(
         name=NAME,
@@ -109,9 +123,11 @@ def _trials(environ: Mapping[str, str]) -> Iterator[Trial]:
                 yield Trial(recipe=recipe, texts=form, split=DAILY_SPLIT, label=method)
 
 
-def _outcomes(world: World, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
-    """Raises NotReranked."""
-    return (outcome.refuse_failures() for outcome in world.bench.outcomes(dataset, trials))
+def _tell_estimate(bench: Bench, datasets: Iterable[Dataset], trials: Sequence[Trial]) -> None:
+    paid = [trial for trial in trials if trial.is_paid]
+    estimates = [each for dataset in datasets for each in bench.estimates(dataset, paid)] if paid else []
+    if estimates:
+        print(f"{NAME}: {estimate_text(estimates)}", file=sys.stderr)
 
 
 def _row(outcome: Outcome, layout: Layout, questions: int) -> dict[str, Any]:
