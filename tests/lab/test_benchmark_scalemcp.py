@@ -118,6 +118,20 @@ def test_rerankers_stand_in_the_tables_measured_or_not(details: dict[str, Any]) 
     assert any(f"{scalemcp.UNMEASURED} (0.90)" in line for line in absent)
 
 
+def test_rerankers_stand_beside_each_other_with_candidates_free() -> None:
+    """A row for each model and number of candidates; the paper's row is that of 20."""
+    environ = {scalemcp.RERANKERS_VARIABLE: "openai:a,openai:b,ranker:r.json", scalemcp.CANDIDATES_VARIABLE: "20,50"}
+    found = [trial for trial in scalemcp.trials_of(environ) if trial.recipe.rerank and trial.texts == "concat"]
+    assert [(trial.name, trial.recipe.rerank.spec, trial.recipe.rerank.depth) for trial in found] == [
+        (LLM, "openai:a", 20),
+        (f"{LLM}, 50 candidates", "openai:a", 50),
+        (f"{LLM}: b", "openai:b", 20),
+        (f"{LLM}: b, 50 candidates", "openai:b", 50),
+        ("vector + ranker", "ranker:r.json", 20),
+        ("vector + ranker, 50 candidates", "ranker:r.json", 50),
+    ]
+
+
 def test_a_sync_embeds_what_changed(details: dict[str, Any]) -> None:
     """A text for each changed tool, whether it is stored as one text or as parts; none if nothing changed."""
     rows = {(row["storage"], row["share"]): row for row in details["sync"]}
