@@ -32,6 +32,7 @@ from benchmarks import (
     scalemcp,
     suspicion,
     taxonomy,
+    token_table,
 )
 from benchmarks.endpoint import MODEL, SPEND, NeedsSpend, permitted_environ
 from benchmarks.engines import benchmark as engines
@@ -69,6 +70,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
     taxonomy.NAME: taxonomy.run,
+    token_table.NAME: token_table.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -118,7 +120,7 @@ PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md"
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = options_parser().parse_args(arguments)
     if options.names[:1] == [DETAILS]:
         print(detail_tables(read_records(options.evals, options.names[1:] or NAMES)))
         return 0
@@ -191,7 +193,7 @@ def _measure(name: str, world: World, evals: Path) -> None:
     write_record(record, evals)
 
 
-def _parser() -> argparse.ArgumentParser:
+def options_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     known = [*NAMES, ALL_QUALITY, LIST, TABLE, DETAILS]
     parser.add_argument(

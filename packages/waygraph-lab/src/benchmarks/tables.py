@@ -24,6 +24,7 @@ from benchmarks import (
     route_speed,
     scalemcp,
     taxonomy,
+    token_table,
 )
 from benchmarks.engines import benchmark as engines
 from benchmarks.gateway import benchmark as gateway
@@ -54,6 +55,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     findability.NAME: findability.tables_of,
     history.NAME: history.tables_of,
     taxonomy.NAME: taxonomy.tables_of,
+    token_table.NAME: token_table.tables_of,
     ranker.NAME: ranker.tables_of,
     engines.NAME: engines.tables_of,
 }
