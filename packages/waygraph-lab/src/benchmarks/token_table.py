@@ -3,22 +3,21 @@
 Below the break-even a host is better off with the list of all tools.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+import anyio
+
 from benchmarks.catalogue import requests
-from benchmarks.gateway.tokens import Counter, open_counter
+from benchmarks.gateway.host import Host, find_tools, open_host
+from benchmarks.gateway.tokens import Counter, as_mcp, open_counter, tokens_of
 from benchmarks.record import Measure, Result
-from benchmarks.world import World
-from waygraph.api.mcp.meta_tools import instructions, meta_tools
+from benchmarks.world import World, scratch_folder, write_catalogue
 from waygraph.ingest.manifest.records import Manifest
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.ingest.sources.read import read_path
 from waygraph.registry.catalog.tool_formats import definitions
-from waygraph.registry.registry import Registry
 from waygraph_lab.evaluation.compare import markdown_table
 
 NAME = "token_table"
@@ -42,30 +41,34 @@ NOTES = (
 def run(world: World) -> Result:
     counter = open_counter(world)
     queries = QUICK_QUERIES if world.quick else QUERIES
-    rows = [
-        row for name, registry, texts in _catalogues(world, queries) for row in measure(name, registry, counter, texts)
-    ]
+    rows: list[dict[str, Any]] = []
+    for name, manifests, texts in _catalogues(world, queries):
+        with open_host(world, manifests) as host:
+            rows += anyio.run(measure, name, host, counter, texts)
+            embedder = host.embedder
     return Result(
         name=NAME,
-        embedder=world.embedder().fingerprint,
+        embedder=embedder,
         measures=list(_measures(rows)),
         notes=NOTES,
         details={"vocabulary": counter.vocabulary, "rows": rows},
     )
 
 
-def _catalogues(world: World, queries: int) -> Iterator[tuple[str, Registry, Sequence[str]]]:
+def _catalogues(world: World, queries: int) -> Iterator[tuple[str, Sequence[Manifest], Sequence[str]]]:
+    """Name, what is in it, and what is asked."""
     invented = requests(queries)
-    with ExitStack() as stack:
+    with scratch_folder() as folder:
         if world.has(LIVEMCPBENCH):
             dataset = world.dataset(LIVEMCPBENCH)
             texts = [query.texts[0] for query in dataset.queries("steps")][:queries]
-            few = first_tools(dataset.catalogue, FEW)
-            for name, manifest in ((f"LiveMCPBench, {FEW} tools", few), ("LiveMCPBench", dataset.catalogue)):
-                yield name, stack.enter_context(world.registry_of([manifest], texts="contextual")), texts
+            yield f"LiveMCPBench, {FEW} tools", [first_tools(dataset.catalogue, FEW)], texts
+            yield "LiveMCPBench", [dataset.catalogue], texts
         else:
-            yield f"invented, {FEW} tools", stack.enter_context(world.registry_of_tools(FEW)), invented
-        yield "invented", stack.enter_context(world.registry_of_tools(QUICK_MANY if world.quick else MANY)), invented
+            few = write_catalogue(folder, FEW)
+            yield f"invented, {FEW} tools", list(read_path(str(few), world.settings)), invented
+        many = write_catalogue(folder, QUICK_MANY if world.quick else MANY)
+        yield "invented", list(read_path(str(many), world.settings)), invented
 
 
 def first_tools(catalogue: Manifest, count: int) -> Manifest:
@@ -79,17 +82,19 @@ def first_tools(catalogue: Manifest, count: int) -> Manifest:
     return replace(catalogue, entries=tuple(entries))
 
 
-def measure(name: str, registry: Registry, counter: Counter, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """A row for each shape of what is found."""
-    tools = registry.tools()
-    count: Callable[[object], int] = lambda value: counter.count(  # noqa: E731
-        json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    )
-    static = count(definitions(tools, "mcp"))
-    listed = count(meta_tools("default")) + counter.count(instructions("default"))
-    for shape, (limit, detail) in SHAPES.items():
-        answers = [find(registry, FindAsked(query=text, limit=limit, detail=detail)) for text in texts]
-        yield row_of(name, len(tools), static, listed, fmean(map(count, answers)), shape)
+async def measure(name: str, host: Host, counter: Counter, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each shape of what is found, as the service lists and answers it. A session remembers nothing."""
+    with host.open_registry() as registry:
+        tools = registry.tools()
+    static = tokens_of(counter, definitions(tools, "mcp"))
+    async with host.http() as client:
+        listed = tokens_of(counter, map(as_mcp, (await client.list_tools()).tools))
+        listed += counter.count(client.instructions or "")
+        found = {
+            shape: fmean([counter.count(await find_tools(client, text, limit=limit, detail=detail)) for text in texts])
+            for shape, (limit, detail) in SHAPES.items()
+        }
+    return [row_of(name, len(tools), static, listed, tokens, shape) for shape, tokens in found.items()]
 
 
 def row_of(  # noqa: PLR0917 - the columns of the table
