@@ -5,38 +5,22 @@ with one line, or fail where WAYGRAPH_REQUIRE_BROWSER is set.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, expect
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-# As root there is no sandbox; and nothing is asked of the browser's maker.
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--force-color-profile=srgb",
-)
+from benchmarks.explorer import browser as chromium
+
 TIMEOUT_MS = 20_000
-
-
-def browser_path() -> str:
-    """Empty: there is none."""
-    names = (os.environ.get("WAYGRAPH_TEST_BROWSER", ""), *NAMES)
-    return next((path for name in names if name and (path := shutil.which(name))), "")
 
 
 def find_browser() -> str:
     """Its path. Skips, or fails where it is required."""
-    if found := browser_path():
+    if found := chromium.browser_path():
         return found
     if os.environ.get("WAYGRAPH_REQUIRE_BROWSER"):
         pytest.fail("no Chromium is installed: apt-get install chromium")
@@ -45,13 +29,9 @@ def find_browser() -> str:
 
 @contextmanager
 def started_browser() -> Iterator[Browser]:
-    path = find_browser()
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        try:
-            yield browser
-        finally:
-            browser.close()
+    find_browser()
+    with chromium.started_browser() as browser:
+        yield browser
 
 
 @dataclass

@@ -1,15 +1,13 @@
 """Programs that others wrote, each in an environment of its own: installed once, with pinned versions, and cached."""
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +15,8 @@ from typing import Final, NoReturn
 
 import pytest
 from platformdirs import user_cache_path
+
+from benchmarks.processes import locked
 
 ENVIRON: Final = dict(os.environ)
 """As the caller set it: tests/conftest.py takes WAYGRAPH_* away once tests run."""
@@ -148,14 +148,6 @@ def made(environment: Environment) -> Path | NotInstalled:
                 return reason
             (folder / ".complete").touch()
     return environment.programs
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Of the processes that want the same thing one makes it, the others wait."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def install_all(environments: Collection[Environment]) -> None:

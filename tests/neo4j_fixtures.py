@@ -12,7 +12,8 @@ from functools import cache
 import pytest
 from neo4j import Driver, ManagedTransaction
 
-from tests.neo4j_server import CALENDAR, DATABASE, ENVIRON, GIVEN, LTS, NoServer, Release, Target, neo4j_for_tests
+from benchmarks.neo4j_server import CALENDAR, ENVIRON, LTS, NoServer, Release
+from tests.neo4j_server import DATABASE, GIVEN, Target, neo4j_for_tests
 from waygraph.cypher import load, names
 from waygraph.registry.index.neo4j_index import UNIQUE
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.contributing import install, on_path
+from benchmarks.contributed import install, on_path
 from tests.fake_openai import fake_openai
 from waygraph.registry.embedding import Embedder, open_embedder
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.contributing import install, on_path
+from benchmarks.contributed import install, on_path
 from tests.docs.pages import DOCS, block
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.model.settings import Settings

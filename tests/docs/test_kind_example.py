@@ -4,7 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
-from tests.contributing import install, on_path
+from benchmarks.contributed import install, on_path
 from tests.docs.pages import DOCS, block, rows
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path

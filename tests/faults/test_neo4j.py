@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from neo4j import GraphDatabase
 
+from benchmarks.neo4j_server import Neo4jServer, start_server
 from tests.faults import programs
 from tests.faults.fleet import manifest
 from tests.faults.processes import child
 from tests.faults.soundness import sound_revision
 from tests.faults.test_readers_beside_writers import stopped
 from tests.neo4j_fixtures import TARGETS, neo4j_needed, wipe
-from tests.neo4j_server import Neo4jServer, start_server
 from tests.processes_left import until
 from tests.service import agent, assert_good, ingest, process
 from waygraph.cypher import load

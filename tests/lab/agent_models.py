@@ -46,6 +46,8 @@ class AgentModels:
     requests: list[Mapping[str, Any]] = field(default_factory=list)
     refused: str = ""
     """`guide` is refused for a prompt that holds this."""
+    before: Callable[[Mapping[str, Any]], None] = lambda _: None
+    """What is done before a request is answered."""
     lives: dict[str, int] = field(default_factory=dict)
     """Model → how often it answers, as `perfect` does, before it is there no more."""
 
@@ -205,6 +207,7 @@ def _endpoint(models: AgentModels) -> type[BaseHTTPRequestHandler]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
                 models.requests.append(request)
+            models.before(request)
             is_known = request["model"] in {*MODELS, "judge", "vague", "guide"}
             if request["model"] in models.lives:
                 models.lives[request["model"]] -= 1

@@ -2,6 +2,10 @@
 
 import json
 import os
+import re
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,11 +31,13 @@ from benchmarks.loop.benchmark import (
 )
 from benchmarks.loop.minds import MINDS, Choice, ModelMind, Offer, ReActMind, Reader
 from benchmarks.loop.tasks import Place, Step, is_left, read_tasks
+from benchmarks.record import PROJECT
 from benchmarks.world import World
 from tests.http_doubles import Quiet, serving
 from tests.live_servers import real_server
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.settings import load_settings
+from waygraph_lab.evaluation.asking import QueryFailed
 
 TASKS = (
     "oslo",
@@ -264,6 +270,71 @@ def test_a_language_model_takes_part(runs: Mapping[tuple[str, str], Sequence[Run
     for arm in (ALL_TOOLS, SHIPPED):
         assert solved(runs[arm, "react"]) == solved(runs[arm, "model"]), "the same model by ReAct"
     assert PROMPTS[0] == 'What is the weather in Oslo now?\nValues: {"city": "Oslo"}'
+
+
+NIGHT = TASKS[:6]
+
+
+def measure_kept(folder: Path, url: str, jobs: int) -> Sequence[Run]:
+    """A few tasks by a model over the list of all tools; the lines are in `folder`."""
+    model = ModelMind(ChatModel.open("m", load_settings(), {"OPENAI_BASE_URL": url}))
+    scale = Scale(arms=(ALL_TOOLS,), minds={"m": model})
+    world = replace(world_at(folder), jobs=jobs, lines=folder)
+    with world.asking("loop") as asking:
+        return measure(world, open_counter(world), scale, NIGHT, asking)[ALL_TOOLS, "m"]
+
+
+def test_a_killed_run_goes_on(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a process of its own, killed while the fourth task waits; the next run works on it and the later ones, two
+    at once, and tells what both cost.
+    """
+    says = {task.name: task.steps[0].say for task in read_tasks(Place(tmp_path / "state"))}
+    waits, killed = threading.Event(), threading.Event()
+    waited = says[[name for name in says if name in NIGHT][3]]
+
+    def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request["messages"][1]["content"].startswith(waited) and not killed.is_set():
+            waits.set()
+            killed.wait(200)
+        return call_current_weather(request)
+
+    with endpoint(answer) as url:
+        program = "import sys; from pathlib import Path; from tests.lab.test_benchmark_loop import measure_kept; "
+        program += "measure_kept(Path(sys.argv[1]), sys.argv[2], 1)"
+        command = [sys.executable, "-c", program, str(tmp_path), url]
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen(command, cwd=PROJECT, stdin=quiet, stdout=quiet, stderr=quiet) as process:
+            try:
+                assert waits.wait(200)
+            finally:
+                process.kill()
+                killed.set()
+        lines = (tmp_path / "loop.jsonl").read_text(encoding="utf-8").splitlines()
+        done = [json.loads(line)["id"] for line in lines]
+        assert len(done) == 3
+        PROMPTS.clear()
+        runs = measure_kept(tmp_path, url, 2)
+        assert solved(runs) == {"oslo", "three_cities"} & {*NIGHT}
+        assert sorted(run.task for run in runs) == sorted(NIGHT)
+        texts = {prompt.splitlines()[0] for prompt in PROMPTS}
+        assert texts.isdisjoint(says[name] for name in done)
+        assert {says[name] for name in NIGHT if name not in done} <= texts
+        told = capsys.readouterr().err
+        assert f"asked: {len(PROMPTS)} calls, " in told
+        assert "; 3 queries were not asked again; the lines are in " in told
+        assert re.search(r"loop: estimate for 6 queries: \d+ calls, [\d,]+ \+ \d+ tokens; at most ", told)
+        PROMPTS.clear()
+        assert solved(measure_kept(tmp_path, url, 1)) == solved(runs)
+        assert PROMPTS == []
+
+
+def test_a_dead_endpoint_is_told_with_the_task(world: World, tmp_path: Path) -> None:
+    """In one line, after a few tasks; the next run tries these again."""
+    with pytest.raises(QueryFailed, match=r"query '\w+': 127.0.0.1 cannot be reached: .*; 5 queries failed, and the"):
+        measure_kept(tmp_path, "http://127.0.0.1:9/v1", 1)
+    lines = (tmp_path / "loop.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 5
+    assert all(json.loads(line)["failure"] for line in lines)
 
 
 @pytest.mark.parametrize(

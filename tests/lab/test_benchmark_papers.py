@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from benchmarks import a2x, agent_as_a_graph, livemcpbench, right_tool
+from benchmarks import a2x, agent_as_a_graph, livemcpbench, right_tool, token_table
 from benchmarks.agent_as_a_graph import AGAINST, reference_gaps
+from benchmarks.gateway.host import open_host
+from benchmarks.gateway.tokens import Counter
 from benchmarks.methods import (
     ALGORITHM_1,
     MCP_ZERO,
@@ -28,6 +31,7 @@ from benchmarks.world import World
 from waygraph import Settings
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
+from waygraph.registry.catalog.tool_formats import definitions
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import load_settings
 from waygraph.registry.registry import Registry
@@ -177,3 +181,29 @@ def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_pa
     assert f"| LiveMCPBench steps, Recall@1 | {hybrid:.3f} | 1.000 |" in readme
     assert all(text.startswith("before\n") and text.endswith("after\n") and "old" not in text for text in made.values())
     assert [kinds for _, kinds in figures(records)] == [("recall", "latency"), ("weights",)]
+
+
+def test_retrieval_pays_from_some_number_of_tools_on() -> None:
+    """The RFC's own figures: 14,400 tokens saved of 15,000 a call, as soon as there are more than two tools."""
+    row = token_table.row_of("the RFC", 50, 15_000, 300, 300, "1 tool, schema")
+    assert (row["a schema"], row["saved a call"], row["break-even a call, tools"]) == (300, 14_400, 2.0)
+    assert (row["static, a task"], row["retrieval, a task"], row["break-even a task, tools"]) == (30_000, 1_500, 2.5)
+    less = token_table.row_of("few", 2, 600, 300, 300, "1 tool, schema")
+    assert less["saved a call"] == 0
+
+
+def test_the_table_of_tokens_counts_what_is_listed_and_found(tmp_path: Path) -> None:
+    """Over the example catalogue, served: the static list is all tools, and what is found is far less."""
+    counter = Counter(vocabulary="characters", count=len)
+    world = World(settings=load_settings(), environ=os.environ, data=tmp_path, cache=tmp_path / "cache")
+    manifests = list(read_path(str(ROOT / "examples" / "catalog"), Settings()))
+    with open_host(world, manifests) as host:
+        one, five = anyio.run(token_table.measure, "examples", host, counter, REQUESTS)
+        with host.open_registry() as opened:
+            whole = json.dumps(definitions(opened.tools(), "mcp"), ensure_ascii=False, separators=(",", ":"))
+    assert one["static list"] == five["static list"] == len(whole)
+    assert 0 < one["found"] < five["found"] < len(whole)
+    assert one["find_tools"] == five["find_tools"] > 500
+    assert one["saved a call"] == pytest.approx(len(whole) - one["find_tools"] - one["found"], abs=1)
+    table = token_table.tables_of({"vocabulary": "characters", "rows": [one, five]})
+    assert "| *the RFC* | 50 | 300 | 15,000 | 1 tool, schema | 300 | 300 | 14,400 |" in table

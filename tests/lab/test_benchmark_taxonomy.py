@@ -1,14 +1,23 @@
 """The benchmark of taxonomies: what a perfect model pays, and that a model behind an endpoint is asked where one is."""
 
-from collections.abc import Iterator, Sequence
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks import taxonomy
 from benchmarks.naming import Request, judge_names
+from benchmarks.one_shot import AXIS, VARIANTS
+from benchmarks.record import PROJECT
+from benchmarks.taxonomy_by_model import ablations, measured_break_even, navigate_by_model
+from benchmarks.trees import Grown, perfect_sets
 from benchmarks.world import EXAMPLES, World, data_folder
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.model.nouns import Of
@@ -16,6 +25,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
+from waygraph_lab.evaluation.asking import QueryFailed
 from waygraph_lab.evaluation.dataset import Asked
 
 
@@ -28,9 +38,9 @@ def taxonomy_of(*rows: Category) -> Taxonomy:
     return Taxonomy(name="main", of=Of.AGENTS, built_by="vectors", categories={each.id: each for each in rows})
 
 
-def grown(tree: Taxonomy, registry: LocalRegistry) -> taxonomy.Grown:
+def grown(tree: Taxonomy, registry: LocalRegistry) -> Grown:
     ids = sorted(tree.below(tree.root))
-    return taxonomy.Grown(
+    return Grown(
         name="by hand",
         registry=registry,
         taxonomy=tree,
@@ -56,7 +66,7 @@ def test_a_perfect_model_finds_all_that_is_right(registry: LocalRegistry, gold: 
     """It is asked of the root, then of what stands in the branches that it opened, put together as they are small."""
     tree = grown(TREE, registry)
     asked = Asked(id="q", texts=("do it",), gold=tuple(map(frozenset, gold)), gold_tools=())
-    answer = taxonomy.perfect_sets(tree, TREE if crosses else taxonomy.without_crosses(TREE))(asked)
+    answer = perfect_sets(tree, TREE if crosses else taxonomy.without_crosses(TREE))(asked)
     assert (sorted(answer.ids), answer.calls) == (sorted(gold), 2)
     assert answer.tokens > 0
 
@@ -105,10 +115,115 @@ def test_a_model_is_asked_where_an_endpoint_is_named(
     dataset = replace(found := world.dataset(EXAMPLES), questions=found.questions[:3])
     ids = sorted({min(item) for question in dataset.questions for item in question.need.gold})
     flat = grown(taxonomy_of(category("root", holds=ids)), registry)
-    rows = list(taxonomy.navigate_by_model(world, "m", EXAMPLES, dataset, flat))
-    assert [row["method"] for row in rows][:2] == ["m: full context", "m: get_all, tree by the model"]
-    names = [row["method"] for row in rows[7:]]
-    assert names == [f"m: get_all, {told}" for told in taxonomy.ablations(len(ids))]
-    for row in rows:
+    endpoint.answer = guide
+    with world.asking(taxonomy.NAME) as asking:
+        rows, builds = navigate_by_model(world, asking, "m", EXAMPLES, dataset, flat)
+    told = [row["method"] for row in rows]
+    assert told[:3] == ["m: full context", "m: full context, whole texts", "m: get_all, tree by vectors"]
+    assert told[5:8] == [f"m: {mode}, tree by the model" for mode in ("get_all", "get_important", "get_one")]
+    assert told[8:] == [f"m: get_all, {each}" for each in (*ablations(len(ids)), *VARIANTS)]
+    assert [build["build"] for build in builds] == ["the model", *ablations(len(ids)), *VARIANTS]
+    for row in rows[:8]:
         assert (row["Calls"], row["Tokens"], row["Size"]) == (1, sum(USAGE.values()), 1)
         assert row["Hit"] > 0
+    shots = {build["build"]: build for build in builds if build["build"] in VARIANTS}
+    services = len(ids)
+    assert shots["one shot"]["calls"] == 1 + services
+    assert shots["one shot, keyword table"]["calls"] == 2 + services
+    assert {(each["entities"], each["depth"]) for each in shots.values()} == {(services - 1, 3)}
+    assert shots["one shot, refinement"]["calls"] == 2 + services, "the catalogue is the same again"
+    designs = [each["messages"] for each in endpoint.requests if "catalogue" in each["messages"][0]["content"]]
+    assert sum(AXIS in system["content"] for system, _ in designs) == 1
+    even = list(measured_break_even(rows, builds))
+    assert even[0]["by"] == "m: tree by the model"
+    assert all(each["walk, tokens"] > 0 for each in even)
+
+
+def guide(request: Mapping[str, Any]) -> str:
+    """Opens and takes the first choice; designs a catalogue of two leaves, and puts one service into none."""
+    told = json.loads(request["messages"][1]["content"])
+    if "choices" in told:
+        return '{"numbers": [1]}'
+    if "known" in told:
+        return '{"keywords": [{"number": 1, "keywords": ["tracking"]}]}'
+    if "service" in told:
+        is_lost = told["service"]["name"] == min(SEEN)
+        return json.dumps({"path": "Nowhere" if is_lost else told["leaves"][0]})
+    SEEN.update(each["name"] for each in told.get("services", ()))
+    below = [{"name": "All", "children": [{"name": "Everything"}]}]
+    return json.dumps({"categories": [{"name": name, "children": below} for name in ("Work", "Life")]})
+
+
+SEEN: set[str] = set()
+"""The names of services that `guide` was shown."""
+
+
+NIGHT = """
+import sys
+from pathlib import Path
+from tests.lab.test_benchmark_taxonomy import navigate_kept
+navigate_kept(Path(sys.argv[1]), sys.argv[2])
+"""
+
+
+def navigate_kept(folder: Path, url: str, jobs: int = 1) -> list[dict[str, Any]]:
+    """A few questions by a model over a small tree; the lines and the answers of builds are in `folder`."""
+    environ = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY}
+    settings = Settings(cache_dir=str(folder), openai_retries=0)
+    world = World(settings=settings, environ=environ, data=folder, cache=folder, jobs=jobs, lines=folder)
+    dataset = replace(found := world.dataset(EXAMPLES), questions=found.questions[:6])
+    with LocalRegistry.open(":memory:", embedder="none") as registry, world.asking(taxonomy.NAME) as asking:
+        return navigate_by_model(world, asking, "m", EXAMPLES, dataset, grown(TREE, registry))[0]
+
+
+def test_a_killed_run_goes_on(endpoint: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a process of its own, killed while a query of a walk waits: what has a line is not asked again, and no call
+    of a build is. What it costs is told before and after.
+    """
+    waits, killed, walks = threading.Event(), threading.Event(), list[str]()
+
+    def wait_in_a_walk(request: Mapping[str, Any]) -> str:
+        if "choices" in (told := json.loads(request["messages"][1]["content"])):
+            walks.append(told["request"])
+        if len(walks) == 15 and not killed.is_set():
+            waits.set()
+            killed.wait(100)
+        return guide(request)
+
+    endpoint.answer = wait_in_a_walk
+    command = [sys.executable, "-c", NIGHT, str(tmp_path), endpoint.url]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=PROJECT, stdin=quiet, stdout=quiet, stderr=quiet) as process:
+        try:
+            assert waits.wait(100)
+        finally:
+            process.kill()
+            killed.set()
+    lines = [json.loads(line) for line in (tmp_path / "taxonomy.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["id"] for line in lines[:7]] == [*(line["id"] for line in lines[:6]), lines[0]["id"]]
+    endpoint.requests.clear()
+    rows = navigate_kept(tmp_path, endpoint.url, jobs=3)
+    asked = [json.loads(each["messages"][1]["content"]) for each in endpoint.requests]
+    assert all("choices" in told for told in asked), "a build is asked again"
+    told = capsys.readouterr().err
+    assert f"; {len(lines)} queries were not asked again; the lines are in {tmp_path / 'taxonomy.jsonl'}" in told
+    assert f"taxonomy: asked: {len(asked)} calls, {len(asked) * USAGE['prompt_tokens']:,} + " in told
+    queries = 6 * len(rows)
+    assert f"estimate for {queries} queries, {len(lines)} of them answered before: " in told
+    endpoint.requests.clear()
+    assert navigate_kept(tmp_path, endpoint.url) == rows
+    assert endpoint.requests == []
+    assert f"; {queries} queries were not asked again" in capsys.readouterr().err
+
+
+def test_a_query_that_failed_is_told_and_asked_again(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """Everything else is asked in the same run; there is no figure before that query has an answer."""
+    endpoint.answer, endpoint.overloads = guide, 0
+    navigate_kept(tmp_path, endpoint.url)
+    (tmp_path / "taxonomy.jsonl").unlink()
+    endpoint.overloads = 1
+    with pytest.raises(QueryFailed, match=r"query '\w+', m: full context, .*: 127.0.0.1 still answers 429 after 1 try"):
+        navigate_kept(tmp_path, endpoint.url)
+    endpoint.requests.clear()
+    navigate_kept(tmp_path, endpoint.url)
+    assert len(endpoint.requests) == 1

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from waygraph.registry.model.identity import call_name
 from waygraph.registry.registry import Registry
 from waygraph_lab.datasets.folder import write_server_config
 from waygraph_lab.evaluation.agents import score_in
-from waygraph_lab.evaluation.run import MOST_FAILURES
+from waygraph_lab.evaluation.asking import MOST_FAILURES
 from waygraph_lab.scalemcp.companies import KINDS, Company, Kind, NoValue, company_value, read_companies
 from waygraph_lab.scalemcp.company_servers import CompanyServers
 from waygraph_lab.scalemcp.generate import Choices, generate
@@ -290,6 +291,56 @@ def test_what_was_paid_for_is_kept(world: World, tmp_path: Path, capsys: pytest.
     assert dying["failures"]["not tried, as 5 failed in a row"] == untried
     assert sum(request["model"] == "dying" for request in world.models.requests) == 2 * 3 + MOST_FAILURES
     assert not any(request["model"] == "perfect" for request in world.models.requests)
+
+
+def test_a_killed_run_goes_on(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the installed command, killed while a task waits: that one and the later ones are tried, no other.
+
+    What it costs is told before and after, and a judge that comes later judges what was kept.
+    """
+    lines, waits, killed = tmp_path / "lines.jsonl", threading.Event(), threading.Event()
+    options = ["--tasks", str(TASKS), "--turns", str(TURNS), "--recipe", "lexical", "--lines", str(lines)]
+    command = ["eval", "agents", str(world.folder), "--model", "perfect", "--at-once", "1", *options]
+    texts: list[str] = []
+
+    def wait_with_fourth(request: Mapping[str, Any]) -> None:
+        if (text := request["messages"][1]["content"]) not in texts:
+            texts.append(text)
+        if len(texts) == 4:
+            waits.set()
+            killed.wait(60)
+
+    world.models.before = wait_with_fourth
+    with subprocess.Popen(
+        [sys.executable, "-m", "waygraph", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            assert waits.wait(60)
+        finally:
+            process.kill()
+            killed.set()
+    done = [json.loads(line)["text"] for line in lines.read_text(encoding="utf-8").splitlines()]
+    assert done == texts[:3]
+    world.models.before = lambda _: None
+    world.models.requests.clear()
+    (outcome,) = world.measure(capsys, *command[3:])["outcomes"]
+    assert scores(outcome) == {"tool_correctness": 1.0, "gold_coverage": 1.0}
+    assert outcome["costs"]["prompt_tokens"] == 3 * TOKENS["prompt_tokens"]
+    asked = {request["messages"][1]["content"] for request in world.models.requests}
+    assert len(asked - set(done)) == len(asked) == TASKS - 3
+    world.models.requests.clear()
+    assert main([*command, "--json"]) == 0
+    told = capsys.readouterr().err
+    assert world.models.requests == []
+    assert f"{TASKS} tasks were not tried again; the lines are in {lines}" in told
+    (judged,) = world.measure(capsys, *command[3:], "--judge", "judge")["outcomes"]
+    assert scores(judged)["task_completion"] == 1.0
+    assert [request["model"] for request in world.models.requests] == ["judge"] * TASKS
+    lines.unlink()
+    assert main([*command, "--json"]) == 0
+    told = capsys.readouterr().err
+    assert f"estimate for {TASKS} queries: {3 * TASKS} calls, " in told
+    assert f"asked: {3 * TASKS} calls, {3 * TASKS * TOKENS['prompt_tokens']:,} + " in told
 
 
 def test_noise_stands_beside_the_right_tools(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("kglite", reason="packages/waygraph-lab/src/benchmarks/engines/requirements.txt has it")
 
 from benchmarks.engines.kglite_engine import KGLiteEngine
-from tests.architecture.test_statements import fill, test_a_statement_answers_what_it_declares
+from benchmarks.engines.samples import fill
+from tests.architecture.test_statements import test_a_statement_answers_what_it_declares
 from tests.contract.test_engine import (
     test_a_block_sees_its_own_writes_and_others_do_not,
     test_a_closed_engine_answers_nothing,

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 from neo4j import Driver, GraphDatabase
 
+from benchmarks.neo4j_server import Neo4jServer, start_server
 from tests.attacks import FILES_AND_NETWORK, REFUSED, REFUSED_ON_A_SERVER, WRITES
 from tests.bombs import ON_A_SERVER
 from tests.contract.test_cypher_sandbox import READS as PLAIN_READS
 from tests.docs.pages import ROOT
 from tests.neo4j_fixtures import neo4j_needed, selected_releases
-from tests.neo4j_server import DATABASE, Neo4jServer, start_server
+from tests.neo4j_server import DATABASE
 from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path

@@ -17,8 +17,8 @@ import pytest
 from neo4j import GraphDatabase
 from neo4j.exceptions import TransientError
 
+from benchmarks.neo4j_server import Neo4jServer, Release
 from tests.neo4j_fixtures import TARGETS, neo4j_needed
-from tests.neo4j_server import Neo4jServer, Release
 from waygraph import Settings
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path

@@ -1,4 +1,4 @@
-"""The throw-away Neo4j itself, run from its jars: tests/neo4j_server.py, and the fixture of tests/neo4j_fixtures.py."""
+"""The throw-away Neo4j itself, run from its jars, and the fixture of tests/neo4j_fixtures.py."""
 
 import os
 import time
@@ -8,9 +8,10 @@ from typing import Any, LiteralString
 import pytest
 from neo4j import GraphDatabase
 
+from benchmarks.neo4j_server import Neo4jServer, NoServer, Release, start_server
 from tests import neo4j_server
 from tests.neo4j_fixtures import neo4j_needed, selected_releases
-from tests.neo4j_server import DATABASE, Neo4jServer, NoServer, Release, start_server
+from tests.neo4j_server import DATABASE
 
 PASSWORD = "an-unlikely-password"  # noqa: S105 - of a server that lives for a minute
 

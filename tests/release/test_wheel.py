@@ -121,7 +121,10 @@ def test_the_lab_brings_its_commands(wheel: Path, lab_wheel: Path, empty: Path, 
     for command in LAB_COMMANDS:
         assert f"Usage: waygraph {command}" in run([empty / "waygraph", *command.split(), "--help"], tmp_path)
     with zipfile.ZipFile(lab_wheel) as archive:
-        assert not [name for name in archive.namelist() if name.startswith(("benchmarks/", "waygraph/"))]
+        held = {name for name in archive.namelist() if name.startswith(("benchmarks/", "waygraph/"))}
+    tree = [path for path in (LAB / "src" / "benchmarks").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert held == {path.relative_to(LAB / "src").as_posix() for path in tree}
+    assert "livemcpbench: " in run([empty / "python", "-m", "benchmarks", "list"], tmp_path)
 
 
 def test_the_lab_and_the_locks_agree_on_its_extras() -> None:

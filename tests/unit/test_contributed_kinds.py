@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contributing import install, on_path
+from benchmarks.contributed import install, on_path
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings

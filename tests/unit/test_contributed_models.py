@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contributing import install, on_path
+from benchmarks.contributed import install, on_path
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.contributing import install, on_path
+from benchmarks.contributed import install, on_path
 from tests.leg_hits import LegLists, legs_of
 from waygraph.ingest import ingest
 from waygraph.registry.index.search_index import Hits, Leg, QueryText, Scope, SearchIndex

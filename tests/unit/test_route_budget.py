@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from tests.contributing import install, on_path
+from benchmarks.contributed import install, on_path
 from tests.faults.fleet import entry
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync

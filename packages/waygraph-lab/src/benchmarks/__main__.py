@@ -13,10 +13,11 @@ from benchmarks import (
     a2x,
     abstention,
     agent_as_a_graph,
-    call_needs,
     agent_routes,
+    call_needs,
     clear_requests,
     default_recipe,
+    embedders,
     findability,
     first_call,
     hidden_words,
@@ -33,6 +34,7 @@ from benchmarks import (
     scalemcp,
     suspicion,
     taxonomy,
+    token_table,
     tool_sets,
 )
 from benchmarks.endpoint import MODEL, SPEND, NeedsSpend, permitted_environ
@@ -41,13 +43,14 @@ from benchmarks.explorer import benchmark as explorer
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
-from benchmarks.record import PROJECT, Result, as_record, write_record
+from benchmarks.record import IS_CLONE, PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
 from benchmarks.service import ratio as service_ratio
 from benchmarks.store import durability, scale
-from benchmarks.tables import Pages, detail_tables, measures_table, read_records, write_pages
+from benchmarks.tables import Pages, detail_tables, measures_table, read_records, tables, write_pages
 from benchmarks.watch import benchmark as watch
 from benchmarks.world import DATA_VARIABLE, World, data_folder
+from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
@@ -57,6 +60,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     abstention.NAME: abstention.run,
     clear_requests.NAME: clear_requests.run,
     default_recipe.NAME: default_recipe.run,
+    embedders.NAME: embedders.run,
     scalemcp.NAME: scalemcp.run,
     right_tool.NAME: right_tool.run,
     findability.NAME: findability.run,
@@ -72,6 +76,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     taxonomy.NAME: taxonomy.run,
     tool_sets.NAME: tool_sets.run,
     call_needs.NAME: call_needs.run,
+    token_table.NAME: token_table.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -98,6 +103,7 @@ QUALITY = (
     abstention.NAME,
     clear_requests.NAME,
     default_recipe.NAME,
+    embedders.NAME,
     scalemcp.NAME,
     right_tool.NAME,
     findability.NAME,
@@ -112,7 +118,10 @@ QUALITY = (
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"
 TABLE = "table"
+LIST = "list"
+"""What each benchmark measures, a line each."""
 SIZES, ROUNDS, BASE = "--sizes", "--rounds", "--base"
+JOBS, LINES = "--jobs", "--lines"
 DETAILS = "details"
 """First of the names: the records of the others are printed, and nothing is measured."""
 PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures")
@@ -120,11 +129,16 @@ PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md"
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = options_parser().parse_args(arguments)
     if options.names[:1] == [DETAILS]:
         print(detail_tables(read_records(options.evals, options.names[1:] or NAMES)))
         return 0
     names = [*_names(options.names or [*BENCHMARKS, TABLE])]
+    if LIST in names:
+        print("\n".join(_descriptions()))
+        return 0
+    if not IS_CLONE:
+        print(f"records are read and written in {options.evals}", file=sys.stderr)
     if names != [TABLE]:
         try:
             environ = permitted_environ(environ, model=options.model, spend=options.spend)
@@ -132,18 +146,38 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             print(error, file=sys.stderr)
             return 2
     world = _world(options, environ)
-    started = time.perf_counter()
+    started, failed = time.perf_counter(), False
     for name in names:
         seconds = time.perf_counter() - started
         if options.budget_s and seconds > options.budget_s:
             print(f"{name}: not begun, {seconds:.0f} s of {options.budget_s:g} s are over", file=sys.stderr)
             return 1
         if name == TABLE:
-            write_pages(options.evals, NAMES, PAGES)
-        else:
+            _write_table(options.evals)
+            continue
+        try:
             _measure(name, world, options.evals)
             print(f"{name}: ended after {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    return 0
+        except WaygraphError as error:
+            failed = True
+            print(f"{name}: {error}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _write_table(evals: Path) -> None:
+    """Into the pages of a clone; where there is none, to standard output."""
+    if IS_CLONE:
+        write_pages(evals, NAMES, PAGES)
+    else:
+        print(tables(read_records(evals, NAMES)))
+
+
+def _descriptions() -> Iterator[str]:
+    """Of each benchmark the first line of its module."""
+    for name, measure in {**BENCHMARKS, **ON_SERVERS}.items():
+        module = getattr(measure, "func", measure).__module__
+        first = (sys.modules[module].__doc__ or "").splitlines()[0]
+        yield f"{name}: {first}{'' if name in BENCHMARKS else ' Only when named.'}"
 
 
 def _names(names: Iterable[str]) -> Iterator[str]:
@@ -168,9 +202,9 @@ def _measure(name: str, world: World, evals: Path) -> None:
     write_record(record, evals)
 
 
-def _parser() -> argparse.ArgumentParser:
+def options_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    known = [*NAMES, ALL_QUALITY, TABLE, DETAILS]
+    known = [*NAMES, ALL_QUALITY, LIST, TABLE, DETAILS]
     parser.add_argument(
         "names",
         nargs="*",
@@ -182,7 +216,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
     parser.add_argument("--budget-s", type=float, default=0, help="begin none after so many seconds; 0: no limit")
     parser.add_argument(
-        MODEL, default="", help=f"openai:MODEL, for {agent_routes.NAME}, {loop.NAME} and {taxonomy.NAME}; needs {SPEND}"
+        MODEL,
+        default="",
+        help=f"openai:MODEL, for {agent_routes.NAME}, {loop.NAME} and {taxonomy.NAME}, or several with commas between; needs {SPEND}",
+    )
+    parser.add_argument(JOBS, type=int, default=4, help="queries at a time that a model is asked for")
+    parser.add_argument(
+        LINES,
+        type=Path,
+        help="folder of files with a line a query that a model was asked for, which is not asked again "
+        "(default: lines, beside the records)",
     )
     parser.add_argument(SPEND, action="store_true", help="endpoints may be asked, which costs money")
     parser.add_argument(SIZES, type=_sizes, default=(), help=f"numbers of tools, such as 500,100000, for {scale.NAME}")
@@ -223,6 +266,8 @@ def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
         sizes=options.sizes,
         rounds=options.rounds,
         base=options.base,
+        jobs=max(1, options.jobs),
+        lines=options.lines or options.evals / "lines",
     )
 
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import anyio
 from mcp import Client, StdioServerParameters
 
-from benchmarks.record import PROJECT, Measure, Result, Target
+from benchmarks.record import IS_CLONE, NEEDS_CLONE, PROJECT, Measure, Result, Target
 from benchmarks.world import World
 
 NAME = "first_call"
@@ -50,6 +50,8 @@ class Trial:
 
 
 def run(world: World) -> Result:
+    if not IS_CLONE:
+        return Result(name=NAME, skipped=NEEDS_CLONE)
     rounds = 1 if world.quick else ROUNDS
     with TemporaryDirectory(prefix="waygraph-first-call-") as name:
         folder = Path(name)

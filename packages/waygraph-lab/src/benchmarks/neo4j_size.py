@@ -18,12 +18,12 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.catalogue import all_agents, all_requests
+from benchmarks.contributed import install, on_path
+from benchmarks.neo4j_server import LTS, Neo4jServer, NoServer, start_server
 from benchmarks.processes import processor_s, status_mib
 from benchmarks.record import Measure, Result
 from benchmarks.timing import percentile_measures, time_call
 from benchmarks.world import World, scratch_folder, with_cache
-from tests.contributing import install, on_path
-from tests.neo4j_server import LTS, Neo4jServer, NoServer, start_server
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.embedder import GROUP, EmbedderSpec, Progress, Role

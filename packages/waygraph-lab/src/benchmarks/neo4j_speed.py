@@ -14,10 +14,10 @@ from typing import Self
 
 from benchmarks.catalogue import requests
 from benchmarks.livemcpbench import DATA
+from benchmarks.neo4j_server import CALENDAR, LTS, Neo4jServer, NoServer, Release, start_server
 from benchmarks.record import Measure, Result, Target
 from benchmarks.timing import percentile, time_call
 from benchmarks.world import World, scratch_folder, show_progress, with_cache, write_catalogue
-from tests.neo4j_server import CALENDAR, LTS, Neo4jServer, NoServer, Release, start_server
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.registry import Registry

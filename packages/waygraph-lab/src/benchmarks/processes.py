@@ -1,5 +1,6 @@
 """Processes that are measured: commands from start to end, and servers until they are ready."""
 
+import fcntl
 import json
 import os
 import resource
@@ -229,3 +230,11 @@ def processor_s(pid: int) -> float:
 def _children_cpu_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Of the processes that want the same thing one makes it, the others wait."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,6 +1,7 @@
 """Figures that the papers and the data's notes state, to stand beside measured ones."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 Figures = Mapping[str, float]
 
@@ -90,6 +91,21 @@ A2X_TAXONOMY: Mapping[str, Figures] = {
 Precision is of its section Limitations."""
 A2X_SIZES: Mapping[str, int] = {"ToolRet_clean": 7, "publicMCP": 25}
 """How many services it returned a query, by its figures: right ones of a query (1.34, 2.78) × recall / precision."""
+A2X_BUILDS: Mapping[str, Mapping[str, Any]] = {
+    "break-even": {
+        "build calls": 18_206,
+        "build tokens": 29_000_000,
+        "full context, tokens": 67_619,
+        "walk, calls": 8.0,
+        "walk, tokens": 7_069,
+        "break-even, queries": round(29_000_000 / (67_619 - 7_069)),
+    },
+    "one shot": {"calls": 1_840, "tokens": 5_500_000, "leaves": 160, "placed": 1_715},
+    "one shot, keyword table": {"tokens": 2_200_000},
+    "one shot, refinement": {"tokens": 12_200_000},
+    "one shot, one axis": {"tokens": 6_700_000},
+}
+"""Sections D.2 and E.2, on ToolRet. It says itself "fewer than 4,100 queries"."""
 
 # -- Lumer et al., "ScaleMCP" (2025), Tables A5 and A7, of which 2 and 4 are parts ---------------------------
 

@@ -12,7 +12,12 @@ from typing import Any, Literal
 
 from waygraph_lab.evaluation.record import source_commit
 
-PROJECT = Path(__file__).resolve().parents[4]
+_CHECKOUT = Path(__file__).resolve().parents[4]
+IS_CLONE = (_CHECKOUT / "packages" / "waygraph-lab" / "src" / "benchmarks").is_dir()
+PROJECT = _CHECKOUT if IS_CLONE else Path.cwd()
+"""The clone of the repository that this module lies in; of an installed wheel the current folder."""
+NEEDS_CLONE = "it needs a clone of the repository"
+"""Why a benchmark is skipped where only the wheel is installed."""
 LIBRARIES = ("grafeo", "numpy", "onnx", "onnxruntime", "pystemmer", "tokenizers", "waygraph")
 
 Bound = Literal["at_most", "at_least", "near"]

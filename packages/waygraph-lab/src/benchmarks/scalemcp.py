@@ -3,8 +3,10 @@
 The data are made here, from the list of companies; the paper's own queries were never published.
 """
 
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -21,6 +23,8 @@ from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe, Rerank, with_rerank
 from waygraph_lab.datasets.read_dataset import read_dataset
+from waygraph_lab.datasets.trials import Bench
+from waygraph_lab.evaluation.asking import estimate_text
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Dataset
 from waygraph_lab.evaluation.metrics import measure_query
@@ -37,6 +41,9 @@ RERANKERS: Mapping[str, str] = {"cross-encoder": CROSS, "openai": LLM}
 """Scheme of a reranker's spec → the row that it fills."""
 RERANKERS_VARIABLE = "WAYGRAPH_BENCH_RERANKERS"
 """Specs of rerankers, with commas between, that are measured as well; they need weights, or an endpoint and --spend."""
+CANDIDATES_VARIABLE = "WAYGRAPH_BENCH_CANDIDATES"
+"""How many tools they order, with commas between for several rows; else `PAPERS_CANDIDATES`."""
+PAPERS_CANDIDATES = 20
 UNMEASURED = "not measured here"
 CHANGED = (0.0, 0.01, 0.1, 1.0)
 SYNCED: tuple[TextForm, ...] = ("concat", "tdwa-1")
@@ -55,7 +62,8 @@ NOTES = (
     "The paper's BM25 differs from one embedding model to the next (nDCG@1 .52 to .58 without questions), though it "
     "knows of none; all its nDCG@1 are multiples of .02.",
     "Rerankers order the best 20 tools of `vector`: a cross-encoder beside Cohere's v3-english, a language model "
-    f"beside GPT-4o. They are measured where {RERANKERS_VARIABLE} names them, those of an endpoint with --spend.",
+    f"beside GPT-4o. They are measured where {RERANKERS_VARIABLE} names them, those of an endpoint with --spend; "
+    f"{CANDIDATES_VARIABLE}=10,20,50 has each order so many.",
     "Recipes: vector is `tools`, BM25 is `lexical`, hybrid is `hybrid` over the storage named. BM25 reads the "
     "questions too; the storage does not matter to it. TDWA: each question is a part of its own, all share the weight "
     "of questions; what a tool lacks leaves its weight to the rest.",
@@ -65,20 +73,30 @@ NOTES = (
 
 
 def run(world: World) -> Result:
+    """Raises NotReranked, at the end if queries failed: the next run asks these alone."""
     path = world.data / COMPANIES
     if not path.is_file():
         return Result(name=NAME, skipped=f"no {COMPANIES}: give the data's folder by --data or WAYGRAPH_BENCH_DATA")
     companies = read_companies(path)[: QUICK_COMPANIES if world.quick else None]
     settings = replace(world.settings, query_cache_entries=DAILY)  # each query is asked of several recipes
     here = replace(world, settings=with_cache(settings, world.cache))
-    rows, about = [], {}
-    for questions in QUESTIONS:
-        dataset = _dataset(here, companies, questions, "tools")
-        about = {"checksum": dataset.checksum, **dataset.size}
-        rows += [_row(outcome, "tools", questions) for outcome in _outcomes(here, dataset, list(_trials(here.environ)))]
-    dataset = _dataset(here, companies, max(QUESTIONS), "companies")
-    few = [Trial(recipe=recipe, texts="concat", label=method) for method, recipe in METHODS.items()]
-    rows += [_row(outcome, "companies", max(QUESTIONS)) for outcome in _outcomes(here, dataset, few)]
+    rows, about, trials = [], {}, list(trials_of(here.environ))
+    datasets = {questions: _dataset(here, companies, questions, "tools") for questions in QUESTIONS}
+    failed: list[Outcome] = []
+    with here.paid_bench(NAME) if any(trial.is_paid for trial in trials) else nullcontext(here.bench) as bench:
+        _tell_estimate(bench, datasets.values(), trials)
+        for questions, dataset in datasets.items():
+            about = {"checksum": dataset.checksum, **dataset.size}
+            for outcome in bench.outcomes(dataset, trials):
+                if outcome.failures:
+                    failed.append(outcome)
+                else:
+                    rows.append(_row(outcome, "tools", questions))
+        dataset = _dataset(here, companies, max(QUESTIONS), "companies")
+        few = [Trial(recipe=recipe, texts="concat", label=method) for method, recipe in METHODS.items()]
+        rows += [_row(outcome, "companies", max(QUESTIONS)) for outcome in bench.outcomes(dataset, few)]
+    for outcome in failed:
+        outcome.refuse_failures()
     synced = [row for form in SYNCED for row in _measure_syncs(here, companies, form)]
     return Result(
         name=NAME,
@@ -98,20 +116,35 @@ def _dataset(world: World, companies: Sequence[Company], questions: int, layout:
     return replace(dataset, questions=dataset.questions[:QUICK_QUESTIONS]) if world.quick else dataset
 
 
-def _trials(environ: Mapping[str, str]) -> Iterator[Trial]:
-    specs = [spec for spec in environ.get(RERANKERS_VARIABLE, "").split(",") if spec]
+def trials_of(environ: Mapping[str, str]) -> Iterator[Trial]:
     for storage, form in STORAGES.items():
-        for spec in specs:
-            recipe = with_rerank(TOOLS, Rerank(spec=spec))
-            yield Trial(recipe=recipe, texts=form, split=DAILY_SPLIT, label=RERANKERS[spec.partition(":")[0]])
+        for spec, depth, label in _rerankers(environ):
+            recipe = with_rerank(TOOLS, Rerank(spec=spec, depth=depth))
+            yield Trial(recipe=recipe, texts=form, split=DAILY_SPLIT, label=label)
         for method, recipe in METHODS.items():
             if method != "BM25" or storage == "concat":
                 yield Trial(recipe=recipe, texts=form, split=DAILY_SPLIT, label=method)
 
 
-def _outcomes(world: World, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
-    """Raises NotReranked."""
-    return (outcome.refuse_failures() for outcome in world.bench.outcomes(dataset, trials))
+def _rerankers(environ: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """Spec, candidates and row of each. The first of its scheme with the paper's 20 has the paper's row."""
+    specs = [spec for spec in environ.get(RERANKERS_VARIABLE, "").split(",") if spec]
+    depths = [int(depth) for depth in environ.get(CANDIDATES_VARIABLE, "").split(",") if depth]
+    seen: set[str] = set()
+    for spec in specs:
+        scheme, _, model = spec.partition(":")
+        row = RERANKERS.get(scheme, f"vector + {scheme}")
+        name = f"{row}: {model}" if scheme in seen else row
+        seen.add(scheme)
+        for depth in depths or [PAPERS_CANDIDATES]:
+            yield spec, depth, name if depth == PAPERS_CANDIDATES else f"{name}, {depth} candidates"
+
+
+def _tell_estimate(bench: Bench, datasets: Iterable[Dataset], trials: Sequence[Trial]) -> None:
+    paid = [trial for trial in trials if trial.is_paid]
+    estimates = [each for dataset in datasets for each in bench.estimates(dataset, paid)] if paid else []
+    if estimates:
+        print(f"{NAME}: {estimate_text(estimates)}", file=sys.stderr)
 
 
 def _row(outcome: Outcome, layout: Layout, questions: int) -> dict[str, Any]:

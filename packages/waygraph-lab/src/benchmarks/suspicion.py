@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.record import PROJECT, Measure, Result, Target
+from benchmarks.record import IS_CLONE, NEEDS_CLONE, PROJECT, Measure, Result, Target
 from benchmarks.suspicion_scores import NOTES as NOTES_ON_SCORES
 from benchmarks.suspicion_scores import measure_scores
 from benchmarks.world import World
@@ -70,6 +70,8 @@ class Corpus:
 
 def run(world: World) -> Result:
     """Skips the catalogues that are not there, and says so."""
+    if not IS_CLONE:
+        return Result(name=NAME, skipped=NEEDS_CLONE)
     in_data = {name: world.data / name for name in (*IN_DATA, SERVERS)}
     places = {**{name: PROJECT / name for name in (OWN, *DOCUMENTS)}, **in_data}
     missing = [name for name, place in {**places, CORPUS: world.data / CORPUS}.items() if not place.exists()]

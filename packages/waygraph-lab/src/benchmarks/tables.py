@@ -13,6 +13,7 @@ from benchmarks import (
     agent_as_a_graph,
     clear_requests,
     default_recipe,
+    embedders,
     findability,
     first_call,
     livemcpbench,
@@ -23,6 +24,7 @@ from benchmarks import (
     route_speed,
     scalemcp,
     taxonomy,
+    token_table,
     tool_sets,
 )
 from benchmarks.engines import benchmark as engines
@@ -48,12 +50,14 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     clear_requests.NAME: clear_requests.tables_of,
     loop.NAME: loop.tables_of,
     default_recipe.NAME: default_recipe.tables_of,
+    embedders.NAME: embedders.tables_of,
     scalemcp.NAME: scalemcp.tables_of,
     right_tool.NAME: right_tool.tables_of,
     findability.NAME: findability.tables_of,
     history.NAME: history.tables_of,
     taxonomy.NAME: taxonomy.tables_of,
     tool_sets.NAME: tool_sets.tables_of,
+    token_table.NAME: token_table.tables_of,
     ranker.NAME: ranker.tables_of,
     engines.NAME: engines.tables_of,
 }

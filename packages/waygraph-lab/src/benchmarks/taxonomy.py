@@ -6,15 +6,13 @@ Without `--model` no language model is asked: then nothing here is the quality o
 import json
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks import a2x
 from benchmarks.browsing import NOTES as BROWSING_NOTES
@@ -23,25 +21,20 @@ from benchmarks.gateway.tokens import open_counter
 from benchmarks.naming import FIGURES, judge_names, requests_of, table_rows
 from benchmarks.published import A2X_SIZES, A2X_TAXONOMY
 from benchmarks.record import Measure, Result, Target
+from benchmarks.taxonomy_by_model import break_even, measured_break_even, navigate_by_model, structure_of
+from benchmarks.taxonomy_by_model import tables_of as models_tables
+from benchmarks.trees import Grown, Vector, grow, perfect_sets, right_ids, set_row
 from benchmarks.world import EXAMPLES, World
-from waygraph.registry.language_model.answers import ModelAnswers
-from waygraph.registry.language_model.endpoint import ChatModel, configured_model
-from waygraph.registry.model.nouns import Mode, Of, Walked
-from waygraph.registry.routing.recipes import AGENTS, HYBRID, TAXONOMY
-from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.model_build import build_by_model
-from waygraph.registry.taxonomy.prompts import SELECT, Service, service_rows
-from waygraph.registry.taxonomy.taxonomies import Structure
-from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
+from waygraph.registry.language_model.endpoint import configured_model
+from waygraph.registry.model.nouns import Mode, Of
+from waygraph.registry.routing.recipes import AGENTS, HYBRID
+from waygraph.registry.taxonomy.prompts import SELECT, service_rows
+from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors, direction_of, keep_ids
-from waygraph.registry.taxonomy.walk import numbers_in, walk
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Asked, Dataset
-from waygraph_lab.evaluation.estimate import perfect_walks
-from waygraph_lab.evaluation.run import NotReranked
-from waygraph_lab.evaluation.sets import COSTS, SET_METRICS, SetAnswer, judge_sets
+from waygraph_lab.evaluation.sets import SET_METRICS, SetAnswer
 
-type Vector = NDArray[np.float32]
 NAME = "taxonomy"
 LIVEMCPBENCH, INVENTED = "livemcpbench", "invented"
 SETS: Sequence[tuple[str, Of]] = (
@@ -56,11 +49,15 @@ CHANGED = 0.05
 SEED = 33
 TOOLS, QUICK_TOOLS = 5_000, 500
 """Of the invented catalogue."""
+PARTS = ("shapes", "sets", "break_even", "builds", "browsing", "naming")
 NO_MODEL = "No model: walks by one were skipped. `--model openai:MODEL --spend` has one walk."
 NOTES = (
     "Trees are built by vectors. With `--model openai:MODEL --spend` a tree is built by that model too, "
     "and it walks that tree and the one by vectors, in all modes, beside the full context: the paper's Tables 1 and 5; "
-    "then trees that it builds without one part of the method each.",
+    "then trees that it builds without one part of the method each, and trees that it designs in one shot, alone and "
+    "with one part more (Table 2). Several models, with commas between, are averaged too (Table 6).",
+    "Break-even: tokens of a build / (tokens of a full context - tokens of a walk). Estimated: the build by its number "
+    "of nodes and services, every split refined as often as it may be; the walk by a perfect model.",
     "Perfect: the product's own walk and prompts, with a model that opens exactly the categories that hold a right "
     "service and selects exactly the right ones. It is what a perfect model would pay, and no figure of any model. Its "
     "recall is the ceiling of the tree. Full context: all services in one call.",
@@ -75,92 +72,44 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grown:
-    """A tree by vectors of what a registry holds."""
-
-    name: str
-    registry: LocalRegistry
-    taxonomy: Taxonomy
-    services: Sequence[Service]
-    vectors: Mapping[str, Vector]
-    seconds: float
-    count: Callable[[str], int]
-
-    @cached_property
-    def ids(self) -> frozenset[str]:
-        return frozenset(service.id for service in self.services)
-
-    def children(self, category: Category) -> list[Category]:
-        return [self.taxonomy.categories[child] for child in category.children]
-
-    def walk(self) -> Iterator[Category]:
-        return iter(self.taxonomy.categories.values())
-
-
 def run(world: World) -> Result:
-    count, model = open_counter(world), ""
-    if world.model:
-        model = configured_model(world.model, world.environ, option="--model", purpose="for the walks")
-    else:
+    """Raises InvalidSetting for a model, LanguageModelError and QueryFailed of one."""
+    count = open_counter(world)
+    models = [configured_model(spec, world.environ, option="--model", purpose="for the walks") for spec in world.models]
+    if not models:
         print(f"{NAME}: {NO_MODEL}", file=sys.stderr)
-    shapes: list[dict[str, Any]] = []
-    sets: list[dict[str, Any]] = []
-    browsing: list[dict[str, Any]] = []
-    naming: list[dict[str, Any]] = []
-    for name, of in SETS:
-        if not world.has(name):
-            continue
-        dataset = world.dataset(name)
-        with world.registry_of([dataset.catalogue], texts="contextual") as registry:
-            tree = grow(registry, f"{dataset.name}, {of.value}", of, count.count)
-            shapes.append(shape(tree))
-            naming += judge_names(tree.name, tree.taxonomy, requests_of(dataset, of), world.embedder())
-            if of is Of.AGENTS:
-                sets += navigate(world, name, dataset, tree)
-                sets += navigate_by_model(world, model, name, dataset, tree) if model else ()
-            if name == LIVEMCPBENCH:
-                wanted = list(wanted_by(dataset.queries("questions"), registry))
-                browsing.append(browse(tree.name, registry, count.count, world.embedder(), wanted))
-    with world.registry_of_tools(QUICK_TOOLS if world.quick else TOOLS) as registry:
-        tree = grow(registry, INVENTED, Of.AGENTS, count.count)
-        shapes.append(shape(tree))
-        wanted = list(wanted_of_tools(registry))
-        browsing.append(browse(tree.name, registry, count.count, world.embedder(), wanted))
+    parts: dict[str, list[dict[str, Any]]] = {name: [] for name in PARTS}
+    with world.asking(NAME) if models else nullcontext() as asking:
+        for name, of in SETS:
+            if not world.has(name):
+                continue
+            dataset = world.dataset(name)
+            with world.registry_of([dataset.catalogue], texts="contextual") as registry:
+                tree = grow(registry, f"{dataset.name}, {of.value}", of, count.count)
+                parts["shapes"].append(shape(tree))
+                parts["naming"] += judge_names(tree.name, tree.taxonomy, requests_of(dataset, of), world.embedder())
+                if of is Of.AGENTS:
+                    parts["sets"] += navigate(world, name, dataset, tree)
+                    parts["break_even"].append(break_even(dataset, tree))
+                for model in models if asking and of is Of.AGENTS else ():
+                    rows, builds = navigate_by_model(world, asking, model, name, dataset, tree)
+                    parts["sets"] += rows
+                    parts["builds"] += builds
+                if name == LIVEMCPBENCH:
+                    wanted = list(wanted_by(dataset.queries("questions"), registry))
+                    parts["browsing"].append(browse(tree.name, registry, count.count, world.embedder(), wanted))
+        with world.registry_of_tools(QUICK_TOOLS if world.quick else TOOLS) as registry:
+            tree = grow(registry, INVENTED, Of.AGENTS, count.count)
+            parts["shapes"].append(shape(tree))
+            wanted = list(wanted_of_tools(registry))
+            parts["browsing"].append(browse(tree.name, registry, count.count, world.embedder(), wanted))
+    parts["break_even"] += measured_break_even(parts["sets"], parts["builds"])
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
-        measures=[*_measures(shapes), *measures(browsing)],
-        notes=(*NOTES, *BROWSING_NOTES, *(() if model else (NO_MODEL,))),
-        details={
-            "vocabulary": count.vocabulary,
-            "shapes": shapes,
-            "sets": sets,
-            "browsing": browsing,
-            "naming": naming,
-        },
-    )
-
-
-def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]) -> Grown:
-    seen: list[tuple[Sequence[Service], Mapping[str, Vector]]] = []
-
-    def builder(services: Sequence[Service], vectors: Mapping[str, Vector], before: Taxonomy | None) -> Taxonomy:
-        seen.append((services, vectors))
-        return build_by_vectors(services, vectors, before)
-
-    started = time.perf_counter()
-    taxonomy = registry.build_taxonomy(builder, of=of)
-    seconds = time.perf_counter() - started
-    services, vectors = seen[0]
-    return Grown(
-        name=name,
-        registry=registry,
-        taxonomy=taxonomy,
-        services=services,
-        vectors=vectors,
-        seconds=seconds,
-        count=count,
+        measures=[*_measures(parts["shapes"]), *measures(parts["browsing"])],
+        notes=(*NOTES, *BROWSING_NOTES, *(() if models else (NO_MODEL,))),
+        details={"vocabulary": count.vocabulary, **parts},
     )
 
 
@@ -172,7 +121,7 @@ def shape(tree: Grown) -> dict[str, Any]:
     ids, names = ids_and_names_kept(tree)
     return {
         "tree": tree.name,
-        **asdict(Structure.of(tree.taxonomy)),
+        **structure_of(tree.taxonomy),
         "equal": first == again,
         "ids kept": round(ids, 4),
         "names kept": round(names, 2),
@@ -209,7 +158,7 @@ def navigate(world: World, name: str, dataset: Dataset, tree: Grown) -> Iterator
         "perfect": perfect_sets(tree, tree.taxonomy),
         "perfect, without cross-listing": perfect_sets(tree, without_crosses(tree.taxonomy)),
         "full context, perfect": lambda query: SetAnswer(
-            ids=_right(query, tree), calls=1, tokens=whole + tree.count(query.texts[0])
+            ids=right_ids(query, tree), calls=1, tokens=whole + tree.count(query.texts[0])
         ),
         **{
             f"vectors, beam {beam}": lambda query, beam=beam: SetAnswer(  # type: ignore[misc]
@@ -228,82 +177,8 @@ def navigate(world: World, name: str, dataset: Dataset, tree: Grown) -> Iterator
             for each in (HYBRID, AGENTS)
         },
     }
-    yield from _judge(name, dataset, navigators)
-
-
-def _judge(
-    name: str, dataset: Dataset, navigators: Mapping[str, Callable[[Asked], SetAnswer]]
-) -> Iterator[dict[str, Any]]:
-    asked = dataset.queries("questions")
     for method, navigator in navigators.items():
-        means = judge_sets(asked, navigator)
-        told = {metric: round(means[metric].value, 4) for metric in (*SET_METRICS, *COSTS)}
-        yield {"dataset": dataset.name, "folder": name, "queries": len(asked), "method": method, **told}
-
-
-def navigate_by_model(world: World, model: str, name: str, dataset: Dataset, tree: Grown) -> Iterator[dict[str, Any]]:
-    """A tree by the model, and walks by it. Raises LanguageModelError."""
-    chat = ChatModel.open(model, world.settings, world.environ)
-    world.cache.mkdir(parents=True, exist_ok=True)
-    with closing(ModelAnswers(chat, world.cache / "taxonomy-answers.jsonl")) as answers:
-        built = build_by_model(tree.services, tree.vectors, answers=answers)
-        walks = {
-            f"{model}: {mode.value}, tree by {told}": _walks(chat, tree, taxonomy, mode)
-            for told, taxonomy in (("the model", built), ("vectors", tree.taxonomy))
-            for mode in Mode
-        }
-        for told, settings in ablations(len(tree.services)).items():
-            without = build_by_model(tree.services, tree.vectors, answers=answers, settings=settings)
-            walks[f"{model}: get_all, {told}"] = _walks(chat, tree, without, Mode.ALL)
-        yield from _judge(name, dataset, {f"{model}: full context": partial(_ask_whole, chat, tree)} | walks)
-
-
-def ablations(services: int) -> dict[str, TaxonomySettings]:
-    """What the paper's §5 leaves out of a build, one at a time and all. Its one-shot build designs three levels in one
-    call; ours designs each node by itself.
-    """
-    whole = TaxonomySettings()
-    bare = replace(whole, single_axis=False, keyword_threshold=services, max_refinements=0)
-    return {
-        "no axis": replace(whole, single_axis=False),
-        "no keyword table": replace(whole, keyword_threshold=services),
-        "no refinement": replace(whole, max_refinements=0),
-        "none of the three": bare,
-    }
-
-
-def _ask_whole(chat: ChatModel, tree: Grown, query: Asked) -> SetAnswer:
-    told = {"choices": service_rows(tree.services), "request": query.texts[0]}
-    messages = [
-        {"role": "system", "content": SELECT[Mode.ALL].system},
-        {"role": "user", "content": json.dumps(told, ensure_ascii=False)},
-    ]
-    answer = chat.complete(messages, max_tokens=SELECT[Mode.ALL].max_tokens)
-    numbers = numbers_in(answer.message.get("content"), len(tree.services)) or ()
-    ids = [tree.services[number - 1].id for number in numbers]
-    return SetAnswer(ids=ids, calls=1, tokens=answer.prompt_tokens + answer.completion_tokens)
-
-
-def _walks(chat: ChatModel, tree: Grown, taxonomy: Taxonomy, mode: Mode) -> Callable[[Asked], SetAnswer]:
-    services = {each.id: each for each in tree.services}
-
-    def answer(query: Asked) -> SetAnswer:
-        walked = walk(query.texts[0], taxonomy, lambda ids: [services[each] for each in ids], chat, mode)
-        if walked.failure:
-            raise NotReranked(query.id, TAXONOMY.name, f"no walk: {walked.failure}")
-        return _set_of(walked)
-
-    return answer
-
-
-def _set_of(walked: Walked) -> SetAnswer:
-    tokens = walked.prompt_tokens + walked.completion_tokens
-    return SetAnswer(ids=walked.selected, calls=walked.calls, tokens=tokens)
-
-
-def perfect_sets(tree: Grown, taxonomy: Taxonomy) -> Callable[[Asked], SetAnswer]:
-    walk_to = perfect_walks(taxonomy, tree.services, tree.count)
-    return lambda query: _set_of(walk_to(query.texts[0], _right(query, tree)))
+        yield set_row(name, dataset, method, navigator)
 
 
 def without_crosses(taxonomy: Taxonomy) -> Taxonomy:
@@ -334,11 +209,6 @@ def _direction(tree: Grown, category: Category) -> Vector | None:
 
 def _nearest(tree: Grown, ids: Sequence[str], vector: Vector, size: int) -> list[str]:
     return sorted(ids, key=lambda each: -float(tree.vectors[each] @ vector) if each in tree.vectors else 1.0)[:size]
-
-
-def _right(query: Asked, tree: Grown) -> list[str]:
-    """Of each gold item one id, if it can be one that the tree holds."""
-    return [min(item & tree.ids or item) for item in query.gold]
 
 
 # -- what is written -------------------------------------------------------------------------------------
@@ -373,6 +243,7 @@ def tables_of(details: Mapping[str, Any]) -> str:
             markdown_table(shown, [[row[name] for name in columns] for row in shapes]),
             f"Answers that are sets; tokens by {details['vocabulary']}. *Perfect* is what a perfect model would pay:",
             markdown_table(("data", "method", *SET_METRICS[:3], "size", "calls", "tokens"), lines),
+            *models_tables(details),
             "Browsing by find_tools, in tokens of the answers:",
             markdown_table(list(browsing[0]), [list(row.values()) for row in browsing]),
             "The right category by its name alone, and by name and description, as a share of choices:",

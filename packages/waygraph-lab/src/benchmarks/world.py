@@ -21,6 +21,8 @@ from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph_lab.datasets.read_dataset import read_dataset
 from waygraph_lab.datasets.trials import Bench
+from waygraph_lab.evaluation.answer_lines import AnswerLines
+from waygraph_lab.evaluation.asking import Asking, KeptLines, metered
 from waygraph_lab.evaluation.dataset import Dataset
 from waygraph_lab.evaluation.record import Record, record_of
 from waygraph_lab.evaluation.run import Trial
@@ -62,6 +64,49 @@ class World:
     """How often, in place of a benchmark's own number; 0: that."""
     base: str = ""
     """A commit that is measured beside this checkout. Empty: none is."""
+    jobs: int = 4
+    """Queries at a time that a model is asked for."""
+    lines: Path | None = None
+    """The folder of files with a line a query that a model was asked for. None: one in the cache."""
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Those of `model`, which may be several, with commas between."""
+        return [spec for spec in self.model.split(",") if spec]
+
+    @contextmanager
+    def asking(self, name: str) -> Iterator[Asking]:
+        """For a benchmark that asks a model. At the end it is told what was asked, and where the lines are.
+
+        Raises QueryFailed if a query failed: the next run asks it alone.
+        """
+        kept = KeptLines(self._line_file(name))
+        asking = Asking(lines=kept, at_once=self.jobs)
+        with metered() as meter:
+            try:
+                yield asking
+            finally:
+                kept.close()
+                told = f"{meter.text}; {kept.kept} queries were not asked again; the lines are in {kept.file}"
+                print(f"{name}: {told}", file=sys.stderr)
+        asking.refuse_failures()
+
+    @contextmanager
+    def paid_bench(self, name: str) -> Iterator[Bench]:
+        """As `bench`, for trials that ask a model: their lines are kept, and told of as `asking` does."""
+        lines = AnswerLines(self._line_file(name))
+        with metered() as meter:
+            try:
+                yield replace(self.bench, lines=lines, at_once=self.jobs, keeps_free=False)
+            finally:
+                lines.close()
+                told = (
+                    f"{meter.text}; {lines.kept} queries were not asked again; the lines are in {self._line_file(name)}"
+                )
+                print(f"{name}: {told}", file=sys.stderr)
+
+    def _line_file(self, name: str) -> Path:
+        return (self.lines or self.cache / "lines") / f"{name}.jsonl"
 
     @property
     def embedders(self) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.engines.contenders import CONTENDERS, FILE
-from tests.architecture.test_statements import UNDO, fill, sample
+from benchmarks.engines.samples import UNDO, fill, sample
 from waygraph.cypher import load, names
 from waygraph.registry.graph.engine import GraphEngine, Rows
 from waygraph.registry.model.errors import RegistryError

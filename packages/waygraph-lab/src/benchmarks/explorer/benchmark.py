@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from benchmarks.catalogue import all_agents, requests
+from benchmarks.explorer.browser import browser_need
 from benchmarks.explorer.pages import Frames, gzip_bytes, move, open_first_page, opened_page
 from benchmarks.explorer.people import PEOPLE, VIEWS, Browsed, browse
 from benchmarks.processes import TIMEOUT_S, free_port, plain_environ, run_server, waygraph_command
@@ -19,7 +20,6 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.service.endpoints import fill_registry
 from benchmarks.timing import percentile
 from benchmarks.world import World, scratch_folder, with_cache
-from tests.browser import browser_path
 
 NAME = "explorer"
 TOOLS, QUICK_TOOLS, SYNCED, QUICK_SYNCED = 5_000, 500, 1_000, 100
@@ -72,8 +72,8 @@ class Crowd:
 
 
 def run(world: World) -> Result:
-    if not browser_path():
-        return Result(name=NAME, skipped="no Chromium is installed: apt-get install chromium")
+    if need := browser_need():
+        return Result(name=NAME, skipped=need)
     plan = QUICK if world.quick else WHOLE
     with served_tools(world, plan.tools) as (url, embedder):
         measures, details = measure(url, plan)

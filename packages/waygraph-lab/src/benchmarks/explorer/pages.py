@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx2
-from playwright.sync_api import Page, expect
 
+from benchmarks.explorer.browser import started_browser
 from benchmarks.processes import TIMEOUT_S
-from tests.browser import started_browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 WIDTH, HEIGHT = 1280, 800
 DRAWN = """
@@ -97,8 +99,10 @@ def gzip_bytes(addresses: Sequence[str]) -> int:
 
 
 @contextmanager
-def opened_page(address: str, selector: str) -> Iterator[tuple[Page, float]]:
+def opened_page(address: str, selector: str) -> "Iterator[tuple[Page, float]]":
     """In a new browser: the page, and milliseconds from the navigation until `selector` is drawn."""
+    from playwright.sync_api import expect
+
     with started_browser() as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.add_init_script(DRAWN.replace("SELECTOR", selector))
@@ -111,7 +115,7 @@ def opened_page(address: str, selector: str) -> Iterator[tuple[Page, float]]:
         yield page, float(drawn)
 
 
-def move(page: Page, seconds: float, *, is_empty: bool) -> Frames:
+def move(page: "Page", seconds: float, *, is_empty: bool) -> Frames:
     """The map under a pointer, or an empty canvas in its place."""
     times: list[float] = page.evaluate(MOVE, [seconds, is_empty])
     steps = [after - before for before, after in pairwise(times)]

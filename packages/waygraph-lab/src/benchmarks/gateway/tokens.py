@@ -86,16 +86,16 @@ async def _count(host: Host, counter: Counter, queries: Sequence[str]) -> Counts
     return Counts(
         servers=servers,
         tools=len(tools),
-        whole_mcp=_tokens(counter, definitions(tools, "mcp")),
-        whole_openai=_tokens(counter, definitions(tools, "openai")),
-        listed_mcp=_tokens(counter, [_as_mcp(tool) for tool in listed]),
-        listed_openai=_tokens(counter, [_as_openai(tool) for tool in listed]),
+        whole_mcp=tokens_of(counter, definitions(tools, "mcp")),
+        whole_openai=tokens_of(counter, definitions(tools, "openai")),
+        listed_mcp=tokens_of(counter, [as_mcp(tool) for tool in listed]),
+        listed_openai=tokens_of(counter, [_as_openai(tool) for tool in listed]),
         instructions=counter.count(instructions),
         found={detail: fmean(counter.count(text) for text in texts) for detail, texts in answers.items()},
     )
 
 
-def _as_mcp(tool: t.Tool) -> dict[str, Any]:
+def as_mcp(tool: t.Tool) -> dict[str, Any]:
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -104,7 +104,7 @@ def _as_openai(tool: t.Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _tokens(counter: Counter, tools: Iterable[Mapping[str, Any]]) -> int:
+def tokens_of(counter: Counter, tools: Iterable[Mapping[str, Any]]) -> int:
     return counter.count(json.dumps(list(tools), ensure_ascii=False, separators=(",", ":")))
 
 

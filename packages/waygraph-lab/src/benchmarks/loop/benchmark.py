@@ -4,8 +4,10 @@ import hashlib
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,21 +20,22 @@ from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.gateway.host import SCOPES, TIMEOUT_CLIENT_S, Host, open_host
 from benchmarks.gateway.tokens import Counter, open_counter
-from benchmarks.loop.doors import Door, GatewayDoor, ListDoor, Opening, Servers, Tally, offers_of, open_servers
-from benchmarks.loop.minds import MAX_CALLS, MINDS, Choice, Mind, ModelMind, ReActMind
+from benchmarks.loop.doors import LIMIT, Door, GatewayDoor, ListDoor, Opening, Servers, Tally, offers_of, open_servers
+from benchmarks.loop.minds import MAX_CALLS, MINDS, SYSTEM, Choice, Mind, ModelMind, ReActMind
 from benchmarks.loop.servers import SERVERS
 from benchmarks.loop.tasks import GIT_DATES, Place, Step, Task, is_left, read_tasks
 from benchmarks.processes import free_port, run_server, waygraph_command
-from benchmarks.record import PROJECT, Measure, Result
+from benchmarks.record import IS_CLONE, NEEDS_CLONE, PROJECT, Measure, Result
 from benchmarks.world import World, scratch_folder, write_catalogue
-from tests.environments import NotInstalled
-from tests.live_servers import find_server
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.catalog.tool_formats import definitions
 from waygraph.registry.language_model.endpoint import ChatModel, configured_model
+from waygraph.registry.model.errors import LanguageModelError
+from waygraph_lab.evaluation.asking import Asking, Failures, estimate_text, key_of
 from waygraph_lab.evaluation.compare import markdown_table
+from waygraph_lab.evaluation.estimate import CALL_TOKENS, CostEstimate
 
 NAME = "loop"
 CONTEXT_TOKENS = 150_000
@@ -91,8 +94,10 @@ def run(world: World) -> Result:
     """Raises InvalidSetting and LanguageModelError of a model as the mind."""
     counter = open_counter(world)
     rows: list[dict[str, Any]] = []
-    for scale in scales(world):
-        rows += [row_of(scale, arm, mind, runs) for (arm, mind), runs in measure(world, counter, scale).items()]
+    with world.asking(NAME) if world.model else nullcontext(Asking()) as asking:
+        for scale in scales(world):
+            found = measure(world, counter, scale, asking=asking)
+            rows += [row_of(scale, arm, mind, runs) for (arm, mind), runs in found.items() if runs]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
@@ -109,9 +114,14 @@ def _title_of(row: Mapping[str, Any]) -> str:
 def scales(world: World) -> list[Scale]:
     """A model is asked at one scale: it costs money."""
     if world.model:
-        model = configured_model(world.model, world.environ, option="--model", purpose="for the loop")
-        chat = ChatModel.open(model, world.settings, world.environ)
-        minds: dict[str, Mind] = {model: ModelMind(chat), f"ReAct ({model})": ReActMind(chat)}
+        models = [
+            configured_model(spec, world.environ, option="--model", purpose="for the loop") for spec in world.models
+        ]
+        chats = {model: ChatModel.open(model, world.settings, world.environ) for model in models}
+        minds: dict[str, Mind] = {
+            **{model: ModelMind(chat) for model, chat in chats.items()},
+            **{f"ReAct ({model})": ReActMind(chat) for model, chat in chats.items()},
+        }
         return [Scale(distractors=50, minds=minds, every=6 if world.quick else 1)]
     if world.quick:
         return [Scale(distractors=50, every=6)]
@@ -120,13 +130,41 @@ def scales(world: World) -> list[Scale]:
 
 
 def measure(
-    world: World, counter: Counter, scale: Scale, names: Sequence[str] = ()
+    world: World, counter: Counter, scale: Scale, names: Sequence[str] = (), asking: Asking | None = None
 ) -> dict[tuple[str, str], list[Run]]:
-    """By arm and mind. `names`: only these tasks."""
-    try:
-        return anyio.run(_measure, world, counter, scale, names)
-    except BaseExceptionGroup as group:
-        raise _innermost(group) from None
+    """By arm and mind. `names`: only these tasks.
+
+    So many parts of the tasks as `asking` says are worked on at once, each with servers of its own. With a task that
+    failed, an arm has no runs. Raises QueryFailed after several failures in a row.
+    """
+    asking, failures = asking or Asking(), Failures()
+    jobs = asking.at_once
+
+    def measure_part(part: int) -> dict[tuple[str, str], list[Run | None]]:
+        try:
+            return anyio.run(_measure, world, counter, scale, _Part(names, part, jobs), asking, failures)
+        except BaseExceptionGroup as group:
+            raise _innermost(group) from None
+
+    if jobs == 1:
+        parts = [measure_part(0)]
+    else:
+        with ThreadPoolExecutor(jobs) as pool:
+            parts = list(pool.map(measure_part, range(jobs)))
+    whole = {key: [run for part in parts for run in part.get(key, ())] for key in parts[0]}
+    return {key: [] if None in runs else [run for run in runs if run] for key, runs in whole.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Every `of`-th task, from the `at`-th on, of those with these names; no names: of all."""
+
+    names: Sequence[str]
+    at: int
+    of: int
+
+    def choose(self, tasks: Sequence[Task]) -> list[Task]:
+        return [task for task in tasks if not self.names or task.name in self.names][self.at :: self.of]
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -148,9 +186,9 @@ def tables_of(details: Mapping[str, Any]) -> str:
     return f"{whole}\n\nSolved, by the kind of task:\n\n{markdown_table(heads, parts)}"
 
 
-async def _measure(
-    world: World, counter: Counter, scale: Scale, names: Sequence[str]
-) -> dict[tuple[str, str], list[Run]]:
+async def _measure(  # noqa: PLR0917 - as anyio.run hands them on
+    world: World, counter: Counter, scale: Scale, part: _Part, asking: Asking, failures: Failures
+) -> dict[tuple[str, str], list[Run | None]]:
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
         host = stack.enter_context(open_host(world, list(distractors(world, folder, scale.distractors))))
@@ -159,18 +197,80 @@ async def _measure(
         launches = dict(_launches(place))
         host.ingest("loop", launches)
         counter = replace(counter, count=_without_place(counter, place))
-        tasks = [task for task in read_tasks(place) if _is_served(task, launches)][:: scale.every]
-        tasks = [task for task in tasks if not names or task.name in names]
+        tasks = part.choose([task for task in read_tasks(place) if _is_served(task, launches)][:: scale.every])
         log = stack.enter_context((folder / "servers.log").open("a", encoding="utf-8"))
         sessions = {name: Client(stdio_client(_parameters(each), errlog=log)) for name, each in launches.items()}
-        runs: dict[tuple[str, str], list[Run]] = {}
+        runs: dict[tuple[str, str], list[Run | None]] = {}
         async with open_servers(sessions) as servers, _open_arms(host, servers, counter, scale.arms) as arms:
             wanted = {task.name: await _state_after(place, servers, task) for task in tasks}
+            if part.at == 0 and asking.lines:
+                _tell_estimate(host, counter, scale, tasks, list(arms), part.of)
             for arm, opening in arms.items():
                 for name, mind in scale.minds.items():
                     print(f"loop: {scale.distractors} distractors, {arm}, {name}", file=sys.stderr)
-                    runs[arm, name] = [await _run(place, opening, mind, task, wanted[task.name]) for task in tasks]
+                    trial = _Trial(place, opening, mind, f"{arm}, {name}, {scale.distractors} distractors")
+                    runs[arm, name] = [
+                        await _kept_run(trial, task, wanted[task.name], asking, failures) for task in tasks
+                    ]
         return runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    place: Place
+    opening: Opening
+    mind: Mind
+    name: str
+
+
+async def _kept_run(
+    trial: _Trial, task: Task, wanted: Mapping[str, Any], asking: Asking, failures: Failures
+) -> Run | None:
+    """None if a model failed; of an earlier run what is kept. Raises QueryFailed after several failures in a row."""
+    if not isinstance(trial.mind, ModelMind):
+        return await _run(trial.place, trial.opening, trial.mind, task, wanted)
+    steps = [[step.say, step.tool, dict(step.arguments), step.broken] for step in task.steps]
+    told = json.dumps(steps).replace(str(trial.place.folder), "/state")
+    key = key_of(trial.name, trial.mind.model.key(), version("waygraph"), task.name, told)
+    failures.refuse()
+    if former := asking.former(key):
+        tally = Tally(**former["tally"])
+        return Run(task=task.name, kind=task.kind, is_solved=former["is_solved"], tally=tally)
+    line = {"key": key, "of": trial.name, "id": task.name, "failure": ""}
+    run = None
+    try:
+        run = await _run(trial.place, trial.opening, trial.mind, task, wanted)
+        line |= {"is_solved": run.is_solved, "tally": asdict(run.tally)}
+    except LanguageModelError as error:
+        line["failure"] = str(error)
+    asking.keep(line, failures)
+    return run
+
+
+def _tell_estimate(  # noqa: PLR0917 - what it depends on
+    host: Host, counter: Counter, scale: Scale, tasks: Sequence[Task], arms: Sequence[str], parts: int
+) -> None:
+    """Of a model that calls once a step: each call shows what an arm offers at once."""
+    with host.open_registry() as registry:
+        lists = [counter.count(json.dumps(each)) for each in definitions(registry.tools(), "openai")]
+    offered = {arm: sum(lists) if arm == ALL_TOOLS else LIMIT * sum(lists) // max(1, len(lists)) for arm in arms}
+    steps = parts * sum(len(task.steps) for task in tasks)
+    texts = parts * sum(counter.count(f"{SYSTEM} {step.say}") for task in tasks for step in task.steps)
+    estimates = [
+        CostEstimate(
+            name=f"{arm}, {mind}",
+            by="",
+            queries=parts * len(tasks),
+            kept=0,
+            calls=steps,
+            most_calls=steps * MAX_CALLS,
+            prompt_tokens=texts + steps * tokens,
+            completion_tokens=steps * CALL_TOKENS,
+        )
+        for arm, tokens in offered.items()
+        for mind in scale.minds
+    ]
+    print(f"{NAME}: {estimate_text(estimates)}", file=sys.stderr)
 
 
 def _without_place(counter: Counter, place: Place) -> Callable[[str], int]:
@@ -202,13 +302,30 @@ def _launches(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, {"command": sys.executable, "args": arguments, "cwd": str(PROJECT)}
     for name in REAL:
         try:
-            server = find_server(name, place.files if name == "filesystem" else place.folder)
-        except NotInstalled as error:
+            launch = _real_launch(name, place)
+        except NotLaunched as error:
             print(f"loop: without the server {name} and its tasks: {error}", file=sys.stderr)
             continue
-        environ = {**server.env, **(GIT_DATES if name == "git" else {})}
-        launch = {"command": server.command, "args": list(server.args), "env": environ}
         yield name, {"cwd": str(PROJECT), **launch}
+
+
+class NotLaunched(Exception):
+    """A server of others cannot be had here; says why in one line."""
+
+
+def _real_launch(name: str, place: Place) -> dict[str, Any]:
+    """The pins of these servers are the repository's. Raises NotLaunched."""
+    if not IS_CLONE:
+        raise NotLaunched(NEEDS_CLONE)
+    from tests.environments import NotInstalled
+    from tests.live_servers import find_server
+
+    try:
+        server = find_server(name, place.files if name == "filesystem" else place.folder)
+    except NotInstalled as error:
+        raise NotLaunched(str(error)) from error
+    environ = {**server.env, **(GIT_DATES if name == "git" else {})}
+    return {"command": server.command, "args": list(server.args), "env": environ}
 
 
 def _parameters(launch: Mapping[str, Any]) -> StdioServerParameters:

@@ -56,6 +56,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             print(f"{NAME}: skipped, {result.skipped}", file=sys.stderr)
             return 0
         write_record(make_record(result), options.evals)
+    if not options.page.is_file():
+        print(f"no table is written: there is no {options.page}", file=sys.stderr)
+        return 0
     table.write_table(options.evals / f"{NAME}.json", options.page)
     return 0
 

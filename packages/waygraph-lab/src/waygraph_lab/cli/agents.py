@@ -63,6 +63,10 @@ def agents(
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     tasks: Annotated[int, typer.Option(min=1, help="So many queries, spread evenly over all.")] = 50,
     at_once: Annotated[int, typer.Option(min=1, help="Tasks at a time.")] = 4,
+    lines: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a line a task here. What FILE holds already is not tried again."),
+    ] = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -82,7 +86,9 @@ def agents(
     from waygraph_lab.datasets.noise import NONE
     from waygraph_lab.datasets.read_dataset import read_dataset
     from waygraph_lab.datasets.trials import AgentBench, agent_trials, choose_tasks
-    from waygraph_lab.evaluation.agents import SURFACES, AgentTrial, agent_record, without_tasks
+    from waygraph_lab.evaluation.agents import SURFACES, AgentTrial, agent_record, attempt_of, without_tasks
+    from waygraph_lab.evaluation.asking import KeptLines, estimate_text
+    from waygraph_lab.evaluation.estimate import estimate_agents
 
     own = {name: value for name, value in vars(terms).items() if name not in ("noise", "surface")}
     like = AgentTrial(recipe=HYBRID, model=model[0], judge=judge, **own)
@@ -96,12 +102,16 @@ def agents(
         rerank=stages.rerank,
         walk=stages.walk,
         mode=stages.mode,
+        steps_by=stages.by_steps,
     )
     command = invocation(context)
     settings = command.settings
     servers, dataset = server_config(folder), read_dataset(folder, settings)
     asked = choose_tasks(dataset, split=split, count=tasks)
-    refuse_files(output)
+    refuse_files(output, lines)
+    kept = KeptLines(lines, attempt_of, "`waygraph eval agents --lines`") if lines else None
+    tools = [tool for entry in dataset.catalogue.entries for tool in entry.tools]
+    note(estimate_text([estimate_agents(trial, asked, tools) for trial in trials]))
     bench = AgentBench(
         settings=settings,
         environ=os.environ,
@@ -109,8 +119,14 @@ def agents(
         at_once=at_once,
         watching=progress_bar,
         tree=stages.tree(command, settings),
+        lines=kept,
     )
-    outcomes, failure = until_failure(bench.outcomes(dataset, servers, asked, trials))
+    try:
+        outcomes, failure = until_failure(bench.outcomes(dataset, servers, asked, trials))
+    finally:
+        if kept:
+            kept.close()
+            note(f"{kept.kept} tasks were not tried again; the lines are in {lines}")
     record = agent_record(dataset, outcomes, about_run())
     _remark_on_tasks(record)
     unwritten = write_error(record, output) if output else None

@@ -110,6 +110,7 @@ def run(
             rerank=stages.rerank,
             walk=stages.walk,
             mode=stages.mode,
+            steps_by=stages.by_steps,
         ),
         bys=choices("--by", by, BYS) or dataset.usual_bys(split=split) or ("questions",),
         weights=[_weights(pair) for pair in weights or ()] or (None,),
@@ -176,6 +177,7 @@ def _measure(  # noqa: PLR0917 - what the command has
     from waygraph_lab.cli import shapes, views
     from waygraph_lab.evaluation.record import record_of, summary_of
 
+    _note_estimate(bench, dataset, trials)
     outcomes, failure = until_failure(bench.outcomes(dataset, trials))
     record = record_of(dataset, outcomes, about_run())
     _remark_on_words(record)
@@ -185,6 +187,20 @@ def _measure(  # noqa: PLR0917 - what the command has
     show(summary_of(record), shapes.evaluation_json, views.view_evaluation, as_json)
     if error := failure or unwritten:
         raise error
+
+
+def _note_estimate(bench: "Bench", dataset: "Dataset", trials: "Sequence[Trial]") -> None:
+    """What the models will cost, where one is asked."""
+    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph_lab.evaluation.asking import estimate_text
+
+    try:
+        estimates = [*bench.estimates(dataset, [trial for trial in trials if trial.is_paid])]
+    except InvalidSetting as error:
+        note(f"no estimate: {error}")
+        return
+    if any(each.calls or each.kept for each in estimates):
+        note(estimate_text(estimates))
 
 
 @evaluate.command()

@@ -36,6 +36,9 @@ class StageOptions:
         str,
         typer.Option(metavar="SPEC", help="openai:MODEL walks a taxonomy, by recipe taxonomy. Default: WAYGRAPH_WALK."),
     ] = ""
+    by_steps: Annotated[
+        str, typer.Option(metavar="SPEC", help="openai:MODEL splits each request into steps before the search.")
+    ] = ""
     mode: Annotated[str, typer.Option(metavar="MODE", help="Of the walk: get_all, get_important or get_one.")] = ""
     taxonomy: Annotated[
         str,
@@ -75,18 +78,26 @@ def refuse_files(*files: Path | None) -> None:
 
 
 def until_failure[T](outcomes: "Iterator[T]") -> "tuple[list[T], WaygraphError | None]":
-    """What was measured is shown, though a model fails in a later trial. Raises it if there is nothing to show."""
+    """What was measured is shown, though a model fails in a later trial. Raises it if there is nothing to show.
+
+    What chat models were asked for is told at the end.
+    """
     from waygraph.registry.model.errors import LanguageModelError
+    from waygraph_lab.evaluation.asking import metered
     from waygraph_lab.evaluation.run import NotReranked
 
     done: list[T] = []
-    try:
-        for outcome in outcomes:
-            done.append(outcome)  # noqa: PERF402 - those before an error stay
-    except (LanguageModelError, NotReranked) as error:
-        if not done:
-            raise
-        return done, error
+    with metered() as meter:
+        try:
+            for outcome in outcomes:
+                done.append(outcome)  # noqa: PERF402 - those before an error stay
+        except (LanguageModelError, NotReranked) as error:
+            if not done:
+                raise
+            return done, error
+        finally:
+            if meter.calls:
+                note(meter.text)
     return done, None
 
 

@@ -3,8 +3,9 @@
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
@@ -27,11 +28,21 @@ from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Taxonomy
 from waygraph_lab.datasets.agent_loop import AgentLoop
 from waygraph_lab.datasets.noise import NONE, check_noise, read_noise
-from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, Surface, judge_attempt, untried
-from waygraph_lab.evaluation.answer_lines import AnswerLines
+from waygraph_lab.evaluation.agents import (
+    AgentOutcome,
+    AgentTrial,
+    Attempt,
+    Surface,
+    attempt_line,
+    attempt_of,
+    judge_attempt,
+    untried,
+)
+from waygraph_lab.evaluation.answer_lines import AnswerLines, TrialLines
+from waygraph_lab.evaluation.asking import MOST_FAILURES, KeptLines, Line, key_of
 from waygraph_lab.evaluation.dataset import Asked, Dataset
-from waygraph_lab.evaluation.estimate import CostEstimate, estimate_rerank, perfect_walks
-from waygraph_lab.evaluation.run import MOST_FAILURES, Outcome, Progress, Terms, Trial, run
+from waygraph_lab.evaluation.estimate import CostEstimate, estimate_rerank, estimate_steps, perfect_walks
+from waygraph_lab.evaluation.run import Outcome, Progress, Terms, Trial, run
 
 Watching = Callable[[str], AbstractContextManager[Progress | None]]
 """Who watches a part of the work, by its name."""
@@ -61,6 +72,8 @@ class Bench:
     lines: AnswerLines | None = None
     at_once: int = 1
     set_size: int = 0
+    keeps_free: bool = True
+    """Whether there are also lines of trials that ask no model."""
 
     def outcomes(self, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
         """Those over one registry together, else in the order of the trials.
@@ -102,16 +115,22 @@ class Bench:
             at_once=self.at_once,
             set_of=tree.of if tree else Of.AGENTS,
             set_size=self.set_size,
-            lines=self.lines.of_trial(registry, trial, self.tree or tree) if self.lines else None,
+            lines=self._lines_of(registry, tree, trial),
         )
         with self.watching(f"{trial.name}, {trial.by}") as progress:
             return run(registry, trial, asked, progress, terms)
 
+    def _lines_of(self, registry: LocalRegistry, tree: Taxonomy | None, trial: Trial) -> TrialLines | None:
+        if self.lines is None or not (self.keeps_free or trial.is_paid):
+            return None
+        return self.lines.of_trial(registry, trial, self.tree or tree)
+
     def _estimate(self, registry: LocalRegistry, tree: Taxonomy | None, dataset: Dataset, trial: Trial) -> CostEstimate:
         asked = _queries_of(dataset, trial)
-        lines = self.lines.of_trial(registry, trial, self.tree or tree) if self.lines else None
+        lines = self._lines_of(registry, tree, trial)
         left = [query for query in asked if not (lines and lines.holds(query))]
-        calls, prompt_tokens, completion_tokens = estimate_rerank(trial.recipe, left)
+        stages = estimate_rerank(trial.recipe, left), estimate_steps(trial.recipe, left)
+        calls, prompt_tokens, completion_tokens = map(sum, zip(*stages, strict=True))
         stage = trial.recipe.walk
         walks = [*_perfect_walks(registry, tree, stage, left)] if tree and stage else []
         return CostEstimate(
@@ -200,6 +219,7 @@ def agent_trials(
     rerank: str = "",
     walk: str = "",
     mode: str = "",
+    steps_by: str = "",
 ) -> list[AgentTrial]:
     """`like`, but with every model, every surface, every recipe (none: `RECIPES`) and every noise. On the surface
     `react` nothing is searched, so that no recipe counts.
@@ -215,7 +235,9 @@ def agent_trials(
 
     def recipes_of(surface: Surface) -> Sequence[Recipe]:
         routes_one = surface == "router" and TAXONOMY.name in names
-        chosen = named_recipes(names, rerank=rerank, walk=walk, mode=mode or (Mode.ONE.value if routes_one else ""))
+        chosen = named_recipes(
+            names, rerank=rerank, walk=walk, steps_by=steps_by, mode=mode or (Mode.ONE.value if routes_one else "")
+        )
         for recipe in chosen:
             if not recipe.takes(like.texts) or not recipe.ranks_tools:
                 raise InvalidSetting(f"{recipe.name} finds no tools over {like.texts} texts")
@@ -230,13 +252,27 @@ def agent_trials(
     ]
 
 
-def named_recipes(names: Sequence[str], *, rerank: str = "", walk: str = "", mode: str = "") -> list[Recipe]:
+def named_recipes(
+    names: Sequence[str], *, rerank: str = "", walk: str = "", mode: str = "", steps_by: str = ""
+) -> list[Recipe]:
     """`walk` and `mode` are for those that walk. Raises UnknownRecipe, InvalidSetting, also if none walks."""
+    if steps_by and not model_in(steps_by):
+        raise InvalidSetting(f"steps by {steps_by!r}: expected openai:MODEL")
     terms = {"walk": walk, "mode": mode}
     walks = TAXONOMY.name in names
     return [
-        recipe_named(name, rerank=rerank, **(terms if name == TAXONOMY.name or not walks else {})) for name in names
+        _named_by_steps(
+            recipe_named(
+                name, rerank=rerank, steps_by=steps_by, **(terms if name == TAXONOMY.name or not walks else {})
+            )
+        )
+        for name in names
     ]
+
+
+def _named_by_steps(recipe: Recipe) -> Recipe:
+    """Its name tells who splits requests, as it tells who reranks."""
+    return replace(recipe, name=f"{recipe.name}, steps by {recipe.steps_by}") if recipe.steps_by else recipe
 
 
 def choose_tasks(dataset: Dataset, *, split: str, count: int) -> tuple[Asked, ...]:
@@ -268,7 +304,10 @@ class DatasetQuestions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentBench:
-    """Where models are tried. `at_once`: tasks under way at a time. `tree`: as `Bench` has it."""
+    """Where models are tried. `at_once`: tasks under way at a time. `tree`: as `Bench` has it.
+
+    `lines`: attempts of a former run, which are not made again.
+    """
 
     settings: Settings
     environ: Mapping[str, str]
@@ -276,6 +315,7 @@ class AgentBench:
     at_once: int = 4
     watching: Watching = watch_nothing
     tree: Taxonomy | None = None
+    lines: KeptLines | None = None
 
     def outcomes(
         self, dataset: Dataset, servers: Path, tasks: Sequence[Asked], trials: Sequence[AgentTrial]
@@ -329,13 +369,20 @@ class AgentBench:
         faults: list[str] = []
         places = anyio.CapacityLimiter(self.at_once)
         surroundings = Surroundings.here(self.environ)
+        about = [version("waygraph"), *_facts_of(registry, trial)] if self.lines else []
 
         async def attempt(place: int) -> None:
             async with places:
                 task, run = tasks[place]
-                if len(faults) < MOST_FAILURES:
-                    result = await _judge_answer(await loop.attempt(task), judge)
+                key = key_of(*about, task.id, list(task.texts), [sorted(item) for item in task.gold_tools], run)
+                former = self.lines.find(key) if self.lines else None
+                if former or len(faults) < MOST_FAILURES:
+                    result = _former_attempt(former, trial) if former else await loop.attempt(task)
+                    result = await _judge_answer(replace(result, run=run), judge)
                     faults[:] = [*faults, result.fault] if result.fault or len(faults) >= MOST_FAILURES else []
+                    line = {"key": key, "model": trial.model, "judge": trial.judge} | attempt_line(result)
+                    if self.lines and line != former:
+                        self.lines.add(key, line)
                 else:
                     result = untried(task, f"not tried, as {MOST_FAILURES} failed in a row")
                 attempts[place] = replace(result, run=run)
@@ -356,6 +403,24 @@ class AgentBench:
         return ChatModel.open(name, self.settings, self.environ)
 
 
+def _former_attempt(line: Line, trial: AgentTrial) -> Attempt:
+    """As it was kept; without the score of another judge."""
+    attempt = attempt_of(line)
+    is_judged = line.get("judge") == trial.judge
+    return attempt if is_judged else replace(attempt, completion=None, unjudged="")
+
+
+def _facts_of(registry: LocalRegistry, trial: AgentTrial) -> list[object]:
+    """All but the task that an attempt depends on."""
+    nouns: list[Agent | Tool] = [*registry.agents(), *registry.tools()]
+    settings, state = registry.settings, registry.status().state
+    return [
+        {name: value for name, value in asdict(trial).items() if name not in ("runs", "judge")},
+        [state.embedder, settings.walk, settings.rerank, settings.openai_body],
+        sorted((each.id, each.content_hash) for each in nouns),
+    ]
+
+
 def _tools_of(trial: AgentTrial) -> tuple[TextForm, str]:
     """What is found: the dataset's tools in a form of texts, and the noise beside them."""
     return trial.texts, trial.noise
@@ -363,7 +428,7 @@ def _tools_of(trial: AgentTrial) -> tuple[TextForm, str]:
 
 async def _judge_answer(attempt: Attempt, judge: ChatModel | None) -> Attempt:
     """With the judge's score, or why there is none; a task without an answer scores 0 unread."""
-    if judge is None:
+    if judge is None or attempt.completion is not None:
         return attempt
     if attempt.ending != "answered":
         return replace(attempt, completion=0.0)

@@ -6,7 +6,7 @@ Tool Correctness and Task Completion are Equations 2 and 3 of ScaleMCP (Lumer et
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -145,6 +145,21 @@ def untried(task: Asked, fault: str) -> Attempt:
         fault=fault,
         completion=0.0,
     )
+
+
+def attempt_line(attempt: Attempt) -> dict[str, Any]:
+    """All of an attempt, as JSON. One whose model failed is made again, one without a score is judged again."""
+    calls = [asdict(call) for call in attempt.calls]
+    gold = [sorted(item) for item in attempt.gold_tools]
+    return asdict(attempt) | {"calls": calls, "gold_tools": gold, "failure": attempt.fault}
+
+
+def attempt_of(line: Mapping[str, Any]) -> Attempt:
+    """Raises LookupError, TypeError for a line of something else."""
+    values = {each.name: line[each.name] for each in fields(Attempt)}
+    calls = tuple(AgentCall(**call) for call in line["calls"])
+    gold = tuple(map(frozenset, line["gold_tools"]))
+    return Attempt(**values | {"calls": calls, "gold_tools": gold})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

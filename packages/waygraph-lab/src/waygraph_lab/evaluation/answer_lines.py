@@ -1,17 +1,14 @@
 """A file with a line a query: what was answered and how good it was. A run that was stopped asks none of it again."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.model.errors import InvalidDataset, StorageFailed
-from waygraph.registry.model.files import write_named
 from waygraph.registry.model.nouns import Agent, Tool, Vote
+from waygraph_lab.evaluation.asking import KeptLines, Line, key_of
 from waygraph_lab.evaluation.dataset import Asked
 from waygraph_lab.evaluation.record import explained_agents
 from waygraph_lab.evaluation.run import Answer, Judgement, Trial
@@ -20,51 +17,16 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.tree import Taxonomy
 
-type Line = dict[str, Any]
-_UTF8 = ("utf-8", "surrogatepass")
-"""A query may hold half of a surrogate pair, as JSON may."""
 
-
-class AnswerLines:
-    """Former answers and new ones. Threads may share it. Raises InvalidDataset for a file of something else."""
+class AnswerLines(KeptLines):
+    """Of `waygraph eval`. Raises InvalidDataset for a file of something else."""
 
     def __init__(self, file: Path) -> None:
-        self._file, self._lock = file, Lock()
-        self._lines = _read_lines(file)
-        self._former = {key for key, line in self._lines.items() if not line["failure"]}
-        self.kept = 0
-        """How many queries were answered by a former run."""
+        super().__init__(file, _answer_of, "`waygraph eval --lines`")
 
     def of_trial(self, registry: "LocalRegistry", trial: Trial, tree: "Taxonomy | None") -> "TrialLines":
         """`tree`: the one that is walked."""
         return TrialLines(self, trial, _digest_of(registry, trial, tree))
-
-    def find(self, key: str) -> Line | None:
-        with self._lock:
-            if key not in self._former:
-                return None
-            self.kept += 1
-            return self._lines[key]
-
-    def holds(self, key: str) -> bool:
-        return key in self._former
-
-    def add(self, key: str, line: Line) -> None:
-        """Raises StorageFailed."""
-        with self._lock:
-            self._lines[key] = line
-            try:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
-                with self._file.open("ab") as file:
-                    file.write(_text_of(line).encode(*_UTF8))
-            except OSError as error:
-                raise StorageFailed(f"{self._file} cannot be written: {error.strerror}") from error
-
-    def close(self) -> None:
-        """Leaves one line a query: of one that failed and was asked again the last. Raises StorageFailed."""
-        content = "".join(map(_text_of, self._lines.values()))
-        if self._file.is_file() and self._file.stat().st_size != len(content.encode(*_UTF8)):
-            write_named(self._file, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +58,7 @@ class TrialLines:
 
     def _key(self, asked: Asked) -> str:
         history = [asdict(turn) for turn in asked.history]
-        return _sha(self.digest, asked.id, list(asked.texts), history, bool(asked.gold_tools))
+        return key_of(self.digest, asked.id, list(asked.texts), history, bool(asked.gold_tools))
 
 
 _METRICS = ("agent_metrics", "tool_metrics", "set_metrics")
@@ -136,7 +98,7 @@ def _digest_of(registry: "LocalRegistry", trial: Trial, tree: "Taxonomy | None")
     """Of the catalogue, the tree, the way of routing, and this version of it."""
     settings, recipe = registry.settings, trial.recipe
     nouns: list[Agent | Tool] = [*registry.agents(), *registry.tools()]
-    return _sha(
+    return key_of(
         version("waygraph"),
         sorted((each.id, each.content_hash) for each in nouns),
         tree.as_json()["categories"] if tree and recipe.walk else [],
@@ -150,28 +112,3 @@ def _digest_of_file(spec: str) -> str:
     """Of a ranker's file, which may be learnt anew under the same name; empty for any other reranker."""
     scheme, _, file = spec.partition(":")
     return sha256(Path(file).read_bytes()).hexdigest() if scheme == "ranker" else ""
-
-
-def _sha(*parts: object) -> str:
-    return sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _text_of(line: Line) -> str:
-    return json.dumps(line, ensure_ascii=False) + "\n"
-
-
-def _read_lines(file: Path) -> dict[str, Line]:
-    """By key; a last line that a kill cut short is dropped from the file. Raises InvalidDataset."""
-    if not file.exists():
-        return {}
-    try:
-        content = file.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        lines = {line["key"]: line for line in map(json.loads, whole.decode(*_UTF8).split("\n")[:-1])}
-        for line in lines.values():
-            _answer_of(line)
-        if whole and whole != content:
-            file.write_bytes(whole)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InvalidDataset(str(file), f"holds no lines of `waygraph eval --lines`: {error!r}") from error
-    return lines

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from waygraph.registry.catalog.tool_formats import definition
 from waygraph.registry.language_model.endpoint import Completion, model_in
-from waygraph.registry.model.nouns import Walked
+from waygraph.registry.model.nouns import Tool, Walked
+from waygraph.registry.routing.answering import SYSTEM as SPLIT
 from waygraph.registry.routing.recipes import Recipe, Walk
 from waygraph.registry.taxonomy.model_build import CHARS_PER_TOKEN
 from waygraph.registry.taxonomy.prompts import BRIEF_CHARS, Service
@@ -17,7 +19,10 @@ from waygraph_lab.evaluation.dataset import Asked
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
+    from waygraph_lab.evaluation.agents import AgentTrial
 
+SYSTEM_TOKENS = 150
+"""Of what an agent or a judge is told to do, with the list of meta tools."""
 CANDIDATE_CHARS, ROLE_CHARS, NUMBER_TOKENS = 1_000, 1_000, 2
 """Of what a reranker reads, at most: each candidate, and what it is to do. Of what it answers: each number."""
 HOW = (
@@ -97,6 +102,49 @@ def perfect_walks(
         return walk(text, taxonomy, lambda ids: [by_id[each] for each in ids], chat, stage.mode, merge=stage.merge)
 
     return make_walk
+
+
+def estimate_steps(recipe: Recipe, asked: Sequence[Asked]) -> tuple[int, int, int]:
+    """Calls, prompt tokens and completion tokens of the model that splits requests; a request is split once for its
+    agents and once for its tools.
+    """
+    if not recipe.steps_by:
+        return 0, 0, 0
+    calls = [0 if len(query.texts) > 1 else 1 + bool(query.gold_tools and recipe.ranks_tools) for query in asked]
+    texts = [count_tokens(query.texts[0]) for query in asked]
+    prompt = sum(n * (count_tokens(SPLIT) + text) for n, text in zip(calls, texts, strict=True))
+    return sum(calls), prompt, sum(n * 2 * text for n, text in zip(calls, texts, strict=True))
+
+
+AGENT_TURNS = 3
+"""Of a perfect model: it searches for all that it needs, calls it all, and answers."""
+CALL_TOKENS, ANSWER_TOKENS, RESULT_TOKENS = 40, 200, 300
+"""Of a call, of a last answer, and of what a tool answers."""
+
+
+def estimate_agents(trial: "AgentTrial", tasks: Sequence[Asked], tools: Sequence[Tool]) -> CostEstimate:
+    """Of a model that searches once for each right tool, calls it once, and answers. A search is taken to find tools
+    of mean length: in its answer, and bound from then on. What a walk or a reranker asks for is not in it.
+    """
+    mean = sum(count_tokens(json.dumps(definition(tool, "openai"))) for tool in tools) // max(1, len(tools))
+    prompt = completion = 0
+    for task in tasks:
+        needs, text = len(task.gold_tools), SYSTEM_TOKENS + count_tokens("\n".join(task.texts))
+        found = needs * trial.limit * mean
+        prompt += AGENT_TURNS * text + 2 * 2 * found + needs * (2 * CALL_TOKENS + RESULT_TOKENS)
+        completion += 2 * needs * CALL_TOKENS + ANSWER_TOKENS
+        prompt += (text + ANSWER_TOKENS + needs * (CALL_TOKENS + RESULT_TOKENS)) if trial.judge else 0
+    judged = len(tasks) if trial.judge else 0
+    return CostEstimate(
+        name=f"{trial.model}, {trial.recipe.name}",
+        by="questions",
+        queries=len(tasks) * trial.runs,
+        kept=0,
+        calls=trial.runs * (AGENT_TURNS * len(tasks) + judged),
+        most_calls=trial.runs * (trial.turns * len(tasks) + judged),
+        prompt_tokens=trial.runs * prompt,
+        completion_tokens=trial.runs * (completion + judged * CALL_TOKENS),
+    )
 
 
 def estimate_rerank(recipe: Recipe, asked: Sequence[Asked]) -> tuple[int, int, int]:

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import product
 from statistics import quantiles
-from threading import Lock
 from typing import TYPE_CHECKING
 
-from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, WaygraphError
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, LanguageModelError
 from waygraph.registry.model.nouns import Filters, Of, Query, Route, TextForm, ToolRoute, Vote, Walked
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import TAXONOMY, Recipe
 from waygraph.registry.writer import DEFAULT_TEXTS
+from waygraph_lab.evaluation.asking import MOST_FAILURES, Failures, QueryFailed
 from waygraph_lab.evaluation.dataset import Asked, Asker, By
 from waygraph_lab.evaluation.metrics import DEPTHS, Gold, Mean, means, measure_query
 from waygraph_lab.evaluation.sets import COSTS, measure_set
@@ -32,16 +32,16 @@ TIMED = 200
 
 With a reranker or a walk they are not, as its model is paid for each: their first answers' times count.
 """
-MOST_FAILURES = 5
-"""In a row: then the stage itself fails, and not one query."""
 
 
-class NotReranked(WaygraphError):
+class NotReranked(QueryFailed):
+    """A stage of the recipe failed, so that the order is not the recipe's."""
+
     def __init__(self, query_id: str, recipe: str, reason: str) -> None:
-        self.query_id, self.recipe, self.reason = query_id, recipe, reason
         super().__init__(
-            f"query {query_id!r}: a stage of {recipe!r} failed, so its order is not the recipe's: {reason}"
+            query_id, reason, told=f"a stage of {recipe!r} failed, so its order is not the recipe's: {reason}"
         )
+        self.recipe = recipe
 
 
 Progress = Callable[[int, int], None]
@@ -74,6 +74,11 @@ class Trial:
     @property
     def name(self) -> str:
         return self.label or self.recipe.name
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether each query asks a model beside the embedder."""
+        return bool(self.recipe.rerank or self.recipe.walk or self.recipe.steps_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,59 +204,39 @@ def run(
     )
 
 
-def _is_paid(trial: Trial) -> bool:
-    return bool(trial.recipe.rerank or trial.recipe.walk)
-
-
 def _times(
     registry: "Searchable", trial: Trial, asked: Sequence[Asked], judgements: Sequence[Judgement]
 ) -> Sequence[float]:
     """In milliseconds, of the last `TIMED` queries."""
-    if _is_paid(trial):
+    if trial.is_paid:
         return [judgement.elapsed_ms for judgement in judgements if not judgement.failure][-TIMED:]
     return [_route(registry, trial, query).elapsed_ms for query in asked[-TIMED:]]
-
-
-@dataclass(slots=True)
-class _Failures:
-    """Those in a row, of a trial. Threads share it."""
-
-    recipe: str
-    in_a_row: list[Judgement] = field(default_factory=list)
-    lock: Lock = field(default_factory=Lock)
-
-    def add(self, judgement: Judgement) -> None:
-        with self.lock:
-            if len(self.in_a_row) < MOST_FAILURES:  # too many stay too many, whatever comes in late
-                self.in_a_row = [*self.in_a_row, judgement] if judgement.failure else []
-
-    def refuse(self, most: int) -> None:
-        """Raises NotReranked if there are so many."""
-        with self.lock:
-            if len(self.in_a_row) >= most:
-                last = self.in_a_row[-1]
-                raise NotReranked(last.id, self.recipe, last.failure)
 
 
 def _judge_all(
     registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None, terms: Terms
 ) -> Iterator[Judgement]:
     """Raises NotReranked as `run`."""
-    failures = _Failures(trial.recipe.name)
+    failures = Failures()
+
+    def refuse(most: int) -> None:
+        if last := failures.last_of(most):
+            query_id, reason = last
+            raise NotReranked(query_id, trial.recipe.name, reason)
 
     def judge_next(query: Asked) -> Judgement:
-        failures.refuse(MOST_FAILURES)
+        refuse(MOST_FAILURES)
         judgement = _judge_once(registry, trial, query, terms)
-        failures.add(judgement)
-        failures.refuse(MOST_FAILURES)
+        failures.add(judgement.id, judgement.failure)
+        refuse(MOST_FAILURES)
         return judgement
 
-    with ThreadPoolExecutor(terms.at_once if _is_paid(trial) else THREADS) as threads:
+    with ThreadPoolExecutor(terms.at_once if trial.is_paid else THREADS) as threads:
         for done, judgement in enumerate(threads.map(judge_next, asked), start=1):
             yield judgement
             if progress:
                 progress(done, len(asked))
-    failures.refuse(len(asked))
+    refuse(len(asked))
 
 
 def _judge_once(registry: "Searchable", trial: Trial, asked: Asked, terms: Terms) -> Judgement:
@@ -272,8 +257,9 @@ def _answer(registry: "Searchable", trial: Trial, asked: Asked) -> Answer:
         tools = _tools(registry, trial, asked, route.walked) if has_tools else None
     except InvalidQuery as exc:
         raise InvalidQuery(f"query {asked.id!r} of the dataset: {exc}") from exc
-    except NotReranked as error:
-        return Answer(tools=() if has_tools else None, selected=() if trial.recipe.walk else None, failure=error.reason)
+    except (NotReranked, LanguageModelError) as error:
+        failure = error.reason if isinstance(error, NotReranked) else f"no steps: {error}"
+        return Answer(tools=() if has_tools else None, selected=() if trial.recipe.walk else None, failure=failure)
     walked = route.walked or Walked(mode="")
     return Answer(
         agents=tuple(match.agent.id for match in route.matches)[:DEPTH],
@@ -346,7 +332,7 @@ def require_stages[R: (Route, ToolRoute)](route: R, name: str) -> R:
 
     Raises NotReranked: the fused order must not pass for the reranker's, or all for what a walk selected.
     """
-    if reason := route.notice("not_reranked"):
+    if reason := route.notice("not_reranked") or route.notice("not_split"):
         raise NotReranked(name, route.recipe, reason)
     if route.walked and route.walked.failure:
         raise NotReranked(name, TAXONOMY.name, f"no walk: {route.walked.failure}")

@@ -1,10 +1,10 @@
 """A package that brings something: a folder as an installer leaves it, found by the real entry points."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import invalidate_caches
 from pathlib import Path
-
-import pytest
 
 from waygraph.ingest.sources.kinds import load_plugins
 
@@ -25,10 +25,11 @@ def install(
 @contextmanager
 def on_path(folder: Path) -> Iterator[None]:
     """Lets this process find what is installed in the folder, as long as the block lasts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
+    sys.path.insert(0, str(folder))
+    invalidate_caches()
+    load_plugins.cache_clear()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
         load_plugins.cache_clear()
-        try:
-            yield
-        finally:
-            load_plugins.cache_clear()
