@@ -83,10 +83,12 @@ def test_names_are_judged_blind(tmp_path: Path, names: tuple[str, str], right: t
         Request("of another catalogue", (frozenset("z"),)),
     ]
     world = World(settings=Settings(), environ={}, data=data_folder({}), cache=tmp_path)
-    (row,) = judge_names("by hand", tree, requests, world.embedder())
+    members = dict(zip("ad", world.embedder().embed(["rain and storm", "an inn with beds"], "document"), strict=True))
+    (row,) = judge_names("by hand", tree, requests, world.embedder(), members)
     assert (row["choices"], row["chance"]) == (2, 0.5)
     assert (row["embedder, name"], row["BM25, name"]) == right
-    assert list(judge_names("a root alone", taxonomy_of(rows[0]), requests, world.embedder())) == []
+    assert row["members"] == float(names[0] == "weather")
+    assert list(judge_names("a root alone", taxonomy_of(rows[0]), requests, world.embedder(), members)) == []
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -97,7 +97,8 @@ def build(
             options.show(estimate_build(_services(registry, kind, private), settings), _view_numbers)
             return
         builders = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
-        builder: Builder = partial(builders.get(by or "", vectors_build.build_without_model), settings=settings)
+        plain = builders.get(by or "", vectors_build.build_without_model)
+        builder: Builder = partial(plain, settings=settings, embed=registry.name_embedder())
         if model:
             builder = _model_builder(model, settings, options.settings, stack)
         tree = registry.build_taxonomy(
@@ -171,10 +172,18 @@ def status(options: Invocation) -> None:
 
 @taxonomy.command()
 def check(options: Invocation, *, name: Name = "") -> None:
-    """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
+    """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several.
+
+    `found_by_name` is the share of members to whose texts the name of their category is the nearest among its siblings'
+    names. It needs the embedder of the registry, and is not counted over a service.
+    """
+    from waygraph.registry.registry import is_remote, require_local
     from waygraph.registry.taxonomy.structure import Structure
 
-    options.answer(lambda registry: Structure.of(registry.operator.taxonomy(name or None)), _view_numbers)
+    with options.open() as registry:
+        tree = registry.operator.taxonomy(name or None)
+        share = None if is_remote(registry) else require_local(registry).share_found_by_name(tree)
+    options.show(replace(Structure.of(tree), found_by_name=share), _view_numbers)
 
 
 Side = Annotated[str, Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from waygraph.registry.index.analyser import query_terms, rarity, saturate, terms
 from waygraph.registry.model.nouns import Of
+from waygraph.registry.taxonomy.structure import share_found_by_name
 from waygraph.registry.taxonomy.tree import Category, Taxonomy
 from waygraph_lab.evaluation.dataset import Dataset
 from waygraph_lab.evaluation.metrics import Gold
@@ -17,19 +18,11 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Embedder
 
 NAME, DESCRIBED = "name", "name and description"
-LEAF_REACHED = "leaf reached"
+LEAF_REACHED, MEMBERS = "leaf reached", "members"
 CHOOSERS = tuple(f"{chooser}, {form}" for form in (NAME, DESCRIBED) for chooser in ("embedder", "BM25"))
-FIGURES = ("chance", *CHOOSERS, LEAF_REACHED)
-BEFORE: Mapping[str, Mapping[str, float]] = {
-    "ToolRet_clean, agents": dict(zip(FIGURES, (0.127, 0.536, 0.425, 0.59, 0.535, 0.285), strict=True)),
-    "ToolRet_clean_CN, agents": dict(zip(FIGURES, (0.161, 0.239, 0.258, 0.291, 0.305, 0.088), strict=True)),
-    "publicMCP, agents": dict(zip(FIGURES, (0.113, 0.25, 0.246, 0.25, 0.236, 0.3), strict=True)),
-    "publicMCP_CN, agents": dict(zip(FIGURES, (0.138, 0.286, 0.377, 0.214, 0.395, 0.04), strict=True)),
-    "LiveMCPBench, agents": dict(zip(FIGURES, (0.2, 0.388, 0.279, 0.446, 0.363, 0.466), strict=True)),
-    "LiveMCPBench, tools": dict(zip(FIGURES, (0.118, 0.454, 0.283, 0.554, 0.399, 0.339), strict=True)),
-    "Waygraph examples, tools": dict(zip(FIGURES, (0.2, 0.4, 0.207, 0.5, 0.28, 0.279), strict=True)),
-}
-"""Of the names at commit 28ecf567, by this test: tree → its figures."""
+FIGURES = ("chance", MEMBERS, *CHOOSERS, LEAF_REACHED)
+BY_TEXTS = "by texts alone"
+"""The figures of the same tree with names that no embedder chose."""
 
 
 class Request(NamedTuple):
@@ -55,9 +48,16 @@ def requests_of(dataset: Dataset, of: Of) -> list[Request]:
 
 
 def judge_names(
-    name: str, taxonomy: Taxonomy, requests: Sequence[Request], embedder: "Embedder"
+    name: str,
+    taxonomy: Taxonomy,
+    requests: Sequence[Request],
+    embedder: "Embedder",
+    members: Mapping[str, NDArray[np.float32]],
 ) -> Iterator[dict[str, Any]]:
-    """One row, or none where no request can be judged. Of equally good siblings each counts its share."""
+    """One row, or none where no request can be judged. Of equally good siblings each counts its share.
+
+    `members`: the vectors of what the tree holds, float32 of shape (dimension,), by the same embedder.
+    """
     choices = list(_choices(taxonomy, requests))
     if not choices:
         return
@@ -83,6 +83,7 @@ def judge_names(
         "tree": name,
         "choices": len(choices),
         "chance": round(chance, 3),
+        MEMBERS: share_found_by_name(taxonomy, members, lambda names: embedder.embed(names, "document")),
         **means,
         LEAF_REACHED: round(fmean(reached), 3),
     }
@@ -136,10 +137,13 @@ def _bm25(texts: Sequence[str], query: Sequence[str]) -> NDArray[np.float64]:
 
 
 def table_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """For each tree how often the right category was chosen, now and before."""
+    """For each tree how often the right category was chosen, and by names of texts alone."""
     return [[row["tree"], str(row["choices"]), *(_cell(row, each) for each in FIGURES)] for row in rows]
 
 
 def _cell(row: Mapping[str, Any], figure: str) -> str:
-    before = BEFORE.get(row["tree"], {})
+    """Records of before have neither the members nor the figures by texts alone."""
+    if row.get(figure) is None:
+        return ""
+    before = row.get(BY_TEXTS, {})
     return f"{row[figure]:.3f}" + (f" ({before[figure]:.3f})" if before else "")

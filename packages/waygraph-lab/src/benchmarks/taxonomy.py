@@ -20,16 +20,18 @@ from benchmarks import a2x
 from benchmarks.browsing import NOTES as BROWSING_NOTES
 from benchmarks.browsing import browse, measures, wanted_by, wanted_of_tools
 from benchmarks.gateway.tokens import open_counter
-from benchmarks.naming import FIGURES, judge_names, requests_of, table_rows
+from benchmarks.naming import BY_TEXTS, FIGURES, Request, judge_names, requests_of, table_rows
 from benchmarks.published import A2X_SIZES, A2X_TAXONOMY
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import EXAMPLES, World
+from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 from waygraph.registry.model.nouns import Mode, Of, Walked
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, TAXONOMY
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
+from waygraph.registry.taxonomy.name_choice import EmbedNames
 from waygraph.registry.taxonomy.prompts import SELECT, Service, service_rows
 from waygraph.registry.taxonomy.structure import Structure
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
@@ -70,8 +72,10 @@ NOTES = (
     "Names kept: of the categories whose ids were.",
     "Names: for each request whose right agents or tools stand under exactly one of some siblings, the embedder and "
     "BM25 choose among the siblings by their names alone, or by names and descriptions. `leaf reached`: how often the "
-    "embedder comes to a leaf with something right, by names alone from the root. In brackets: at commit 28ecf567, "
-    "whose trees had fewer children. Settings were chosen on sets of `training` and `trajectories`.",
+    "embedder comes to a leaf with something right, by names alone from the root. `members`: of what stands under "
+    "siblings, the share to whose texts the name of their category is the nearest; no request is read for it, and "
+    "names are chosen by it. In brackets: names chosen by texts alone, without the embedder, of the same tree. Settings were "
+    "chosen on sets of `training` and `trajectories`.",
 )
 
 
@@ -86,6 +90,7 @@ class Grown:
     vectors: Mapping[str, Vector]
     seconds: float
     count: Callable[[str], int]
+    embed: EmbedNames | None = None
 
     @cached_property
     def ids(self) -> frozenset[str]:
@@ -115,7 +120,7 @@ def run(world: World) -> Result:
         with world.registry_of([dataset.catalogue], texts="contextual") as registry:
             tree = grow(registry, f"{dataset.name}, {of.value}", of, count.count)
             shapes.append(shape(tree))
-            naming += judge_names(tree.name, tree.taxonomy, requests_of(dataset, of), world.embedder())
+            naming += judge_tree(tree, requests_of(dataset, of), world.embedder())
             if of is Of.AGENTS:
                 sets += navigate(world, name, dataset, tree)
                 sets += navigate_by_model(world, model, name, dataset, tree) if model else ()
@@ -145,9 +150,11 @@ def run(world: World) -> Result:
 def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]) -> Grown:
     seen: list[tuple[Sequence[Service], Mapping[str, Vector]]] = []
 
+    embed = registry.name_embedder()
+
     def builder(services: Sequence[Service], vectors: Mapping[str, Vector], before: Taxonomy | None) -> Taxonomy:
         seen.append((services, vectors))
-        return build_by_vectors(services, vectors, before)
+        return build_by_vectors(services, vectors, before, embed=embed)
 
     started = time.perf_counter()
     taxonomy = registry.build_taxonomy(builder, of=of)
@@ -161,14 +168,22 @@ def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]
         vectors=vectors,
         seconds=seconds,
         count=count,
+        embed=embed,
     )
+
+
+def judge_tree(tree: Grown, requests: Sequence[Request], embedder: Embedder) -> Iterator[dict[str, Any]]:
+    """Its names, and as if they were chosen by texts alone: that is how a tree without an embedder is named."""
+    former = judge_names(tree.name, build_by_vectors(tree.services, tree.vectors), requests, embedder, tree.vectors)
+    for row, was in zip(judge_names(tree.name, tree.taxonomy, requests, embedder, tree.vectors), former, strict=True):
+        yield {**row, BY_TEXTS: {figure: was[figure] for figure in FIGURES}}
 
 
 # -- the shape: the paper's Table 4 ----------------------------------------------------------------------
 
 
 def shape(tree: Grown) -> dict[str, Any]:
-    first, again = (build_by_vectors(tree.services, tree.vectors) for _ in range(2))
+    first, again = (build_by_vectors(tree.services, tree.vectors, embed=tree.embed) for _ in range(2))
     ids, names = ids_and_names_kept(tree)
     return {
         "tree": tree.name,
@@ -186,8 +201,9 @@ def ids_and_names_kept(tree: Grown) -> tuple[float, float]:
     """
     order = random.Random(SEED).sample(list(tree.services), len(tree.services))  # noqa: S311 - no secret
     part = max(1, round(CHANGED * len(order)))
-    before = build_by_vectors(order[part:], tree.vectors)
-    after = keep_ids(build_by_vectors([*order[:part], *order[2 * part :]], tree.vectors, before), before)
+    build = partial(build_by_vectors, vectors=tree.vectors, embed=tree.embed)
+    before = build(order[part:])
+    after = keep_ids(build([*order[:part], *order[2 * part :]], before=before), before)
     kept = before.categories.keys() & after.categories.keys()
     same = sum(before.categories[each].name == after.categories[each].name for each in kept)
     return len(kept) / len(before.categories), same / max(1, len(kept))
