@@ -29,6 +29,8 @@ from waygraph.registry.taxonomy.tree import TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+TOOLS = 186
+"""Of the examples, which a member of the group sees all."""
 GROUP, GROUP_ONLY = "board", ("harbor-git", "bureau-fx")
 CALLERS: Mapping[str, tuple[str, ...]] = {"member": (GROUP,), "stranger": ()}
 KINDS: Mapping[str, Mapping[str, tuple[Of, int]]] = {
@@ -91,6 +93,7 @@ def test_each_door_reaches_all_that_a_caller_may_find(service: Served, kind: str
     principal = Principal(groups=groups)
     assert bool(expected) == (kind != "none")
     assert any(name.startswith(GROUP_ONLY) for name in expected) == (bool(expected) and caller == "member")
+    assert not expected or caller != "member" or len(expected) == len(service.registry.tools()) == TOOLS
 
     def ask_here(**arguments: Any) -> dict[str, Any]:
         return find(service.registry, FindAsked(browses=True, **arguments), principal=principal)

@@ -238,6 +238,16 @@ def test_a_build_without_vectors(run: Run, tmp_path: Path, build: Build) -> None
     assert not [each for each in shown["children"] if "zork" in each["path"]]
 
 
+def test_a_build_names_agents_that_state_no_description(run: Run, tmp_path: Path) -> None:
+    run("ingest", catalogue(tmp_path, 3))
+    assert "state no description" not in run("taxonomy", "build")[2]
+    (tmp_path / "mute.json").write_text(
+        json.dumps({"waygraph": 1, "agents": [{"id": "mute", "name": "Mute", "tools": [{"name": "go"}]}]})
+    )
+    run("ingest", str(tmp_path / "mute.json"))
+    assert "1 of 4 agents state no description: mute" in run("taxonomy", "build")[2]
+
+
 def test_a_build_by_vectors_needs_some(run: Run, tmp_path: Path) -> None:
     run("ingest", catalogue(tmp_path, 3))
     code, _, error = run("taxonomy", "build", "--by", "vectors")

@@ -16,7 +16,7 @@ from waygraph.api.cli.options import CommandGroup, Invocation, Texts, principal
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
-from waygraph.registry.model.nouns import Of
+from waygraph.registry.model.nouns import Of, name_undescribed
 from waygraph.registry.taxonomy.tree import By, CategoryView, Drift, Taxonomy, TaxonomySettings, check_taxonomy
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def build(
         if tree.built_by == "words" and not by:
             note("built by words, since nothing here has a vector; `waygraph reindex --embedder minilm` makes them")
         note(_explain_undivided(registry, tree, private))
+        note(name_undescribed(registry.agents()))
         _note_current(registry)
     options.show(Structure.of(tree), _view_numbers)
 

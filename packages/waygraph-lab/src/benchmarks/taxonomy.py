@@ -74,8 +74,8 @@ NOTES = (
     "BM25 choose among the siblings by their names alone, or by names and descriptions. `leaf reached`: how often the "
     "embedder comes to a leaf with something right, by names alone from the root. `members`: of what stands under "
     "siblings, the share to whose texts the name of their category is the nearest; no request is read for it, and "
-    "names are chosen by it. In brackets: names chosen by texts alone, without the embedder, of the same tree. Settings were "
-    "chosen on sets of `training` and `trajectories`.",
+    "names are chosen by it. In brackets: names chosen by texts alone, without the embedder, of the same tree. "
+    "Settings were chosen on sets of `training`.",
 )
 
 
