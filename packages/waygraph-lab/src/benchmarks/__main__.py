@@ -21,6 +21,7 @@ from benchmarks import (
     ingest_speed,
     livemcpbench,
     million,
+    naming,
     neo4j_size,
     neo4j_speed,
     process_speed,
@@ -68,6 +69,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
     taxonomy.NAME: taxonomy.run,
+    naming.NAME: naming.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -102,6 +104,7 @@ QUALITY = (
     ranker.NAME,
     suspicion.NAME,
     taxonomy.NAME,
+    naming.NAME,
 )
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"

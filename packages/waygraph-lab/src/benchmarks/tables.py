@@ -16,6 +16,7 @@ from benchmarks import (
     findability,
     first_call,
     livemcpbench,
+    naming,
     process_speed,
     questions,
     ranker,
@@ -54,6 +55,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     questions.NAME: questions.tables_of,
     history.NAME: history.tables_of,
     taxonomy.NAME: taxonomy.tables_of,
+    naming.NAME: naming.tables_of,
     ranker.NAME: ranker.tables_of,
     engines.NAME: engines.tables_of,
 }

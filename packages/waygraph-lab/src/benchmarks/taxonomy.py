@@ -20,11 +20,9 @@ from benchmarks import a2x
 from benchmarks.browsing import NOTES as BROWSING_NOTES
 from benchmarks.browsing import browse, measures, wanted_by, wanted_of_tools
 from benchmarks.gateway.tokens import open_counter
-from benchmarks.naming import BY_TEXTS, FIGURES, Request, judge_names, requests_of, table_rows
 from benchmarks.published import A2X_SIZES, A2X_TAXONOMY
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import EXAMPLES, World
-from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 from waygraph.registry.model.nouns import Mode, Of, Walked
@@ -70,12 +68,6 @@ NOTES = (
     "of each level. It returns all that stands in the leaves that it reaches.",
     "Ids kept: a tree of all services but 5 %, built again after those left out took the place of another 5 %. "
     "Names kept: of the categories whose ids were.",
-    "Names: for each request whose right agents or tools stand under exactly one of some siblings, the embedder and "
-    "BM25 choose among the siblings by their names alone, or by names and descriptions. `leaf reached`: how often the "
-    "embedder comes to a leaf with something right, by names alone from the root. `members`: of what stands under "
-    "siblings, the share to whose texts the name of their category is the nearest; no request is read for it, and "
-    "names are chosen by it. In brackets: names chosen by texts alone, without the embedder, of the same tree. "
-    "Settings were chosen on sets of `training`.",
 )
 
 
@@ -112,7 +104,6 @@ def run(world: World) -> Result:
     shapes: list[dict[str, Any]] = []
     sets: list[dict[str, Any]] = []
     browsing: list[dict[str, Any]] = []
-    naming: list[dict[str, Any]] = []
     for name, of in SETS:
         if not world.has(name):
             continue
@@ -120,7 +111,6 @@ def run(world: World) -> Result:
         with world.registry_of([dataset.catalogue], texts="contextual") as registry:
             tree = grow(registry, f"{dataset.name}, {of.value}", of, count.count)
             shapes.append(shape(tree))
-            naming += judge_tree(tree, requests_of(dataset, of), world.embedder())
             if of is Of.AGENTS:
                 sets += navigate(world, name, dataset, tree)
                 sets += navigate_by_model(world, model, name, dataset, tree) if model else ()
@@ -142,7 +132,6 @@ def run(world: World) -> Result:
             "shapes": shapes,
             "sets": sets,
             "browsing": browsing,
-            "naming": naming,
         },
     )
 
@@ -170,13 +159,6 @@ def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]
         count=count,
         embed=embed,
     )
-
-
-def judge_tree(tree: Grown, requests: Sequence[Request], embedder: Embedder) -> Iterator[dict[str, Any]]:
-    """Its names, and as if they were chosen by texts alone: that is how a tree without an embedder is named."""
-    former = judge_names(tree.name, build_by_vectors(tree.services, tree.vectors), requests, embedder, tree.vectors)
-    for row, was in zip(judge_names(tree.name, tree.taxonomy, requests, embedder, tree.vectors), former, strict=True):
-        yield {**row, BY_TEXTS: {figure: was[figure] for figure in FIGURES}}
 
 
 # -- the shape: the paper's Table 4 ----------------------------------------------------------------------
@@ -391,8 +373,6 @@ def tables_of(details: Mapping[str, Any]) -> str:
             markdown_table(("data", "method", *SET_METRICS[:3], "size", "calls", "tokens"), lines),
             "Browsing by find_tools, in tokens of the answers:",
             markdown_table(list(browsing[0]), [list(row.values()) for row in browsing]),
-            "The right category by its name alone, and by name and description, as a share of choices:",
-            markdown_table(("tree", "choices", *FIGURES), table_rows(details.get("naming", ()))),
         )
     )
 
