@@ -163,3 +163,22 @@ def test_the_command_line_goes_down_to_tools(service: Served, kind: str, capsys:
     members = members_within(tree, within)
     assert found
     assert all(members & {each["tool"]["id"], each["tool"]["agent_id"]} for each in found)
+
+
+def test_the_command_line_asks_a_service(
+    service: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it asks the registry itself; how many members find their category by name is counted where vectors are."""
+    build(service.registry, "of tools")
+    monkeypatch.setenv("WAYGRAPH_API_KEY", service.key("route", "read", everything=True))
+
+    def answer(place: str, *words: str) -> Any:
+        assert main(["--registry", place, "taxonomy", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    for words in (["show"], ["status"], ["check"]):
+        here, there = (answer(place, *words) for place in (service.registry.store.place, service.url))
+        if words == ["check"]:
+            assert 0.5 < here.pop("found_by_name") < 1
+            assert there.pop("found_by_name") is None
+        assert here == there

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import taxonomy
-from benchmarks.naming import Request, judge_names
+from benchmarks.naming import BY_TEXTS, Request, judge_names, judge_tree, tables_of
 from benchmarks.world import EXAMPLES, World, data_folder
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.model.nouns import Of
@@ -16,6 +17,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
+from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 from waygraph_lab.evaluation.dataset import Asked
 
 
@@ -89,6 +91,25 @@ def test_names_are_judged_blind(tmp_path: Path, names: tuple[str, str], right: t
     assert (row["embedder, name"], row["BM25, name"]) == right
     assert row["members"] == float(names[0] == "weather")
     assert list(judge_names("a root alone", taxonomy_of(rows[0]), requests, world.embedder(), members)) == []
+
+
+def test_names_are_judged_beside_those_by_texts_alone(registry: LocalRegistry, tmp_path: Path) -> None:
+    """Of the same tree; the embedder is asked for the names, and their members alone choose them."""
+    world = World(settings=Settings(), environ={}, data=data_folder({}), cache=tmp_path)
+    embedder = world.embedder()
+    texts = {"rain": "Rain and storm forecasts for a city", "loaf": "Loaf of bread from the oven of a bakery"}
+    services = [Service(f"{kind}{at}", f"z {at}", text) for kind, text in texts.items() for at in range(30)]
+    vectors = dict(
+        zip([each.id for each in services], embedder.embed([each.text for each in services], "document"), strict=True)
+    )
+    embed = partial(embedder.embed, role="document")
+    tree = build_by_vectors(services, vectors, embed=embed)
+    all_of_it = replace(grown(TREE, registry), taxonomy=tree, services=services, vectors=vectors, embed=embed)
+    requests = [Request("will there be rain", (frozenset(each.id for each in services if "rain" in each.id),))]
+    (row,) = judge_tree(all_of_it, requests, embedder)
+    assert row.keys() - {"tree", "choices", BY_TEXTS} == row[BY_TEXTS].keys()
+    assert row["members"] >= row[BY_TEXTS]["members"]
+    assert f"{row['members']:.3f} ({row[BY_TEXTS]['members']:.3f})" in tables_of({"rows": [row]})
 
 
 @pytest.fixture
