@@ -109,9 +109,9 @@ def thing_of(agent: Agent, tool: Tool) -> str:
     """
     if thing := verb_and_thing(tool.name)[1]:
         return thing
-    taken = {term for name in parameters_of_text(tool.input_schema).properties for term, _ in telling_words(name)}
+    parameters = {term for name in parameters_of_text(tool.input_schema).properties for term, _ in telling_words(name)}
     words = telling_words(bare_sentence(tool.description).partition(" ")[2])  # the first one is the verb
-    others = (word for term, word in words if not ({term, word} & (taken | _NO_THING)))
+    others = (word for term, word in words if not ({term, word} & (parameters | _NO_THING)))
     return next((word for word in others if not word.endswith("ed")), agent.name)
 
 

@@ -449,16 +449,14 @@ def stated_text(description: str) -> str:
     return description.partition("\n\n")[2] if description.startswith(NO_DESCRIPTION) else description
 
 
-_NAMED_WITHOUT = 10
+_MOST_NAMES = 10
 
 
 def name_undescribed(agents: Collection[Agent]) -> str:
     """Names the agents that state no description, by id; empty if all state one."""
     ids = sorted(each.id for each in agents if not each.description or each.description.startswith(NO_DESCRIPTION))
-    more = f" and {len(ids) - _NAMED_WITHOUT} more" if len(ids) > _NAMED_WITHOUT else ""
-    return f"{len(ids)} of {len(agents)} agents state no description: {', '.join(ids[:_NAMED_WITHOUT])}{more}" * bool(
-        ids
-    )
+    more = f" and {len(ids) - _MOST_NAMES} more" if len(ids) > _MOST_NAMES else ""
+    return f"{len(ids)} of {len(agents)} agents state no description: {', '.join(ids[:_MOST_NAMES])}{more}" * bool(ids)
 
 
 Word = Literal["known", "online", "unreachable", "failing"]

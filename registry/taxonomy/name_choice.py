@@ -43,12 +43,12 @@ def choose_names(
 
 def remember(embed: EmbedNames) -> EmbedNames:
     """The same; no name is embedded twice."""
-    known: dict[str, NDArray[np.float32]] = {}
+    vectors: dict[str, NDArray[np.float32]] = {}
 
     def embed_names(names: Sequence[str]) -> NDArray[np.float32]:
-        new = [name for name in dict.fromkeys(names) if name not in known]
-        known.update(zip(new, embed(new) if new else (), strict=True))
-        return np.stack([known[name] for name in names])
+        new = [name for name in dict.fromkeys(names) if name not in vectors]
+        vectors.update(zip(new, embed(new) if new else (), strict=True))
+        return np.stack([vectors[name] for name in names])
 
     return embed_names
 
@@ -69,7 +69,7 @@ class _Search:
             self.names[number] = ""
             return
         closeness = self._close_to(words)
-        in_all, _ = self._found(number, closeness)
+        in_all, _ = self._shares(number, closeness)
         telling = self._candidates[number]
         values = in_all + PRIOR * np.array([telling[word] for word in words]) / (max(telling.values()) or 1.0)
         self._take(number, words, closeness, values)
@@ -80,12 +80,12 @@ class _Search:
         alike = [word for word in self._free_words(number) if word[:_ALIKE_CHARS] != first[:_ALIKE_CHARS]]
         if not (first and alike):
             return
-        now, now_own = self._found(number, self._closeness[:, [number]])
-        in_all, own = self._found(number, self._close_to(alike))
+        now, now_own = self._shares(number, self._closeness[:, [number]])
+        in_all, own = self._shares(number, self._close_to(alike))
         does = (own >= LEAST_ALONE * now_own) & (in_all >= LEAST_IN_ALL * now)
         if pairs := [f"{first}-{alike[at]}" for at in np.flatnonzero(does)[:SECOND_WORDS]]:
             closeness = self._close_to(pairs)
-            in_all, _ = self._found(number, closeness)
+            in_all, _ = self._shares(number, closeness)
             if in_all.max() > now[0]:
                 self._take(number, pairs, closeness, in_all)
 
@@ -98,7 +98,7 @@ class _Search:
         cosines = self._rows @ self._embed([name.replace("-", " ") for name in names]).T
         return np.exp(cosines.astype(np.float64) / WIDTH)
 
-    def _found(self, number: int, closeness: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _shares(self, number: int, closeness: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """If the sibling had each of these names: the likelihood of right choices, summed over siblings, and its own.
 
         float64 of shape (names,) each.

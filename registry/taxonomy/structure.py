@@ -69,8 +69,10 @@ def share_found_by_name(taxonomy: Taxonomy, vectors: Vectors, embed: EmbedNames)
     hits: list[bool] = []
     for category in taxonomy.categories.values():
         children = [taxonomy.categories[child] for child in category.children]
-        names = embed([child.name.replace("-", " ") for child in children]) if len(children) > 1 else None
-        for number, child in enumerate(children if names is not None else ()):
+        if len(children) < 2:
+            continue
+        names = embed([child.name.replace("-", " ") for child in children])
+        for number, child in enumerate(children):
             rows = [vectors[entity] for entity in taxonomy.below(child) if entity in vectors]
             hits += [int((names @ row).argmax()) == number for row in rows]
     return round(sum(hits) / len(hits), 3) if hits else None
