@@ -12,7 +12,7 @@ from unicodedata import category
 from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, Manifest, is_lines
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.embedding.texts import first_sentence
-from waygraph.registry.index.analyser import CAMEL
+from waygraph.registry.index.analyser import CAMEL, telling_words
 from waygraph.registry.language_model.messages import list_in
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
@@ -34,7 +34,7 @@ ASKS: Mapping[str, tuple[str, ...]] = {
     "delete": ("Remove the {}", "Get rid of the {}", "The {} is not needed any more"),
     "send": ("Send {} to someone", "Please deliver the {}", "How do I get the {} across?"),
     "check": ("Is the {} all right?", "Verify the {}", "Tell me whether the {} is valid"),
-    "convert": ("Turn this into {}", "Transform the {}", "How much is this as {}?"),
+    "convert": ("Convert {}", "Transform {}", "Please convert {} for me"),
     "run": ("Start the {}", "Execute {}", "Carry out the {}"),
 }
 """What people say who want a tool of such a verb; `{}` is the thing that the verb is about."""
@@ -50,6 +50,7 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("translate", "transform", "parse", "render", "format", "export"), "convert"),
     **dict.fromkeys(("execute", "start", "launch", "call", "invoke", "trigger", "play"), "run"),
 }
+_NO_THING = frozenset({*ASKS, *SYNONYMS, "one", "each", "every", "another"})
 FALLBACK = ("Help me with {}", "I need {}", "Who can take care of {}?")
 _WORD = re.compile(r"[^\W_]+")
 _THIRD_PERSON = (
@@ -74,8 +75,7 @@ class TemplateAuthor:
 
 def _lines(agent: Agent, tool: Tool) -> Iterator[str]:
     """What it does by its own words, what is asked of such a verb, and by what it can be asked."""
-    verb, thing = verb_and_thing(tool.name)
-    thing = thing or agent.name
+    verb, thing = verb_and_thing(tool.name)[0], thing_of(agent, tool)
     sentence, parameters = bare_sentence(tool.description), parameter_words(tool)
     asks = ASKS.get(SYNONYMS.get(verb, verb), FALLBACK)
     if sentence:
@@ -101,6 +101,18 @@ def verb_and_thing(name: str) -> tuple[str, str]:
     if at is None:
         return "use", " ".join(words)
     return words[at], " ".join(words[:at] + words[at + 1 :])
+
+
+def thing_of(agent: Agent, tool: Tool) -> str:
+    """What a tool is about: by its name, else the first word of its description that is neither a verb nor one of its
+    parameters, else its agent.
+    """
+    if thing := verb_and_thing(tool.name)[1]:
+        return thing
+    parameters = {term for name in parameters_of_text(tool.input_schema).properties for term, _ in telling_words(name)}
+    words = telling_words(bare_sentence(tool.description).partition(" ")[2])  # the first one is the verb
+    others = (word for term, word in words if not ({term, word} & (parameters | _NO_THING)))
+    return next((word for word in others if not word.endswith("ed")), agent.name)
 
 
 def bare_sentence(description: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
@@ -448,6 +448,16 @@ NO_DESCRIPTION = "States no description: "
 def stated_text(description: str) -> str:
     """Return what the ranking reads of a description: without the sentence that was made for people."""
     return description.partition("\n\n")[2] if description.startswith(NO_DESCRIPTION) else description
+
+
+_MOST_NAMES = 10
+
+
+def name_undescribed(agents: Collection[Agent]) -> str:
+    """Names the agents that state no description, by id; empty if all state one."""
+    ids = sorted(each.id for each in agents if not each.description or each.description.startswith(NO_DESCRIPTION))
+    more = f" and {len(ids) - _MOST_NAMES} more" if len(ids) > _MOST_NAMES else ""
+    return f"{len(ids)} of {len(agents)} agents state no description: {', '.join(ids[:_MOST_NAMES])}{more}" * bool(ids)
 
 
 Word = Literal["known", "online", "unreachable", "failing"]

@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.embedder import Progress, full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
+from waygraph.registry.graph.read import read_state
 from waygraph.registry.index.names import find_named, visible_agents
 from waygraph.registry.model import clock
 from waygraph.registry.model.changes import CypherResult, SourceSummary, Written
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from waygraph.registry.operations.request import ExportFormat, Request
     from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.routing.placement import Placement
+    from waygraph.registry.taxonomy.name_choice import EmbedNames
     from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
@@ -183,6 +186,25 @@ class LocalRegistry(GraphAccess, Searchable):
                 raise
             return ChosenEmbedder(embedder=None, spec=choice)
 
+    def name_embedder(self) -> "EmbedNames | None":
+        """Embeds names to be compared with the stored vectors; None where the embedder of these is not here."""
+        state = self.read(read_state)
+        with suppress(ModelNotFound):
+            embedder = self._embedders.open(state.embedder_spec).embedder if state and state.embedder else None
+            if state and embedder and embedder.fingerprint == state.embedder:
+                return partial(embedder.embed, role="document")
+        return None
+
+    def share_found_by_name(self, taxonomy: "Taxonomy") -> float | None:
+        """As `taxonomies.share_found_by_name`; None too where the embedder of the stored vectors is not here."""
+        from waygraph.registry.taxonomy.taxonomies import share_found_by_name
+        from waygraph.registry.taxonomy.upkeep import read_placeable_vectors
+
+        ids = list(taxonomy.below(taxonomy.root))
+        vectors = self.read(lambda session: read_placeable_vectors(session, taxonomy.of, ids))
+        embed = self.name_embedder()
+        return share_found_by_name(taxonomy, vectors, embed) if embed else None
+
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: Progress | None = None
     ) -> Written:
@@ -230,7 +252,8 @@ class LocalRegistry(GraphAccess, Searchable):
         before = inputs.before
         placeable = {entity: each for entity, each in inputs.placeable.items() if private or each.is_public}
         vectors = {entity: vector for entity, vector in inputs.vectors.items() if entity in placeable}
-        taxonomy = (builder or build_without_model)([each.service for each in placeable.values()], vectors, before)
+        builder = builder or partial(build_without_model, embed=self.name_embedder())
+        taxonomy = builder([each.service for each in placeable.values()], vectors, before)
         private_agents = sorted({owner_of(entity) for entity, each in placeable.items() if not each.is_public})
         taxonomy = keep_ids(taxonomy, before if before and before.of is of else None)
         whole = replace(

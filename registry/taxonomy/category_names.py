@@ -14,8 +14,12 @@ from itertools import chain, count
 from math import log
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.taxonomy.name_choice import EmbedNames, choose_names, remember
 from waygraph.registry.taxonomy.prompts import Service
 
 NAME_WORDS = 2
@@ -29,15 +33,19 @@ RARE = 0.05
 """A noun that this share of public servers uses is as telling as any; a more common one is less."""
 LEAST_PART = 0.12
 """A category is named by what at least so many of its members have, unless that is less than a name."""
-_POOL, _STILL_TELLING = 30, 10
+_POOL, _STILL_TELLING = 30, 20
 _ADDRESS = re.compile(r"\w+://\S+|www\.\S+")
 _NO_NOUN = re.compile(r"(ous|able|ible|ful|less|ly|ish|ize|ise|ify)$")
 
 
 class CategoryNamer:
-    """Names categories of one tree of these services. Only their texts make names."""
+    """Names categories of one tree of these services. Only their texts make names.
 
-    def __init__(self, services: Sequence[Service]) -> None:
+    `embed`: by the embedder of the services' vectors; then of these words those are chosen by which it finds them.
+    """
+
+    def __init__(self, services: Sequence[Service], embed: EmbedNames | None = None) -> None:
+        self._embed = embed and remember(embed)
         spelling: dict[str, Counter[str]] = defaultdict(Counter)
         own_counts, others = Counter[str](), Counter[str]()
         self._weights: dict[str, dict[str, float]] = {}
@@ -60,17 +68,28 @@ class CategoryNamer:
         self._add_domains(services)
 
     def name_siblings(
-        self, classes: Sequence[Collection[str]], avoid: Collection[str], former: Sequence[str] = ()
+        self,
+        classes: Sequence[Collection[str]],
+        avoid: Collection[str],
+        former: Sequence[str] = (),
+        members: Sequence[NDArray[np.float32]] = (),
     ) -> tuple[list[str], list[list[str]]]:
         """Of each class of service ids its name, unique, and its words, the most telling first.
 
         `avoid`: terms. `former`: of each class the name that it had, which stays while its words still tell it apart.
+        `members`: of each class float32 of shape (members, dimension), if an embedder is to choose.
         """
         parts = _Siblings({entity: self._weights[entity] for members in classes for entity in members}, classes)
         rankings = [self._spell(parts.rank(number, avoid)) for number in range(len(classes))]
         pairs = zip(former, rankings, strict=False)
         stable = [name if name and {*name.split("-")} <= {*words[:_STILL_TELLING]} else "" for name, words in pairs]
         names = [name if stable.count(name) == 1 else "" for name in stable or [""] * len(classes)]
+        if self._embed and members:
+            candidates = [
+                {name: 1.0} if name else {word: parts.tell(number, _stem(word)) for word in words[:_STILL_TELLING]}
+                for number, (name, words) in enumerate(zip(names, rankings, strict=True))
+            ]
+            names = choose_names(candidates, members, self._embed)
         # A word names the sibling of which it tells the most, and no other.
         for number in sorted(range(len(classes)), key=lambda number: -parts.best(number, avoid)):
             sibling_terms = {_stem(word) for name in names for word in name.split("-") if word and not word.isdigit()}
@@ -119,7 +138,10 @@ class _Siblings:
 
     def best(self, number: int, avoid: Collection[str]) -> float:
         """How much the first of its terms tells."""
-        return max((self._tell(number, self._members[term]) for term in self.rank(number, avoid)[:1]), default=0.0)
+        return max((self.tell(number, term) for term in self.rank(number, avoid)[:1]), default=0.0)
+
+    def tell(self, number: int, term: str) -> float:
+        return self._tell(number, self._members[term])
 
     def rank(self, number: int, avoid: Collection[str]) -> list[str]:
         """Of a class: the term that tells the most, then those that do so together with it."""
@@ -130,7 +152,7 @@ class _Siblings:
         terms = [term for term, times in having.items() if times >= max(2, LEAST_PART * len(members))]
         if len(terms) < NAME_WORDS:
             terms = [term for term, times in having.items() if times >= min(2, len(members) // 2)] or list(having)
-        terms = sorted(terms, key=lambda term: (-self._tell(number, self._members[term]), term))[:_POOL]
+        terms = sorted(terms, key=lambda term: (-self.tell(number, term), term))[:_POOL]
         if not terms:
             return []
         first = self._members[terms[0]]

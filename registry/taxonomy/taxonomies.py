@@ -1,6 +1,6 @@
 """Taxonomies in a registry: read, kept true, checked and copied as a kind, and each put in place or forgotten.
 
-And what one is like: its structure, how far it has drifted from its build, and in what two differ.
+And what one is like: its structure, its names, how far it has drifted from its build, and in what two differ.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Vectors
 from waygraph.registry.model.changes import Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.taxonomy.name_choice import EmbedNames
 from waygraph.registry.taxonomy.rows import (
     directions_of,
     put_taxonomy,
@@ -198,6 +199,7 @@ def _put_current(session: GraphSession, taxonomies: Iterable[Taxonomy], name: st
 class Structure:
     """Numbers, as the paper's Table 4 has them. `entities`: agents or tools. `unassigned`: at the root, beside its
     children. `generic`: at other inner nodes. `several_parents`: in more than one category. Sizes are of leaves.
+    `found_by_name`: see `share_found_by_name`; None where that was not counted.
     """
 
     categories: int
@@ -211,6 +213,7 @@ class Structure:
     unassigned: int
     generic: int
     several_parents: int
+    found_by_name: float | None = None
 
     @classmethod
     def of(cls, taxonomy: Taxonomy) -> "Structure":
@@ -231,6 +234,23 @@ class Structure:
             generic=len({entity for each in every if each.children and each is not root for entity in each.holds}),
             several_parents=sum(1 for number in parents.values() if number > 1),
         )
+
+
+def share_found_by_name(taxonomy: Taxonomy, vectors: Vectors, embed: EmbedNames) -> float | None:
+    """Of the members of all siblings, those to whose vectors the name of their category is the nearest of these names.
+
+    None where nothing has siblings. Vectors: float32 of shape (dimension,), by the embedder of `embed`.
+    """
+    hits: list[bool] = []
+    for category in taxonomy.categories.values():
+        children = [taxonomy.categories[child] for child in category.children]
+        if len(children) < 2:
+            continue
+        names = embed([child.name.replace("-", " ") for child in children])
+        for number, child in enumerate(children):
+            rows = [vectors[entity] for entity in taxonomy.below(child) if entity in vectors]
+            hits += [int((names @ row).argmax()) == number for row in rows]
+    return round(sum(hits) / len(hits), 3) if hits else None
 
 
 def read_drift(session: GraphSession) -> list[Drift]:

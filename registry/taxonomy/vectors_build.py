@@ -25,6 +25,7 @@ from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import DEFAULT_TAXONOMY, Of
 from waygraph.registry.taxonomy.category_names import CategoryNamer
+from waygraph.registry.taxonomy.name_choice import EmbedNames
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
@@ -82,11 +83,13 @@ def build_without_model(
     vectors: Vectors,
     before: Taxonomy | None = None,
     settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+    *,
+    embed: EmbedNames | None = None,
 ) -> Taxonomy:
     """By vectors, float32 of shape (dimension,), if anything has one, else by words. Raises InvalidSetting if there is
     nothing to build of.
     """
-    return (build_by_vectors if vectors else build_by_words)(services, vectors, before, settings)
+    return (build_by_vectors if vectors else build_by_words)(services, vectors, before, settings, embed=embed)
 
 
 def build_by_vectors(
@@ -94,17 +97,20 @@ def build_by_vectors(
     vectors: Vectors,
     before: Taxonomy | None = None,
     settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+    *,
+    embed: EmbedNames | None = None,
 ) -> Taxonomy:
     """Deterministic. Services without a vector, float32 of shape (dimension,), are left out.
 
-    Raises InvalidSetting if none has one.
+    `embed`: by the embedder of the vectors; then names are those by which it finds the most members. Raises
+    InvalidSetting if none has a vector.
     """
     if not vectors:
         raise InvalidSetting(
             "a taxonomy by vectors needs vectors, and nothing here has one. Embed the texts: `waygraph reindex`; or "
             "build it by words."
         )
-    return _build(services, vectors, before, settings, By.VECTORS)
+    return _build(services, vectors, before, settings, By.VECTORS, embed=embed)
 
 
 def build_by_words(
@@ -112,6 +118,8 @@ def build_by_words(
     _vectors: Vectors,
     before: Taxonomy | None = None,
     settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+    *,
+    embed: EmbedNames | None = None,  # noqa: ARG001 - as the builder by vectors
 ) -> Taxonomy:
     """The same of the words of their texts. Raises InvalidSetting if there are none."""
     if not (vectors := word_vectors(services, by_rarity=True)):
@@ -120,7 +128,13 @@ def build_by_words(
 
 
 def _build(
-    services: Sequence[Service], vectors: Vectors, before: Taxonomy | None, settings: TaxonomySettings, by: By
+    services: Sequence[Service],
+    vectors: Vectors,
+    before: Taxonomy | None,
+    settings: TaxonomySettings,
+    by: By,
+    *,
+    embed: EmbedNames | None = None,
 ) -> Taxonomy:
     ids = sorted(service.id for service in services if service.id in vectors)
     matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
@@ -132,7 +146,7 @@ def _build(
         name=DEFAULT_TAXONOMY,
         of=Of.AGENTS,
         built_by=by.value,
-        categories=_Naming(services, ids, matrix, by).name(root),
+        categories=_Naming(services, ids, matrix, by, embed).name(root),
         settings=settings,
     )
 
@@ -345,10 +359,17 @@ def _cross(root: Node, matrix: Matrix) -> None:
 class _Naming:
     """Names the nodes of one tree. `ids` and rows of `matrix` belong together."""
 
-    def __init__(self, services: Sequence[Service], ids: Sequence[str], matrix: Matrix, by: By) -> None:
+    def __init__(
+        self,
+        services: Sequence[Service],
+        ids: Sequence[str],
+        matrix: Matrix,
+        by: By,
+        embed: EmbedNames | None = None,
+    ) -> None:
         self._ids, self._matrix, self._by = list(ids), matrix, by
         self._labels = {service.id: _label_of(service) for service in services}
-        self._namer = CategoryNamer(services)
+        self._namer = CategoryNamer(services, embed)
 
     def name(self, root: Node, above: Iterable[str] = ()) -> dict[str, Category]:
         """The categories, parents first. Ids are made of what they hold, so that equal trees have equal ones.
@@ -375,7 +396,8 @@ class _Naming:
 
     def _name_children(self, node: Node, avoid: frozenset[str]) -> list[Category]:
         classes = [[self._ids[row] for row in child.rows.tolist()] for child in node.children]
-        names, words = self._namer.name_siblings(classes, avoid, [child.former_name for child in node.children])
+        former, members = zip(*((child.former_name, self._matrix[child.rows]) for child in node.children), strict=True)
+        names, words = self._namer.name_siblings(classes, avoid, former, members)
         directions = np.stack([child.direction for child in node.children])
         cosines = directions @ directions.T
         np.fill_diagonal(cosines, -np.inf)

@@ -29,6 +29,8 @@ from waygraph.registry.taxonomy.tree import TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+TOOLS = 186
+"""Of the examples, which a member of the group sees all."""
 GROUP, GROUP_ONLY = "board", ("harbor-git", "bureau-fx")
 CALLERS: Mapping[str, tuple[str, ...]] = {"member": (GROUP,), "stranger": ()}
 KINDS: Mapping[str, Mapping[str, tuple[Of, int]]] = {
@@ -91,6 +93,7 @@ def test_each_door_reaches_all_that_a_caller_may_find(service: Served, kind: str
     principal = Principal(groups=groups)
     assert bool(expected) == (kind != "none")
     assert any(name.startswith(GROUP_ONLY) for name in expected) == (bool(expected) and caller == "member")
+    assert not expected or caller != "member" or len(expected) == len(service.registry.tools()) == TOOLS
 
     def ask_here(**arguments: Any) -> dict[str, Any]:
         return find(service.registry, FindAsked(browses=True, **arguments), principal=principal)
@@ -160,3 +163,22 @@ def test_the_command_line_goes_down_to_tools(service: Served, kind: str, capsys:
     members = members_within(tree, within)
     assert found
     assert all(members & {each["tool"]["id"], each["tool"]["agent_id"]} for each in found)
+
+
+def test_the_command_line_asks_a_service(
+    service: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it asks the registry itself; how many members find their category by name is counted where vectors are."""
+    build(service.registry, "of tools")
+    monkeypatch.setenv("WAYGRAPH_API_KEY", service.key("route", "read", everything=True))
+
+    def answer(place: str, *words: str) -> Any:
+        assert main(["--registry", place, "taxonomy", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    for words in (["show"], ["status"], ["check"]):
+        here, there = (answer(place, *words) for place in (service.registry.store.place, service.url))
+        if words == ["check"]:
+            assert 0.5 < here.pop("found_by_name") < 1
+            assert there.pop("found_by_name") is None
+        assert here == there

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks import taxonomy
-from benchmarks.naming import Request, judge_names
+from benchmarks.naming import BY_TEXTS, Request, judge_names, judge_tree, tables_of
 from benchmarks.one_shot import AXIS, VARIANTS
 from benchmarks.record import PROJECT
 from benchmarks.taxonomy_by_model import ablations, measured_break_even, navigate_by_model
@@ -25,6 +26,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
+from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 from waygraph_lab.evaluation.asking import QueryFailed
 from waygraph_lab.evaluation.dataset import Asked
 
@@ -93,10 +95,31 @@ def test_names_are_judged_blind(tmp_path: Path, names: tuple[str, str], right: t
         Request("of another catalogue", (frozenset("z"),)),
     ]
     world = World(settings=Settings(), environ={}, data=data_folder({}), cache=tmp_path)
-    (row,) = judge_names("by hand", tree, requests, world.embedder())
+    members = dict(zip("ad", world.embedder().embed(["rain and storm", "an inn with beds"], "document"), strict=True))
+    (row,) = judge_names("by hand", tree, requests, world.embedder(), members)
     assert (row["choices"], row["chance"]) == (2, 0.5)
     assert (row["embedder, name"], row["BM25, name"]) == right
-    assert list(judge_names("a root alone", taxonomy_of(rows[0]), requests, world.embedder())) == []
+    assert row["members"] == float(names[0] == "weather")
+    assert list(judge_names("a root alone", taxonomy_of(rows[0]), requests, world.embedder(), members)) == []
+
+
+def test_names_are_judged_beside_those_by_texts_alone(registry: LocalRegistry, tmp_path: Path) -> None:
+    """Of the same tree; the embedder is asked for the names, and their members alone choose them."""
+    world = World(settings=Settings(), environ={}, data=data_folder({}), cache=tmp_path)
+    embedder = world.embedder()
+    texts = {"rain": "Rain and storm forecasts for a city", "loaf": "Loaf of bread from the oven of a bakery"}
+    services = [Service(f"{kind}{at}", "z", text) for kind, text in texts.items() for at in range(30)]
+    vectors = dict(
+        zip([each.id for each in services], embedder.embed([each.text for each in services], "document"), strict=True)
+    )
+    embed = partial(embedder.embed, role="document")
+    tree = build_by_vectors(services, vectors, embed=embed)
+    all_of_it = replace(grown(TREE, registry), taxonomy=tree, services=services, vectors=vectors, embed=embed)
+    requests = [Request("will there be rain", (frozenset({"rain0"}),))]
+    (row,) = judge_tree(all_of_it, requests, embedder)
+    assert row.keys() - {"tree", "choices", BY_TEXTS} == row[BY_TEXTS].keys()
+    assert row["members"] >= row[BY_TEXTS]["members"]
+    assert f"{row['members']:.3f} ({row[BY_TEXTS]['members']:.3f})" in tables_of({"rows": [row]})
 
 
 @pytest.fixture

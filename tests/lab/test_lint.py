@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph_lab.evaluation.findability import MOST_REQUESTS, advise, own_requests
+from waygraph_lab.evaluation.schema_questions import schema_questions
 
 TOOLS = {
     "larder": {
@@ -90,6 +91,51 @@ def test_requests_are_no_text_that_is_indexed() -> None:
     assert texts == [request.text for request in own_requests(agent, tool)]
     assert 0 < len(texts) <= MOST_REQUESTS
     assert not [text for text in texts if tool.name in text or text in tool.description]
+
+
+MONEY = {"type": "string", "description": "Currency code"}
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "questions"),
+    [
+        (
+            "convert",
+            {"amount": {"type": "number"}, "from": MONEY, "to": MONEY},
+            ["how much is 20 euros in dollars", "convert 100 dollars to euros"],
+        ),
+        ("convert", {"value": {}, "from": {"examples": ["cup"]}, "to": {"description": "Such as ml"}},
+         ["how much is 20 cup in ml", "convert 100 cup to ml"]),
+        ("get_forecast", {"city": {}, "day": {}},
+         ["get forecast in Berlin tomorrow", "What is the forecast in Tokyo", "Show me the forecast in Berlin"]),
+        ("list_alarms", {"severity": {"enum": ["info", "critical"]}},
+         ["list info alarms", "Which critical alarms are there", "Show all info alarms"]),
+        ("book_flight", {"from": {"description": "City"}, "to": {"description": "City"}},
+         ["book flight from Berlin to Tokyo", "Help me with book flight from Tokyo", "I need book flight from Berlin"]),
+        ("ping", {"a": {}, "b": {"type": "object"}, "c": 7, "d": {"enum": ["x" * 99, 3, "\x1b[2J"]}}, []),
+    ],
+    ids=["money", "units", "kinds", "choices", "ends", "nothing to say"],
+)  # fmt: skip
+def test_questions_of_a_schema_have_values(name: str, properties: dict[str, Any], questions: list[str]) -> None:
+    """Of its examples and choices, else of the kinds that names of parameters tell; none where neither is known."""
+    agent = Agent(id="a", name="Bureau FX", description="")
+    schema = canonical_json({"properties": properties, "required": []})
+    tool = Tool(id="a/x", agent_id="a", name=name, description="", input_schema=schema)
+    assert list(schema_questions(agent, tool)) == questions
+
+
+def test_questions_are_offered_and_approved_by_a_source(run: Run, tmp_path: Path) -> None:
+    """Those that it states are offered no more; of several tools none are."""
+    schema = {"properties": {"city": {}}}
+    tool: dict[str, Any] = {"name": "get_rain", "description": "Rain of a city.", "inputSchema": schema}
+    offers = ["get rain in Berlin", "What is the rain in Tokyo", "Show me the rain in Berlin"]
+    for approved in ([], offers[:2]):
+        agent = {"id": "sky", "name": "Sky", "tools": [{**tool, "questions": approved}]}
+        (tmp_path / "sky.json").write_text(json.dumps({"waygraph": 1, "agents": [agent]}), encoding="utf-8")
+        run("ingest", str(tmp_path / "sky.json"))
+        assert lint(run, "sky/get_rain")["offers"] == offers[len(approved) :]
+    assert "to approve" in run("lint", "sky/get_rain")
+    assert lint(run)["offers"] == []
 
 
 def test_the_advice_adds_what_a_description_lacks() -> None:

@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
@@ -17,9 +19,11 @@ from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.category_names import CategoryNamer, domains, verbs
+from waygraph.registry.taxonomy.name_choice import choose_names, remember
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.taxonomies import share_found_by_name
 from waygraph.registry.taxonomy.tree import TaxonomySettings
-from waygraph.registry.taxonomy.vectors_build import build_by_words
+from waygraph.registry.taxonomy.vectors_build import build_by_vectors, build_by_words
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 SIZES = TaxonomySettings(leaf_size=12)
@@ -144,6 +148,52 @@ def test_equal_siblings_have_names_of_their_own() -> None:
     assert all(name.isascii() for name in names)
 
 
+def by_axes(*axes: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    """An embedder whose texts point along the axes that they name; any other word has an axis of its own."""
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        rows = np.array([[float(axis in text.split()) for axis in (*axes, "")] for text in texts], np.float32)
+        rows[~rows.any(axis=1), -1] = 1.0
+        scaled: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return scaled
+
+    return embed
+
+
+def test_the_words_that_find_the_members_name_them() -> None:
+    """Not the most telling word if the embedder leads nobody from it to the members."""
+    embed = by_axes("trip", "hotel", "bread")
+    trips, bread = embed(["trip hotel"] * 3), embed(["bread"] * 3)
+    candidates = [{"assignee": 1.0, "trip": 0.9, "hotel": 0.8}, {"attachment": 1.0, "bread": 0.2}]
+    assert choose_names(candidates, [trips, bread], embed) == ["trip-hotel", "bread"]
+    assert choose_names(candidates, [trips, bread], remember(embed)) == ["trip-hotel", "bread"]
+
+
+def test_a_second_word_finds_members_by_itself() -> None:
+    """And is neither a form of the first one nor a word of a sibling's name."""
+    embed = by_axes("trip", "trips", "bread")
+    trips, bread = embed(["trip trips"] * 3), embed(["bread"] * 3)
+    for second in ("assignee", "trips", "bread"):
+        names = choose_names([{"trip": 1.0, second: 0.9}, {"bread": 1.0}], [trips, bread], embed)
+        assert names == ["trip", "bread"]
+    assert choose_names([{}, {"bread": 1.0}], [trips, bread], embed) == ["", "bread"]
+
+
+def test_a_tree_is_named_by_the_embedder_of_its_vectors() -> None:
+    """Equal builds have equal names, a name that still fits stays, and the tree tells how many members find it."""
+    words = {"bread": "Bread of rye, loaf", "chess": "Chess openings, board", "rain": "Rain and storm forecasts"}
+    kinds = {f"{kind}{at}": Service(f"{kind}{at}", f"z {at}", text) for kind, text in words.items() for at in range(5)}
+    embed = by_axes(*words, "loaf", "board")
+    vectors = {each.id: embed([each.id.rstrip("01234")])[0] for each in kinds.values()}
+    settings = TaxonomySettings(leaf_size=6)
+    tree = build_by_vectors([*kinds.values()], vectors, settings=settings, embed=embed)
+    assert {each.name.partition("-")[0] for each in tree.categories.values() if each.depth} == {*words}
+    assert tree == build_by_vectors([*kinds.values()][::-1], vectors, settings=settings, embed=embed)
+    assert share_found_by_name(tree, vectors, embed) == 1.0
+    assert share_found_by_name(tree, vectors, by_axes("v", "w", "x", "y", "z")) == pytest.approx(1 / 3, abs=0.001)
+    assert share_found_by_name(replace(tree, categories={"": replace(tree.root, children=())}), {}, embed) is None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Build:
     """What a build says and makes of a registry of so many agents."""
@@ -186,6 +236,16 @@ def test_a_build_without_vectors(run: Run, tmp_path: Path, build: Build) -> None
     assert (code, shown["of"], shown["built_by"]) == (0, build.of, "words")
     assert bool(shown["children"]) == build.divides
     assert not [each for each in shown["children"] if "zork" in each["path"]]
+
+
+def test_a_build_names_agents_that_state_no_description(run: Run, tmp_path: Path) -> None:
+    run("ingest", catalogue(tmp_path, 3))
+    assert "state no description" not in run("taxonomy", "build")[2]
+    (tmp_path / "mute.json").write_text(
+        json.dumps({"waygraph": 1, "agents": [{"id": "mute", "name": "Mute", "tools": [{"name": "go"}]}]})
+    )
+    run("ingest", str(tmp_path / "mute.json"))
+    assert "1 of 4 agents state no description: mute" in run("taxonomy", "build")[2]
 
 
 def test_a_build_by_vectors_needs_some(run: Run, tmp_path: Path) -> None:

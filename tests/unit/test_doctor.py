@@ -24,6 +24,7 @@ from waygraph.registry.index.local.file import (
     open_to_write,
 )
 from waygraph.registry.model.files import write_lock
+from waygraph.registry.model.nouns import NO_DESCRIPTION
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.integrity.examine import examine_at
@@ -119,6 +120,23 @@ def test_a_sound_registry_is_well(look: Look) -> None:
     assert list(findings)[: len(QUICK)] == QUICK
     assert all(finding.detail for finding in findings.values())
     assert not any(finding.advice for finding in findings.values())
+
+
+def test_agents_that_state_no_description_are_named(
+    look: Look, world: tuple[Settings, dict[str, str]], path: Path
+) -> None:
+    """Which is no fault: their tools are found all the same. A sentence that was made for them is none."""
+    assert look(deep=True)["descriptions"].detail == "each agent states one"
+    with Registry.open(path, settings=world[0], environ=world[1]) as registry:
+        entries = [{"id": f"mute-{at:02}", "name": "Mute", "tools": [{"name": "go"}]} for at in range(12)]
+        entries.append({"id": "terse", "name": "Terse", "description": f"{NO_DESCRIPTION}1 tool.\n\nGo."})
+        source = path.with_name("mute.json")
+        source.write_text(json.dumps({"waygraph": 1, "agents": entries}), encoding="utf-8")
+        for manifest in read_path(str(source), world[0]):
+            sync(registry, manifest)
+    finding = look(deep=True)["descriptions"]
+    ids = ", ".join(f"mute-{at:02}" for at in range(10))
+    assert (finding.ok, finding.detail) == (True, f"13 of 16 agents state no description: {ids} and 3 more")
 
 
 def test_a_quick_look_changes_no_file(look: Look, path: Path) -> None:

@@ -14,6 +14,7 @@ from waygraph.ingest.manifest.questions import (
     LanguageModelAuthor,
     TemplateAuthor,
     open_author,
+    thing_of,
 )
 from waygraph.ingest.manifest.records import (
     MAX_QUESTION_CHARS,
@@ -65,6 +66,27 @@ def test_every_tool_has_some_questions(tool: Tool) -> None:
     assert len(asked) >= 4
     assert len(asked) == len(set(asked))
     assert all(line.strip() == line and 0 < len(line) < 300 for line in asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "thing"),
+    [
+        ("convert", "Work out what an amount of one currency is worth in another.", "currency"),
+        ("list", "Name the currencies known here with code and country.", "currencies"),
+        ("download", "Fetch a stored file to the local disk.", "file"),
+        ("convert_units", "Anything.", "units"),
+        ("convert", "", "Sky"),
+    ],
+)
+def test_a_tool_whose_name_is_a_verb_is_about_a_thing_of_its_description(
+    name: str, description: str, thing: str
+) -> None:
+    """And not about its agent: nobody turns this into Bureau FX."""
+    schema = canonical_json({"properties": {"amount": {}, "from": {}, "to": {}}})
+    tool = Tool(id="sky/x", agent_id="sky", name=name, description=description, input_schema=schema)
+    assert thing_of(AGENT, tool) == thing
+    if name == "convert":
+        assert f"Convert {thing}" in TemplateAuthor().questions(AGENT, tool, 10)
 
 
 def test_questions_change_the_hash_and_their_absence_does_not() -> None:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,7 +16,7 @@ from waygraph.api.cli.options import CommandGroup, Invocation, Texts, principal
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
-from waygraph.registry.model.nouns import Of
+from waygraph.registry.model.nouns import Of, name_undescribed
 from waygraph.registry.taxonomy.tree import By, CategoryView, Drift, Taxonomy, TaxonomySettings, check_taxonomy
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def build(
             options.show(estimate_build(_services(registry, kind, private), settings), _view_numbers)
             return
         builders = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
-        builder: Builder = partial(builders.get(by or "", vectors_build.build_without_model), settings=settings)
+        plain = builders.get(by or "", vectors_build.build_without_model)
+        builder: Builder = partial(plain, settings=settings, embed=registry.name_embedder())
         if model:
             builder = _model_builder(model, settings, options.settings, stack)
         tree = registry.build_taxonomy(
@@ -106,6 +107,7 @@ def build(
         if tree.built_by == "words" and not by:
             note("built by words, since nothing here has a vector; `waygraph reindex --embedder minilm` makes them")
         note(_explain_undivided(registry, tree, private))
+        note(name_undescribed(registry.agents()))
         _note_current(registry)
     options.show(Structure.of(tree), _view_numbers)
 
@@ -171,10 +173,18 @@ def status(options: Invocation) -> None:
 
 @taxonomy.command()
 def check(options: Invocation, *, name: Name = "") -> None:
-    """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
+    """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several.
+
+    `found_by_name` is the share of members to whose texts the name of their category is the nearest among its siblings'
+    names. It needs the embedder of the registry, and is not counted over a service.
+    """
+    from waygraph.registry.registry import is_remote, require_local
     from waygraph.registry.taxonomy.taxonomies import Structure
 
-    options.answer(lambda registry: Structure.of(registry.operator.taxonomy(name or None)), _view_numbers)
+    with options.open() as registry:
+        tree = registry.operator.taxonomy(name or None)
+        share = None if is_remote(registry) else require_local(registry).share_found_by_name(tree)
+    options.show(replace(Structure.of(tree), found_by_name=share), _view_numbers)
 
 
 Side = Annotated[str, Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]

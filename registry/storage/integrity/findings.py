@@ -21,6 +21,7 @@ from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import AgentEntry, entries_of
 from waygraph.registry.model.errors import RegistryError, RegistryNotFound, WaygraphError
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import name_undescribed
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.model.tool_settings import overlay_entries
@@ -257,8 +258,14 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
     ):
         yield attempt(check, unless(partial(faults, graph), sound), advice)
+    yield attempt("descriptions", partial(_look_at_descriptions, graph), restore)
     for noun in NOUNS:
         yield attempt(noun.name, partial(_look_at, noun, graph), noun.advice)
+
+
+def _look_at_descriptions(graph: Graph) -> str:
+    """An agent without one is found by its tools alone, which is no fault."""
+    return name_undescribed([item.agent for item in graph.agents.values()]) or "each agent states one"
 
 
 def _look_at(noun: GraphNoun[Any], graph: Graph) -> str:

@@ -24,9 +24,11 @@ from benchmarks import (
     ingest_speed,
     livemcpbench,
     million,
+    naming,
     neo4j_size,
     neo4j_speed,
     process_speed,
+    questions,
     ranker,
     right_tool,
     route_ratio,
@@ -64,6 +66,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     scalemcp.NAME: scalemcp.run,
     right_tool.NAME: right_tool.run,
     findability.NAME: findability.run,
+    questions.NAME: questions.run,
     history.NAME: history.run,
     agent_routes.NAME: agent_routes.run,
     ranker.NAME: ranker.run,
@@ -77,6 +80,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     tool_sets.NAME: tool_sets.run,
     call_needs.NAME: call_needs.run,
     token_table.NAME: token_table.run,
+    naming.NAME: naming.run,
     hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -107,6 +111,7 @@ QUALITY = (
     scalemcp.NAME,
     right_tool.NAME,
     findability.NAME,
+    questions.NAME,
     history.NAME,
     agent_routes.NAME,
     ranker.NAME,
@@ -114,6 +119,7 @@ QUALITY = (
     taxonomy.NAME,
     tool_sets.NAME,
     call_needs.NAME,
+    naming.NAME,
 )
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"
@@ -218,7 +224,8 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         MODEL,
         default="",
-        help=f"openai:MODEL, for {agent_routes.NAME}, {loop.NAME} and {taxonomy.NAME}, or several with commas between; needs {SPEND}",
+        help=f"openai:MODEL, for {agent_routes.NAME}, {loop.NAME} and {taxonomy.NAME}, "
+        f"or several with commas between; needs {SPEND}",
     )
     parser.add_argument(JOBS, type=int, default=4, help="queries at a time that a model is asked for")
     parser.add_argument(

@@ -18,7 +18,6 @@ from benchmarks import a2x
 from benchmarks.browsing import NOTES as BROWSING_NOTES
 from benchmarks.browsing import browse, measures, wanted_by, wanted_of_tools
 from benchmarks.gateway.tokens import open_counter
-from benchmarks.naming import FIGURES, judge_names, requests_of, table_rows
 from benchmarks.published import A2X_SIZES, A2X_TAXONOMY
 from benchmarks.record import Measure, Result, Target
 from benchmarks.taxonomy_by_model import break_even, measured_break_even, navigate_by_model, structure_of
@@ -49,7 +48,7 @@ CHANGED = 0.05
 SEED = 33
 TOOLS, QUICK_TOOLS = 5_000, 500
 """Of the invented catalogue."""
-PARTS = ("shapes", "sets", "break_even", "builds", "browsing", "naming")
+PARTS = ("shapes", "sets", "break_even", "builds", "browsing")
 NO_MODEL = "No model: walks by one were skipped. `--model openai:MODEL --spend` has one walk."
 NOTES = (
     "Trees are built by vectors. With `--model openai:MODEL --spend` a tree is built by that model too, "
@@ -65,10 +64,6 @@ NOTES = (
     "of each level. It returns all that stands in the leaves that it reaches.",
     "Ids kept: a tree of all services but 5 %, built again after those left out took the place of another 5 %. "
     "Names kept: of the categories whose ids were.",
-    "Names: for each request whose right agents or tools stand under exactly one of some siblings, the embedder and "
-    "BM25 choose among the siblings by their names alone, or by names and descriptions. `leaf reached`: how often the "
-    "embedder comes to a leaf with something right, by names alone from the root. In brackets: at commit 28ecf567, "
-    "whose trees had fewer children. Settings were chosen on sets of `training` and `trajectories`.",
 )
 
 
@@ -87,7 +82,6 @@ def run(world: World) -> Result:
             with world.registry_of([dataset.catalogue], texts="contextual") as registry:
                 tree = grow(registry, f"{dataset.name}, {of.value}", of, count.count)
                 parts["shapes"].append(shape(tree))
-                parts["naming"] += judge_names(tree.name, tree.taxonomy, requests_of(dataset, of), world.embedder())
                 if of is Of.AGENTS:
                     parts["sets"] += navigate(world, name, dataset, tree)
                     parts["break_even"].append(break_even(dataset, tree))
@@ -117,7 +111,7 @@ def run(world: World) -> Result:
 
 
 def shape(tree: Grown) -> dict[str, Any]:
-    first, again = (build_by_vectors(tree.services, tree.vectors) for _ in range(2))
+    first, again = (build_by_vectors(tree.services, tree.vectors, embed=tree.embed) for _ in range(2))
     ids, names = ids_and_names_kept(tree)
     return {
         "tree": tree.name,
@@ -135,8 +129,9 @@ def ids_and_names_kept(tree: Grown) -> tuple[float, float]:
     """
     order = random.Random(SEED).sample(list(tree.services), len(tree.services))  # noqa: S311 - no secret
     part = max(1, round(CHANGED * len(order)))
-    before = build_by_vectors(order[part:], tree.vectors)
-    after = keep_ids(build_by_vectors([*order[:part], *order[2 * part :]], tree.vectors, before), before)
+    build = partial(build_by_vectors, vectors=tree.vectors, embed=tree.embed)
+    before = build(order[part:])
+    after = keep_ids(build([*order[:part], *order[2 * part :]], before=before), before)
     kept = before.categories.keys() & after.categories.keys()
     same = sum(before.categories[each].name == after.categories[each].name for each in kept)
     return len(kept) / len(before.categories), same / max(1, len(kept))
@@ -246,8 +241,6 @@ def tables_of(details: Mapping[str, Any]) -> str:
             *models_tables(details),
             "Browsing by find_tools, in tokens of the answers:",
             markdown_table(list(browsing[0]), [list(row.values()) for row in browsing]),
-            "The right category by its name alone, and by name and description, as a share of choices:",
-            markdown_table(("tree", "choices", *FIGURES), table_rows(details.get("naming", ()))),
         )
     )
 

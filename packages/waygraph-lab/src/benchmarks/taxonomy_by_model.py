@@ -21,7 +21,7 @@ from waygraph.registry.model.nouns import Mode
 from waygraph.registry.routing.recipes import TAXONOMY
 from waygraph.registry.taxonomy.model_build import build_by_model, estimate_build
 from waygraph.registry.taxonomy.prompts import SELECT, service_rows
-from waygraph.registry.taxonomy.structure import Structure
+from waygraph.registry.taxonomy.taxonomies import Structure
 from waygraph.registry.taxonomy.tree import Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.walk import numbers_in, walk
 from waygraph_lab.evaluation.asking import Asking, estimate_text, key_of

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from waygraph.registry.model.nouns import Of, Walked
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.taxonomy.name_choice import EmbedNames
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Category, Taxonomy
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors
@@ -33,6 +34,7 @@ class Grown:
     vectors: Mapping[str, Vector]
     seconds: float
     count: Callable[[str], int]
+    embed: EmbedNames | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -52,10 +54,11 @@ class Grown:
 
 def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]) -> Grown:
     seen: list[tuple[Sequence[Service], Mapping[str, Vector]]] = []
+    embed = registry.name_embedder()
 
     def builder(services: Sequence[Service], vectors: Mapping[str, Vector], before: Taxonomy | None) -> Taxonomy:
         seen.append((services, vectors))
-        return build_by_vectors(services, vectors, before)
+        return build_by_vectors(services, vectors, before, embed=embed)
 
     started = time.perf_counter()
     taxonomy = registry.build_taxonomy(builder, of=of)
@@ -69,6 +72,7 @@ def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]
         vectors=vectors,
         seconds=seconds,
         count=count,
+        embed=embed,
     )
 
 

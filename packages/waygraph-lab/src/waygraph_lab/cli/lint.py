@@ -53,6 +53,7 @@ def lint(
     options = invocation(context)
     with options.open_own() if text else options.open() as registry:
         tools = _chosen_tools(registry, name)
+        offers = _offered_questions(registry, tools[0]) if len(tools) == 1 else []
         if text and len(tools) != 1:
             raise typer.BadParameter("it needs the NAME of one tool, agent/tool", param_hint="'--try'")
         asked = requests_for(registry, tools, _read_requests(registry, requests) if requests else ())
@@ -65,8 +66,8 @@ def lint(
             note(f"to set it: waygraph set-tool {tools[0].id} --describe TEXT")
     judged = tried or found
     count, first = sum(each.requests for each in judged), sum(each.first for each in judged)
-    document = {"requests": count, "first": first, "tools": found[: limit or None], "tried": tried}
-    show(document, shape, lambda _: _view(found[: limit or None], tried), as_json)
+    document = {"requests": count, "first": first, "tools": found[: limit or None], "tried": tried, "offers": offers}
+    show(document, shape, lambda _: _view(found[: limit or None], tried, offers), as_json)
     share = 100 * first / count if count else 0.0
     if faulty := [each.tool_id for each in judged if each.faults]:
         part = faulty[: limit or None]
@@ -100,6 +101,13 @@ def _read_requests(registry: "Registry", file: Path) -> "list[Request]":
     return [Request(text=need.text, right=right) for need in needs for right in need.gold_tools]
 
 
+def _offered_questions(registry: "Registry", tool: "Tool") -> list[str]:
+    """Made of its schema, for somebody to approve; without those that its source states."""
+    from waygraph_lab.evaluation.schema_questions import schema_questions
+
+    return [each for each in schema_questions(registry.agent(tool.agent_id), tool) if each not in tool.questions]
+
+
 def _description(text: str) -> str:
     """Of the file of this name, else the text itself. Raises StorageFailed."""
     from waygraph.registry.model.errors import StorageFailed
@@ -110,14 +118,16 @@ def _description(text: str) -> str:
         raise StorageFailed(f"{text} cannot be read: {error}") from error
 
 
-def _view(found: "Sequence[Findability]", tried: "Sequence[Findability]") -> Iterator[Block]:
-    """A line a tool; of one alone also the requests that it loses."""
+def _view(found: "Sequence[Findability]", tried: "Sequence[Findability]", offers: Sequence[str]) -> Iterator[Block]:
+    """A line a tool; of one alone also the requests that it loses, and questions to approve."""
     columns = "tool=tool_id, requests, won=first, in first 5=top, won by, wrong=faults, add=sentence"
     yield Table.of(found, columns, won_by=_winners)
     if tried:
         yield Table.of(tried, columns, "with the other description", won_by=_winners)
     if len(found) == 1 and (lost := (tried or found)[0].lost):
         yield Lines("\n".join(lost), title="lost")
+    if offers:
+        yield Lines("\n".join(offers), title="to approve, as `questions` of the tool in its source")
 
 
 def _winners(found: "Findability") -> list[str]:

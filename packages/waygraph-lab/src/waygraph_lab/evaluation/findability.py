@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from waygraph.ingest.manifest.questions import ASKS, FALLBACK, SYNONYMS, parameter_words, verb_and_thing
+from waygraph.ingest.manifest.questions import ASKS, FALLBACK, SYNONYMS, parameter_words, thing_of, verb_and_thing
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.texts import SENTENCE_END, first_sentence
 from waygraph.registry.index.analyser import telling_words
@@ -68,8 +68,7 @@ def own_requests(agent: Agent, tool: Tool) -> list[Request]:
 
 
 def _request_texts(agent: Agent, tool: Tool) -> Iterator[str]:
-    verb, thing = verb_and_thing(tool.name)
-    thing = thing or agent.name
+    verb, thing = verb_and_thing(tool.name)[0], thing_of(agent, tool)
     yield ASKS.get(SYNONYMS.get(verb, verb), FALLBACK)[0].format(thing)
     for sentence in filter(str.strip, SENTENCE_END.split(tool.description)[:_SENTENCES]):
         words = list(dict.fromkeys(word for _, word in telling_words(sentence)))
