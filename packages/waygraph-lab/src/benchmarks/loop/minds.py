@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.loop.tasks import Step
-from waygraph.registry.language_model.answer_text import after_thoughts
+from waygraph.registry.language_model.messages import after_thoughts
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph_lab.datasets.react import Action, react_prompt, read_step
 

@@ -31,8 +31,8 @@ def tasks(
     A task is right when all its servers are found; its tools are not stated. left-out.jsonl says which tasks are
     left out and why, mcp.json how the servers are started, where that is stated.
     """
-    from waygraph.api.cli.render import views
     from waygraph.registry.model import shapes
+    from waygraph_lab.cli import views
     from waygraph_lab.datasets.conversations import CatalogueNames, read_catalogue
     from waygraph_lab.datasets.task_repositories import read_tasks, write_tasks
 
