@@ -27,6 +27,7 @@ from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find import judging
+from waygraph.registry.catalog.needs import need_of, required_ids
 from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
@@ -427,13 +428,23 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
     arguments, mendings = mend_arguments(tool, original_arguments(tool.input_schema, request.arguments))
     try:
         check_arguments(tool, arguments)
-    except errors.InvalidArguments:
+    except errors.InvalidArguments as error:
         # Who mends the arguments should not learn only then that nothing runs this tool.
         if reason := gateway.reach.now().why_not(agent):
             advice = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
             raise errors.NotCallable(tool.call_name, "; ".join(filter(None, advice))) from None
-        raise
+        raise _name_giver(gateway, asker, tool, error) from None
     return _ChosenTool(agent, tool, judgement, arguments, mendings)
+
+
+def _name_giver(gateway: Gateway, asker: Asker, tool: Tool, error: errors.InvalidArguments) -> errors.InvalidArguments:
+    """The error with the tool of the same agent that gives a missing id."""
+    siblings = gateway.registry.tools(tool.agent_id, principal=asker.principal) if required_ids(tool) else ()
+    if not (need := need_of(tool, [each for each in siblings if not each.pending])):
+        return error
+    hint, place = f"; {need.tool.call_name} gives it", f"/{need.argument}"
+    faults = [(at, f"{text}{hint}" if at == place and "required" in text else text) for at, text in error.faults]
+    return errors.InvalidArguments(error.tool, faults)
 
 
 def _read_source_form(gateway: Gateway, tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:

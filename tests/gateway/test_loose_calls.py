@@ -26,6 +26,8 @@ TOOLS = [
     tool("get_sea_weather", "Get the weather of a place at sea.", "port"),
     tool("set_weather", "Set the weather alarm of a person.", "person"),
     tool("getOrCreateAlarm", "Get the alarm for lightning, or create it.", "zone"),
+    tool("close_station", "Shut a station down for the night.", "stationId"),
+    tool("list_stations", "Name every station."),
     tool("long_forecast", "Make a forecast of a season.", "region", execution={"taskSupport": "required"}),
 ]
 
@@ -69,6 +71,15 @@ def test_use_tool_takes_arguments_as_they_are_written(service: Served, written: 
     assert json.loads(answer.content[0].text) == CITY
     mended = [json.loads(block.text)["mended"] for block in answer.content[1:]]
     assert bool(mended) == (written not in ({"params": CITY}, {"arguments": CITY}))
+
+
+def test_a_missing_id_is_told_with_the_tool_that_gives_it(service: Served) -> None:
+    missing, strange = (
+        error_of(answer_to(service, "use_tool", {"name": "sky__close_station", "params": params}))["message"]
+        for params in ({}, {"stationId": ["x"]})
+    )
+    assert "sky__list_stations" in missing
+    assert "sky__list_stations" not in strange
 
 
 def test_both_names_of_the_arguments_at_once_are_refused(service: Served) -> None:
