@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.service import Served
-from waygraph.api.rest.application import document
-from waygraph.api.rest.application import PATHS
+from waygraph.api.rest.application import PATHS, document
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
