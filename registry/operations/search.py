@@ -135,7 +135,7 @@ class ServiceRecipe(NamedTuple):
 def query_json(query: Query, recipe: ServiceRecipe) -> dict[str, object]:
     filters = query.filters
     # A service of before does not know some of these.
-    given = {
+    optional_fields = {
         "text": query.text,
         "steps": query.steps,
         "rerank": recipe.is_reranked,
@@ -145,7 +145,7 @@ def query_json(query: Query, recipe: ServiceRecipe) -> dict[str, object]:
         "history": [asdict(turn) for turn in query.history],
     }
     return {
-        **{name: value for name, value in given.items() if value},
+        **{name: value for name, value in optional_fields.items() if value},
         "limit": query.limit,
         "recipe": recipe.name,
         "filters": {
