@@ -108,17 +108,19 @@ def _put(path: Path, before: HostConfig, content: bytes) -> None:
         try:
             _write_all(file.fileno(), content)
             fresh.chmod(mode)
-            # A host may write its file at any time.
-            if content_of(before.path) != (None if before.text is None else before.text.encode()):
-                raise SourceError(
-                    str(before.path), "was changed by somebody else meanwhile; nothing was written: run it again"
-                )
+            _refuse_changed(before)
             fresh.replace(path)
         except BaseException:
             with suppress(OSError):
                 fresh.unlink()
             raise
     sync_path(path.parent)
+
+
+def _refuse_changed(before: HostConfig) -> None:
+    """A host may write its file at any time."""
+    if content_of(before.path) != (None if before.text is None else before.text.encode()):
+        raise SourceError(str(before.path), "was changed by somebody else meanwhile; nothing was written: run it again")
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

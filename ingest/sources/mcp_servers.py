@@ -110,7 +110,7 @@ class McpServers:
     async def _ask(self, server: ServerEntry, connect: Connect) -> "Answer":
         from anyio import create_task_group, current_time
 
-        began = current_time()
+        began, answer = current_time(), Answer()
         asking = ServerProgress(key=server.key, state="asking")
         self.on_asked(asking)
         waits = [replace(asking, awaits="first answer", limit_s=self.settings.upstream_connect_timeout_s)]
