@@ -260,7 +260,7 @@ class WriteSession:
         self._prepare(choice.embedder.dimension if choice.embedder else 0)
 
         def work(session: GraphSession) -> None:
-            write_vectors(session, [each.id for each in (*agents, *tools)], vectors)
+            write_vectors(session, [*(agent.id for agent in agents), *(tool.id for tool in tools)], vectors)
             session.run(_STATE_UPDATE, props=props)
 
         return replace(self.write(work, None), texts_embedded=texts_embedded(choice) - before)

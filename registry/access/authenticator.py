@@ -50,26 +50,20 @@ class RateLimit:
 
     def take(self, caller_id: str) -> None:
         """Counts one request. Raises TooManyRequests, and counts nothing, if there is none left."""
-        if self._per_s:
-            with self._lock:
-                bucket = self._refill(caller_id)
-                if bucket.tokens < 1.0:
-                    raise TooManyRequests((1.0 - bucket.tokens) / self._per_s)
-                bucket.tokens -= 1.0
+        if not self._per_s:
+            return
+        with self._lock:
+            now_s, burst = self._clock(), float(self._burst)
+            bucket = self._buckets.get(caller_id) or _Bucket(burst, now_s)
+            bucket.tokens, bucket.at_s = min(bucket.tokens + (now_s - bucket.at_s) * self._per_s, burst), now_s
+            self._buckets[caller_id] = bucket
+            if bucket.tokens < 1.0:
+                raise TooManyRequests((1.0 - bucket.tokens) / self._per_s)
+            bucket.tokens -= 1.0
 
     def __len__(self) -> int:
         """How many callers are remembered."""
         return len(self._buckets)
-
-    def _refill(self, caller_id: str) -> _Bucket:
-        """The caller's bucket as it is now, as the one that asked last."""
-        now_s = self._clock()
-        if (bucket := self._buckets.get(caller_id)) is None:
-            bucket = self._buckets[caller_id] = _Bucket(float(self._burst), now_s)
-        else:
-            bucket.tokens = min(bucket.tokens + (now_s - bucket.at_s) * self._per_s, float(self._burst))
-            bucket.at_s = now_s
-        return bucket
 
 
 class FailureLimit:

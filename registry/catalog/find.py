@@ -53,7 +53,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
 
 if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
-    from waygraph.registry.model.changes import ListedAgent, SourceSummary
+    from waygraph.registry.model.changes import ListedAgent
     from waygraph.registry.taxonomy.tree import CategoryView
 
 
@@ -121,7 +121,9 @@ def overview(
     visible_ids = {each.agent.id for each in entries}
     sources = registry.sources(principal=principal)
     claims = (title_of(source.name) for source in sources for each in source.agent_ids if each in visible_ids)
-    waiting = _count_held(registry, principal, sources)
+    waiting = Counter[str]()  # how many tools of each agent wait or were rejected; they are listed only where any is
+    if any(each.standing and (each.standing.pending_tools or each.standing.rejections) for each in sources):
+        waiting.update(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
     facts: dict[str, Any] = {
         "tools": sum(each.tools - waiting[each.agent.id] for each in ready),
         "agents": _order_counts(Counter(each.agent.kind for each in ready)),
@@ -146,15 +148,6 @@ def list_agents(
         return ()
     page = registry.agents_page(filters=Filters(agent_ids=tuple(sorted(agent_ids or ()))), principal=principal)
     return [each for each in page.items if not each.agent.hidden]
-
-
-def _count_held(
-    registry: "Searchable", principal: Principal | None, sources: "Iterable[SourceSummary]"
-) -> Counter[str]:
-    """How many tools of each agent wait or were rejected. Tools are listed only where any is."""
-    if not any(each.standing and (each.standing.pending_tools or each.standing.rejections) for each in sources):
-        return Counter()
-    return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
 
 
 def _order_counts(counts: Counter[Any], most: int | None = None) -> dict[str, int]:

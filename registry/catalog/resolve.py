@@ -230,8 +230,8 @@ def tool_meant(
     if by_name and (read := skill_read(scope, text)):
         return read
     # What is run must fit: where that is in doubt, nothing is run.
-    query = Query(text=text, limit=BORNE_BY, strict=True)
-    matches = exact_first(text, scope.find_tools(query).matches) if bare(text) else []
+    full_query = Query(text=text, limit=BORNE_BY, strict=True)
+    matches = exact_first(text, scope.find_tools(full_query).matches) if bare(text) else []
     if bearers := [match for match in matches if exactness(text, match.tool) < 4]:
         return _only(text, bearers, why_not)
     if by_name or not matches:

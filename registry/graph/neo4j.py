@@ -100,13 +100,14 @@ class Neo4jEngine:
         """
         # What it logs is said again by the errors: without a handler of the user's own nothing goes to stderr.
         logging.getLogger("neo4j").addHandler(_NOWHERE)
-        auth, trust = None, None
+        auth, encryption = None, dict[str, Any]()
         if settings.neo4j_token:
             auth = bearer_auth(settings.neo4j_token)
         elif settings.neo4j_password:
             auth = basic_auth(settings.neo4j_user, settings.neo4j_password)
         if location.encrypted:
             trust = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
+            encryption = {"encrypted": True, "trusted_certificates": trust}
         try:
             driver: Any = GraphDatabase.driver(
                 location.address,
@@ -120,7 +121,7 @@ class Neo4jEngine:
                 liveness_check_timeout=CHECKED_AFTER_IDLE_S,
                 notifications_min_severity=SILENT,
                 keep_alive=True,
-                **({"encrypted": True, "trusted_certificates": trust} if trust else {}),
+                **encryption,
                 **_resolver(location),
             )
         except (ConfigurationError, ValueError) as exc:

@@ -425,10 +425,10 @@ _LISTS = ("tags", "visible_to", "questions", "flags")
 
 
 def _setting(row: Mapping[str, Any]) -> OperatorSettings:
-    flags = {name: bool(row[name]) for name in ("pinned", "hidden", "removed")}
+    values: dict[str, Any] = {name: bool(row[name]) for name in ("pinned", "hidden", "removed")}
+    values |= {name: row[name] for name in ("agent_id", "tools", "rejections")}
     groups = _strings(row["visible_to"]) if row["restricted"] else None
-    texts = {name: row[name] for name in ("agent_id", "tools", "rejections")}
-    return OperatorSettings(**texts, **flags, tags=_strings(row["tags"]), visible_to=groups)
+    return OperatorSettings(**values, tags=_strings(row["tags"]), visible_to=groups)
 
 
 def _strings(value: object) -> tuple[str, ...]:

@@ -501,5 +501,12 @@ def _release_all() -> None:
 
 
 _OF_PARENTS: list[object] = []
-os.register_at_fork(before=_release_all, after_in_child=lambda: [live.abandon() for live in list(_LIVE)])
+
+
+def _abandon_all() -> None:
+    for live in list(_LIVE):
+        live.abandon()
+
+
+os.register_at_fork(before=_release_all, after_in_child=_abandon_all)
 atexit.register(_release_all)

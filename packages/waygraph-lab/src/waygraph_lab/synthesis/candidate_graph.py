@@ -5,12 +5,12 @@ an ingest takes away those of a tool whose vector it changes.
 """
 
 from dataclasses import dataclass
-from itertools import batched
 from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Vectors, read_tools, read_vectors
+from waygraph.registry.graph.write import run_batches
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 
 if TYPE_CHECKING:
@@ -176,7 +176,6 @@ def put_similar(session: "WriteSession", choose: "Callable[[Vectors], Sequence[M
 
     def work(graph_session: GraphSession) -> None:
         graph_session.run(_LEARNING_CLEAR_SIMILAR)
-        for batch in batched(rows, BATCH_ROWS):
-            graph_session.run(_LEARNING_PUT_SIMILAR, revision=revision + 1, rows=list(batch))
+        run_batches(graph_session, _LEARNING_PUT_SIMILAR, "rows", rows, revision=revision + 1)
 
     return session.write(work)
