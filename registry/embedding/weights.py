@@ -265,12 +265,14 @@ def locate(spec: str, settings: Settings) -> Path:
 
 def list_models(settings: Settings) -> list[InstalledModel]:
     """Every model in the cache and in the packages, by spec, those in the cache first."""
-    places: list[tuple[str, Path, Place]] = [
+    weights: list[tuple[str, Path, Place]] = [
         (folder.name.replace("--", "/", 1), folder, "cache")
         for folder in sorted((settings.cache_path / "models" / "weights").glob("*"))
         if is_model_folder(folder)
     ]
-    places += [(name, folder, "package") for name in PACKAGES if (folder := package_folder(name))]
+    packages: list[tuple[str, Path, Place]] = [
+        (name, folder, "package") for name in PACKAGES if (folder := package_folder(name))
+    ]
     return [
         InstalledModel(
             spec=f"onnx:{name}",
@@ -279,7 +281,7 @@ def list_models(settings: Settings) -> list[InstalledModel]:
             where=where,
             languages=read_languages(path),
         )
-        for name, path, where in places
+        for name, path, where in (*weights, *packages)
     ]
 
 

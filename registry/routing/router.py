@@ -404,7 +404,6 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
     joint = replace(
         parts[0],
         query=without_history(query),
-        matches=unite_matches([part.matches for part in parts], query.limit),
         steps=parts,
         confidence=min((s.confidence for s in parts[: len(query.steps)] if s.confidence is not None), default=None),
         exclusions=tuple(sorted({each for part in parts for each in part.exclusions})),
@@ -414,12 +413,16 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
         elapsed_ms=sum(part.elapsed_ms for part in parts),
     )
     if isinstance(joint, ToolRoute):
-        joint = replace(joint, agents=tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps))))
+        agents = tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps)))
+        joint = replace(
+            joint, matches=unite_matches([part.matches for part in joint.steps], query.limit), agents=agents
+        )
     else:
         by_id: dict[str, AgentMatch] = {}  # what one step excludes, another may hold
         for match in chain.from_iterable(part.pinned for part in joint.steps):
             by_id[match.agent.id] = max(by_id.get(match.agent.id, match), match, key=attrgetter("score"))
-        joint = replace(joint, pinned=tuple(by_id.values()))
+        matches = unite_matches([part.matches for part in joint.steps], query.limit)
+        joint = replace(joint, matches=matches, pinned=tuple(by_id.values()))
     if joint.matches:
         return replace(joint, reason="", nearest=())
     reason = join_texts(*(part.reason for part in parts))

@@ -5,22 +5,15 @@ by their vectors alone, and where a leaf is split only those are counted that ev
 tells of an agent to somebody who may not see it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import (
-    StoredTool,
-    Vectors,
-    overlaid,
-    read_agents,
-    read_settings,
-    read_tools,
-    read_vectors,
-)
+from waygraph.registry.graph.read import Vectors, overlaid, read_agents, read_settings, read_tools, read_vectors
 from waygraph.registry.model.nouns import Agent, Of, Tool, is_doubtful
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.prompts import Service
@@ -45,20 +38,24 @@ def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | N
         for agent_id, agent in agents.items()
         if not (agent.hidden or agent.pending or is_doubtful(agent))
     }
-    tools = read_tools(session, agent_ids)
+    tools = [each for each in read_tools(session, agent_ids) if not (each.tool.pending or is_doubtful(each.tool))]
     if of is Of.TOOLS:
-        return dict(_tools(placeable, tools))
-    tools_of: dict[str, list[Tool]] = {}
-    for tool in (item.tool for item in tools if _may_say(item.tool)):
-        tools_of.setdefault(tool.agent_id, []).append(tool)
+        return {
+            item.tool.id: Placeable(_service_of_tool(item.tool, owner), item.vector_key, not owner.visible_to)
+            for item in tools
+            if (owner := placeable.get(item.tool.agent_id))
+        }
+    tools_of: dict[str, list[Tool]] = defaultdict(list)
+    for item in tools:
+        tools_of[item.tool.agent_id].append(item.tool)
     return {
         agent_id: Placeable(
             Service(
                 id=agent_id,
                 name=agent.name,
                 description=agent.description,
-                words=" ".join(tool.name for tool in tools_of.get(agent_id, ())),
-                tags=_unite_tags(agent.tags, *(tool.tags for tool in tools_of.get(agent_id, ()))),
+                words=" ".join(tool.name for tool in tools_of[agent_id]),
+                tags=_unite_tags(agent.tags, *(tool.tags for tool in tools_of[agent_id])),
             ),
             agents_of_graph[agent_id].vector_key,
             not agent.visible_to,
@@ -67,17 +64,8 @@ def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | N
     }
 
 
-def _tools(owners: Mapping[str, Agent], tools: Iterable[StoredTool]) -> Iterator[tuple[str, Placeable]]:
-    for item in tools:
-        tool, owner = item.tool, owners.get(item.tool.agent_id)
-        if owner and _may_say(tool):
-            tags = _unite_tags(tool.tags, owner.tags)
-            service = Service(id=tool.id, name=tool.name, description=tool.description, words=owner.name, tags=tags)
-            yield tool.id, Placeable(service, item.vector_key, not owner.visible_to)
-
-
-def _may_say(tool: Tool) -> bool:
-    return not (tool.pending or is_doubtful(tool))
+def _service_of_tool(tool: Tool, owner: Agent) -> Service:
+    return Service(tool.id, tool.name, tool.description, owner.name, _unite_tags(tool.tags, owner.tags))
 
 
 def _unite_tags(*tags: Iterable[str]) -> tuple[str, ...]:
