@@ -264,10 +264,7 @@ def test_an_address_without_a_service_is_told_as_such(double: Service, status: i
 
 
 def test_what_is_no_message_is_answered_and_the_next_one_is_served(double: Service) -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     good = {"jsonrpc": "2.0", "id": "a", "method": "tools/list", "params": {"_meta": meta}}
     broken, listed = _raw(double, "{", good)
     assert broken == {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "this is no JSON-RPC message"}}

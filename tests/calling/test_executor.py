@@ -11,12 +11,7 @@ from tests.moved_time import run
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor
 from waygraph.ingest.upstream.connection import Deaf, Question, Result
-from waygraph.registry.model.errors import (
-    CallTimedOut,
-    UpstreamError,
-    UpstreamRefused,
-    UpstreamUnreachable,
-)
+from waygraph.registry.model.errors import CallTimedOut, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
 
 HANG_S = 600.0

@@ -153,10 +153,7 @@ def test_every_call_is_in_the_audit(desk: Desk) -> None:
             registry.call("calculator/erase")
     lines = [json.loads(line) for line in desk.audit.read_text(encoding="utf-8").splitlines()][-2:]
     told = [(line["caller"], line["action"], line["target"], line["outcome"]) for line in lines]
-    assert told == [
-        ("ines", "call", "calculator/evaluate", "ok"),
-        ("local", "call", "calculator/erase", "refused"),
-    ]
+    assert told == [("ines", "call", "calculator/evaluate", "ok"), ("local", "call", "calculator/erase", "refused")]
 
 
 def test_a_principal_calls_what_it_sees(desk: Desk) -> None:

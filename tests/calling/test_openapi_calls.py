@@ -207,8 +207,7 @@ def test_an_argument_sets_no_header_that_a_server_may_take_for_another(echoed: E
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["Host", "Content-Length", "Transfer-Encoding", "Transfer_Encoding", "Cookie", "X-HTTP-Method-Override"],
+    "name", ["Host", "Content-Length", "Transfer-Encoding", "Transfer_Encoding", "Cookie", "X-HTTP-Method-Override"]
 )
 def test_an_argument_sets_no_header_of_http_s_own(here: Here, echoed: Echo, web: WebPages, name: str) -> None:
     """There is no such argument, and an older registry that holds it sends none either."""

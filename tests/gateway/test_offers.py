@@ -9,12 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp import MCPError
-from mcp.types import (
-    ElicitResult,
-    PromptListChangedNotification,
-    PromptReference,
-    ResourceTemplateReference,
-)
+from mcp.types import ElicitResult, PromptListChangedNotification, PromptReference, ResourceTemplateReference
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, ingest, on_stdio, opened_by, over_http, told
 from tests.gateway.programs import library

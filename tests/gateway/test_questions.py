@@ -160,10 +160,7 @@ def is_refused(answer: dict[str, Any]) -> bool:
 def answered(first: dict[str, Any], **content: Any) -> dict[str, Any]:
     """What the next request brings."""
     (asked,) = first["inputRequests"]
-    return {
-        "requestState": first["requestState"],
-        "inputResponses": {asked: {"action": "accept", "content": content}},
-    }
+    return {"requestState": first["requestState"], "inputResponses": {asked: {"action": "accept", "content": content}}}
 
 
 def test_a_call_waits_and_goes_on_with_the_answer(service: Served) -> None:

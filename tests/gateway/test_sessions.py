@@ -81,10 +81,7 @@ def test_a_summary_does_not_stand_for_the_schema(toolbox: Place) -> None:
 def test_sessions_know_nothing_of_each_other(service: Served) -> None:
     async def walk() -> None:
         asked = {"query": "add two whole numbers", "limit": 1}
-        async with (
-            over_http(f"{service.url}/mcp", "legacy") as one,
-            over_http(f"{service.url}/mcp", "legacy") as other,
-        ):
+        async with over_http(f"{service.url}/mcp", "legacy") as one, over_http(f"{service.url}/mcp", "legacy") as other:
             first = told(await one.call_tool("find_tools", asked))
             assert told(await other.call_tool("find_tools", asked)) == first
 

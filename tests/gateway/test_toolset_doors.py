@@ -74,10 +74,7 @@ def test_a_toolset_shows_its_tools_alone(doors: Served, era: Era) -> None:
             used = await asked(host, "use_tool", name="add", params={"a": 2, "b": 2})
             assert used.structured_content == {"total": 4}
             for outside in ("box__fail", "box/fail", "shelf__archive", "nobody__nothing", "fail"):
-                for result in (
-                    await asked(host, "use_tool", name=outside, params={}),
-                    await asked(host, outside),
-                ):
+                for result in (await asked(host, "use_tool", name=outside, params={}), await asked(host, outside)):
                     error = error_of(result)
                     assert error["code"] == "unknown-name"
                     assert not {"box__fail", "shelf__archive", "shelf__add"} & set(error["nearest"])

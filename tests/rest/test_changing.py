@@ -81,12 +81,7 @@ def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
 
 def test_what_is_rejected_costs_itself_alone(client: httpx2.Client) -> None:
     report = ingest(
-        client,
-        "s",
-        agent("a", "look", "look"),
-        {"name": "no id"},
-        agent("c", kind="robot"),
-        agent("d", tags="x"),
+        client, "s", agent("a", "look", "look"), {"name": "no id"}, agent("c", kind="robot"), agent("d", tags="x")
     )
     assert report["agents"]["created"] == ["a"]
     assert len(report["rejected"]) == 4

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tests.gateway_catalog import ISSUE
-from waygraph.registry.model.arguments import (
-    MAX_DEPTH,
-    MAX_FAULTS,
-    MAX_SCHEMA_CHARS,
-    check_arguments,
-    mend_arguments,
-)
+from waygraph.registry.model.arguments import MAX_DEPTH, MAX_FAULTS, MAX_SCHEMA_CHARS, check_arguments, mend_arguments
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import Tool
 

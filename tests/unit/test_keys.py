@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 
 from waygraph.registry.access.api_keys import KEY, LONGEST_LIFE, MAX_NAME_CHARS, KeyFile
 from waygraph.registry.access.authenticator import caller_with
-from waygraph.registry.model.errors import (
-    InvalidSetting,
-    KeysUnusable,
-    StorageFailed,
-    UnknownName,
-)
+from waygraph.registry.model.errors import InvalidSetting, KeysUnusable, StorageFailed, UnknownName
 
 CREATES = """
 import sys

@@ -134,10 +134,7 @@ def test_what_was_deleted_is_gone_and_what_is_deprecated_is_marked() -> None:
             {"registry_name": "unknown", "name": "a/b", "version": ""},
             {"package": {"registryType": "unknown", "identifier": "a/b"}},
         ),
-        (
-            {"registryType": "npm", "identifier": "b", "runtimeHint": "rm -rf"},
-            {"command": "npx", "args": ["-y", "b"]},
-        ),
+        ({"registryType": "npm", "identifier": "b", "runtimeHint": "rm -rf"}, {"command": "npx", "args": ["-y", "b"]}),
     ],
     ids=str,
 )

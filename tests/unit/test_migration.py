@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 from tests.faults.processes import child
-from tests.migrations import (
-    Richly,
-    copy_and_stop_half_way,
-    files_of,
-    richly,
-    taken_from,
-)
+from tests.migrations import Richly, copy_and_stop_half_way, files_of, richly, taken_from
 from waygraph.api.cli.app import main
 from waygraph.cypher import load
 from waygraph.cypher.loader import parse
@@ -214,10 +208,7 @@ PLANTED: dict[str, tuple[Callable[[Contents], Contents], str]] = {
     "owner": (
         lambda held: _change(
             held,
-            tools=[
-                replace(held.tools[0], tool=replace(held.tools[0].tool, agent_id="quarry-sql")),
-                *held.tools[1:],
-            ],
+            tools=[replace(held.tools[0], tool=replace(held.tools[0].tool, agent_id="quarry-sql")), *held.tools[1:]],
         ),
         "tools: 1 different (bazaar-lane/",
     ),

@@ -22,11 +22,7 @@ from waygraph import Agent, Filters, Principal, Query
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local.file import current_path, folder_of
-from waygraph.registry.model.errors import (
-    InvalidSetting,
-    RegistryUnusable,
-    UnknownName,
-)
+from waygraph.registry.model.errors import InvalidSetting, RegistryUnusable, UnknownName
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.embedded import EmbeddedStore

@@ -14,12 +14,7 @@ from tests.upstream.programs.tools import RICH
 from waygraph.ingest.upstream import calls, inflight
 from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
 from waygraph.ingest.upstream.inflight import ANSWERED_S
-from waygraph.registry.model.errors import (
-    CallTimedOut,
-    UpstreamAnswered,
-    UpstreamError,
-    UpstreamUnreachable,
-)
+from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 
 KEY = "k-0123456789"
 
