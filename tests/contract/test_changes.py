@@ -511,6 +511,8 @@ def test_approval_needs_to_see_what_is_approved(registry: LocalRegistry) -> None
     for unseen in ("red", "red/x", "red__x"):
         with pytest.raises(UnknownName):
             registry.operator.approve(unseen, principal=nobody)
+    with pytest.raises(UnknownName):
+        registry.operator.approve("open", "red", principal=nobody)
     with pytest.raises(NotAllowed):
         registry.operator.approve("source:test", principal=nobody)
     assert registry.operator.approve("open", principal=nobody).agents == ("open",)
