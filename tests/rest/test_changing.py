@@ -117,16 +117,8 @@ def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, nam
 
 def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
     ingest(client, "s", agent("a", visible_to=["g"]))
-    said: dict[str, Any] = {
-        "agent_id": "a",
-        "tags": [],
-        "visible_to": None,
-        "pinned": False,
-        "hidden": False,
-        "removed": False,
-        "tools": None,
-        "rejections": None,
-    }
+    said: dict[str, Any] = {"agent_id": "a", "removed": False, "tools": None, "rejections": None}
+    said |= {"tags": [], "visible_to": None, "pinned": False, "hidden": False}
 
     def patched(**changes: object) -> dict[str, Any]:
         told: dict[str, Any] = assert_good(client.patch("/v1/agents/a", json=changes))

@@ -14,9 +14,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Intake
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import kind_of
-from waygraph.registry.model.settings import Settings
 
-S = Settings()
 HERE = "http://127.0.0.1:8000/v0.1/servers"
 SECRET = "ghp_planted4SecretValue"  # noqa: S105
 

@@ -9,7 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import yaml
@@ -75,22 +75,6 @@ def test_one_page_of_a_list_is_none(tmp_path: Path) -> None:
     assert rejected.key == "box"
     assert rejected.where.endswith("#/result/nextCursor")
     assert "half a list is none" in rejected.reason
-
-
-CATALOGUE: dict[str, Any] = {
-    "waygraph": 1,
-    "agents": [
-        {
-            "id": "harbour",
-            "name": "Harbour",
-            "description": "Looks after ships",
-            "tags": ["sea"],
-            "transport": {"command": "npx", "env": {"TOKEN": "abc"}},
-            "tools": [{"name": "moor", "description": "Moors", "inputSchema": {"type": "object"}}],
-        },
-        {"id": "quiet", "tools": []},
-    ],
-}
 
 
 def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
