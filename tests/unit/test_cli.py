@@ -63,7 +63,6 @@ def agent(key: str, *tools: str, **fields: object) -> dict[str, object]:
 
 
 def test_route_prints_a_header_and_tab_separated_rows(run: Run) -> None:
-    """In a pipe: rank, agent, score and its best tools, one agent a line."""
     answer = run("route", "book a table for four at a restaurant", "-k", "2")
     assert answer.out.splitlines()[0] == "#\tagent\tscore\ttools"
     assert answer.rows[0][:2] == ["1", "trencher-tables"]
@@ -129,7 +128,6 @@ def test_a_file_that_is_no_history_is_refused(content: str | None, told: str, ru
 
 
 def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
-    """--group asks as a member of that group; without it the owner of the machine sees everything."""
     run("set", "bureau-fx", "--visible-to", "finance", on=own)
     found = {
         groups: [row[1] for row in run("route", "exchange rates", *groups, on=own).rows]
@@ -181,7 +179,6 @@ def test_show_tells_what_operators_and_sources_say(run: Run, own: Path) -> None:
 
 
 def test_ingest_reports_every_change(run: Run, tmp_path: Path) -> None:
-    """Updated with fields, removed, changed behaviour apart, rejected with place and reason."""
     on, file = tmp_path / "new.grafeo", tmp_path / "agents.json"
     assert run("ingest", catalogue(file, agent("one", "read"), agent("two", "x"), agent("three")), on=on).status == 0
     changed = agent("one", "read", "write")
@@ -197,7 +194,6 @@ def test_ingest_reports_every_change(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_plans_and_changes_nothing(run: Run, tmp_path: Path) -> None:
-    """--dry-run lists what would be created, and no registry comes to be."""
     on = tmp_path / "new.grafeo"
     answer = run("ingest", catalogue(tmp_path / "a.json", agent("one", "read")), "--dry-run", on=on)
     assert "created\tone\t" in answer.out
@@ -215,7 +211,6 @@ def test_standard_input_is_a_source(run: Run, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
-    """A source that would lose most of its agents is refused, until --allow-mass-removal."""
     on, file = tmp_path / "new.grafeo", tmp_path / "agents.json"
     run("ingest", catalogue(file, *(agent(f"a{number}") for number in range(5))), on=on)
     catalogue(file, agent("a0"))
@@ -241,7 +236,6 @@ def test_a_piped_list_cuts_long_descriptions_unless_full(run: Run, tmp_path: Pat
 
 
 def test_a_strict_answer_that_is_withheld_names_the_nearest(run: Run) -> None:
-    """By a note beside the empty list, and in JSON."""
     for command in ("route", "find"):
         withheld = run(command, "supernova remnants in dwarf galaxies", "--strict")
         named = run(command, "supernova remnants in dwarf galaxies", "--strict", "--json").json["nearest"]
@@ -289,7 +283,6 @@ def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPat
 
 
 def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -> None:
-    """A file of something else is a failed check, in one line, with exit status 1."""
     (tmp_path / "bad.grafeo").write_text("no registry")
     answer = run("doctor", on=tmp_path / "bad.grafeo")
     assert answer.status == 1
@@ -405,7 +398,6 @@ def test_what_is_not_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.Monk
 def test_the_registry_may_come_from_the_environment(
     held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """WAYGRAPH_REGISTRY names it; without either it is the default one of the settings."""
     monkeypatch.setenv("WAYGRAPH_REGISTRY", str(held))
     assert main(["status"]) == 0
     assert str(held) in capsys.readouterr().out

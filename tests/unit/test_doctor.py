@@ -103,7 +103,6 @@ def begin_to_write(path: Path) -> None:
 
 
 def test_a_sound_registry_is_well(look: Look) -> None:
-    """Every check of both kinds is there and passes, with nothing to advise."""
     findings = look(deep=True)
     assert faults(findings) == set()
     assert list(findings)[: len(QUICK)] == QUICK

@@ -107,7 +107,6 @@ def test_every_node_edge_and_property_arrives(source: Path, target: Path, copy: 
 
 
 def test_a_copy_answers_the_same(rich: Richly, source: Path, target: Path, copy: Copy) -> None:
-    """Export and routes are equal, scores included, and the doctor finds it well."""
     copy()
     assert rich.routes(target) == rich.routes(source)
     with rich.open(source) as old, rich.open(target) as new:
@@ -117,7 +116,6 @@ def test_a_copy_answers_the_same(rich: Richly, source: Path, target: Path, copy:
 
 
 def test_nothing_is_embedded_and_the_source_is_only_read(rich: Richly, source: Path, copy: Copy) -> None:
-    """No request goes to the endpoint, and no byte of the source changes."""
     before, asked = files_of(source), len(rich.endpoint.requests)
     copy()
     assert len(rich.endpoint.requests) == asked
@@ -125,7 +123,6 @@ def test_nothing_is_embedded_and_the_source_is_only_read(rich: Richly, source: P
 
 
 def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> None:
-    """It is a registry like any other: the next write makes the next revision."""
     revision = copy().revision
     with rich.open(target) as registry:
         registry.operator.set("quarry-sql", tags=["mine"])
@@ -133,8 +130,6 @@ def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> Non
 
 
 def test_an_error_half_way_leaves_no_registry(source: Path, target: Path, copy: Copy, small_parts: int) -> None:
-    """What was written so far is not there for any reader; the same call then copies all."""
-
     def fail(done: int, total: int) -> None:
         if 2 * done > total:
             raise LookupError("half-way")
@@ -149,7 +144,6 @@ def test_an_error_half_way_leaves_no_registry(source: Path, target: Path, copy: 
 
 
 def test_a_copy_that_was_killed_half_way_is_made_again(source: Path, target: Path, copy: Copy) -> None:
-    """After SIGKILL between two parts there is no registry, and the same call copies all."""
     with child(copy_and_stop_half_way, str(source), str(target), Settings(), 2) as running:
         assert running.hear() == "half-way"
         running.kill()
@@ -284,7 +278,6 @@ def test_a_registry_is_not_copied_to_itself(source: Path, tmp_path: Path) -> Non
 
 
 def test_the_command_tells_what_it_did(source: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Places and counts on stdout; the second time a note that there was nothing to copy."""
     assert main(["migrate", str(source), str(target)]) == 0
     first = capsys.readouterr()
     assert dict(line.split("\t") for line in first.out.splitlines())["to"] == str(target)
