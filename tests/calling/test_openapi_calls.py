@@ -519,18 +519,14 @@ def test_a_redirected_body_is_sent_again_only_where_http_says_so(
     assert got["body"] == ('{"a":1}' if content_type else "")
 
 
-def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:
+async def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:
     here.ingest(here.write("shop.json", spec({})))
     services(here, web.url)
     web.pages["/echo"] = partial(answer, status=200, media="application/json", content=b"{}", Set_Cookie="sid=1")
-
-    async def main() -> None:
-        chosen = replace(here.settings, services_file=str(here.folder / "services.toml"))
-        async with open_executor(here.registry, chosen, here.surroundings) as executor:
-            for _ in range(2):
-                await executor.call(call_of(here, {}))
-
-    anyio.run(main)
+    chosen = replace(here.settings, services_file=str(here.folder / "services.toml"))
+    async with open_executor(here.registry, chosen, here.surroundings) as executor:
+        for _ in range(2):
+            await executor.call(call_of(here, {}))
     assert ["cookie" in headers for _, headers in web.asked] == [False, False]
 
 

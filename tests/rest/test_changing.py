@@ -117,15 +117,15 @@ def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, nam
 
 def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
     ingest(client, "s", agent("a", visible_to=["g"]))
-    said: dict[str, Any] = {"agent_id": "a", "removed": False, "tools": None, "rejections": None}
-    said |= {"tags": [], "visible_to": None, "pinned": False, "hidden": False}
+    rest = {"agent_id": "a", "removed": False, "tools": None, "rejections": None}
+    said = rest | {"tags": ["a", "b"], "visible_to": None, "pinned": True, "hidden": False}
 
     def patched(**changes: object) -> dict[str, Any]:
         told: dict[str, Any] = assert_good(client.patch("/v1/agents/a", json=changes))
         assert assert_good(client.get("/v1/agents/a"))["settings"] == told
         return told
 
-    assert patched(pinned=True, tags=["b", "a", "b"]) == (said := {**said, "pinned": True, "tags": ["a", "b"]})
+    assert patched(pinned=True, tags=["b", "a", "b"]) == said
     assert patched(visible_to=["h"]) == {**said, "visible_to": ["h"]}
     assert assert_good(client.get("/v1/agents/a"))["agent"]["visible_to"] == ["h"]
     assert patched(visible_to=None) == said
