@@ -27,11 +27,7 @@ ISSUE: Mapping[str, Any] = {
     "required": ["repo", "title"],
 }
 
-GROUPS: Mapping[str, Sequence[str]] = {
-    "code": ("github",),
-    "desk": ("tracker",),
-    "boardroom": (SECRET,),
-}
+GROUPS: Mapping[str, Sequence[str]] = {"code": ("github",), "desk": ("tracker",), "boardroom": (SECRET,)}
 """Categories of a taxonomy."""
 
 

@@ -2,10 +2,7 @@
 
 import asyncio
 import selectors
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-import anyio
+from typing import Final
 
 
 class _Skipping(selectors.DefaultSelector):
@@ -29,6 +26,5 @@ class _Loop(asyncio.SelectorEventLoop):
         return self._skipping.passed_s
 
 
-def run[T](act: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """`anyio.run` in such a loop: deadlines and pauses keep their order however slow the machine is."""
-    return anyio.run(act, *args, backend_options={"loop_factory": _Loop})
+MOVED_TIME: Final = ("asyncio", {"loop_factory": _Loop})
+"""A backend of tests in such a loop: deadlines and pauses keep their order however slow the machine is."""

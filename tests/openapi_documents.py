@@ -76,7 +76,7 @@ PETS_3_0: dict[str, Any] = {
             "post": {
                 "operationId": "addPhoto",
                 "requestBody": {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}},
-            },
+            }
         },
     },
     "components": {

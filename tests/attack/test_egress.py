@@ -27,12 +27,7 @@ from waygraph.registry.access.oidc import IssuerDocuments
 from waygraph.registry.http.addresses import Reach, reach_of
 from waygraph.registry.http.client import http_client
 from waygraph.registry.http.guard import Guard, NotPublic
-from waygraph.registry.model.errors import (
-    IssuerUnavailable,
-    UpstreamError,
-    UpstreamRefused,
-    WaygraphError,
-)
+from waygraph.registry.model.errors import IssuerUnavailable, UpstreamError, UpstreamRefused, WaygraphError
 from waygraph.registry.registry import Registry
 
 NAMES = {

@@ -56,49 +56,40 @@ def limit() -> RateLimit:
 POSING = Agent(id="box", name="Waygraph, the gateway", description="")
 
 
-def test_questions_name_the_agent_first_whatever_it_calls_itself() -> None:
-    async def call() -> None:
-        host = Listening()
-        agent = OnBehalf(host, POSING, LOCAL, limit())
-        await agent.ask("elicitation/create", {"message": "Waygraph asks: your password?"})
-        content = {"type": "text", "text": "tell"}
-        await agent.ask("sampling/createMessage", {"messages": [{"role": "user", "content": content}]})
-        asked, sampled = host.asked
-        assert asked["message"] == "Agent box asks: Waygraph asks: your password?"
-        first, second = sampled["messages"]
-        assert first["content"]["text"].startswith("Agent box asks")
-        assert second["content"] == content
-
-    anyio.run(call)
+async def test_questions_name_the_agent_first_whatever_it_calls_itself() -> None:
+    host = Listening()
+    agent = OnBehalf(host, POSING, LOCAL, limit())
+    await agent.ask("elicitation/create", {"message": "Waygraph asks: your password?"})
+    content = {"type": "text", "text": "tell"}
+    await agent.ask("sampling/createMessage", {"messages": [{"role": "user", "content": content}]})
+    asked, sampled = host.asked
+    assert asked["message"] == "Agent box asks: Waygraph asks: your password?"
+    first, second = sampled["messages"]
+    assert first["content"]["text"].startswith("Agent box asks")
+    assert second["content"] == content
 
 
-def test_logs_and_progress_name_the_agent_first() -> None:
-    async def call() -> None:
-        host = Listening()
-        agent = OnBehalf(host, POSING, LOCAL, limit())
-        await agent.log("info", "x", "waygraph")
-        await agent.log("info", "x", None)
-        await agent.progress(1, 2, "Waygraph: half")
-        await agent.progress(2, 2, None)
-        assert host.names == ["box/waygraph", "box", "Agent box: Waygraph: half", "Agent box"]
-
-    anyio.run(call)
+async def test_logs_and_progress_name_the_agent_first() -> None:
+    host = Listening()
+    agent = OnBehalf(host, POSING, LOCAL, limit())
+    await agent.log("info", "x", "waygraph")
+    await agent.log("info", "x", None)
+    await agent.progress(1, 2, "Waygraph: half")
+    await agent.progress(2, 2, None)
+    assert host.names == ["box/waygraph", "box", "Agent box: Waygraph: half", "Agent box"]
 
 
-def test_questions_are_limited_in_a_call_and_a_minute() -> None:
-    async def call() -> None:
-        host, questions = Listening(), limit()
-        for most in (MOST_QUESTIONS, QUESTIONS_AT_ONCE - MOST_QUESTIONS):
-            agent = OnBehalf(host, POSING, LOCAL, questions)
-            host.asked.clear()
-            for _ in range(most):
-                await agent.ask("elicitation/create", {"message": "?"})
-            with pytest.raises(NotAnswered, match="questions"):
-                await agent.ask("elicitation/create", {"message": "?"})
-            assert len(host.asked) == most
-        await OnBehalf(host, Agent(id="other", name="o", description=""), LOCAL, questions).ask("roots/list", {})
-
-    anyio.run(call)
+async def test_questions_are_limited_in_a_call_and_a_minute() -> None:
+    host, questions = Listening(), limit()
+    for most in (MOST_QUESTIONS, QUESTIONS_AT_ONCE - MOST_QUESTIONS):
+        agent = OnBehalf(host, POSING, LOCAL, questions)
+        host.asked.clear()
+        for _ in range(most):
+            await agent.ask("elicitation/create", {"message": "?"})
+        with pytest.raises(NotAnswered, match="questions"):
+            await agent.ask("elicitation/create", {"message": "?"})
+        assert len(host.asked) == most
+    await OnBehalf(host, Agent(id="other", name="o", description=""), LOCAL, questions).ask("roots/list", {})
 
 
 @pytest.mark.parametrize(("burst", "logs"), [(1, 3 * MOST_LOGS), (3 * MOST_LOGS, 3 * MOST_LOGS), (1, MOST_LOGS)])

@@ -21,7 +21,6 @@ from tests.bridge.service_double import Asgi, Service, server, service
 
 pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 Era = Literal["auto", "legacy"]
-ERAS: tuple[Era, ...] = ("auto", "legacy")
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,178 +43,134 @@ async def host(place: str, era: Era, *namespace: str, environ: Any = None, **mor
         yield client
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_tools_are_listed_and_results_pass_unchanged(double: Service, era: Era) -> None:
-    async def main() -> tuple[str, list[str], mcp.CallToolResult]:
-        async with host(double.url, era) as client:
-            listed = await client.list_tools()
-            answer = await client.call_tool("echo", {"text": "ö"})
-            return client.protocol_version or "", [tool.name for tool in listed.tools], answer
-
-    version, tools, answer = anyio.run(main)
-    assert version == ("2026-07-28" if era == "auto" else "2025-11-25")
-    assert tools == ["echo", "slow", "ask"]
+async def test_tools_are_listed_and_results_pass_unchanged(double: Service, era: Era) -> None:
+    async with host(double.url, era) as client:
+        listed = await client.list_tools()
+        answer = await client.call_tool("echo", {"text": "ö"})
+        assert client.protocol_version == ("2026-07-28" if era == "auto" else "2025-11-25")
+    assert [tool.name for tool in listed.tools] == ["echo", "slow", "ask"]
     assert [block.type for block in answer.content] == ["text", "image"]
     assert isinstance(answer.content[0], mcp.TextContent)
     assert answer.content[0].text == "hello ö"
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_progress_and_log_lines_reach_the_host(double: Service, era: Era) -> None:
+async def test_progress_and_log_lines_reach_the_host(double: Service, era: Era) -> None:
     """Log lines in the handshake era alone: in the modern one a host asks for them with each request."""
+    done: list[Any] = []
+    logged: list[Any] = []
 
-    async def main() -> tuple[list[Any], list[Any]]:
-        done: list[Any] = []
-        logged: list[Any] = []
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        done.append((progress, total, message))
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
-            done.append((progress, total, message))
+    async def log(told: mcp.LoggingMessageNotificationParams) -> None:
+        logged.append(told.data)
 
-        async def log(told: mcp.LoggingMessageNotificationParams) -> None:
-            logged.append(told.data)
-
-        async with host(double.url, era, logging_callback=log) as client:
-            await client.call_tool("slow", {"name": "a"}, progress_callback=told)
-        return done, logged
-
-    done, logged = anyio.run(main)
+    async with host(double.url, era, logging_callback=log) as client:
+        await client.call_tool("slow", {"name": "a"}, progress_callback=told)
     assert done == [(1.0, 3.0, "begun")]
     assert logged == ([] if era == "auto" else ["at work on a"])
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_question_of_the_service_is_answered_by_the_host(double: Service, era: Era) -> None:
+async def test_a_question_of_the_service_is_answered_by_the_host(double: Service, era: Era) -> None:
     async def yes(_: Any, asked: mcp.ElicitRequestParams) -> mcp.ElicitResult:
         assert asked.message == "Really?"
         return mcp.ElicitResult(action="accept", content={"yes": True})
 
-    async def main() -> mcp.CallToolResult:
-        async with host(double.url, era, elicitation_callback=yes) as client:
-            return await client.call_tool("ask", {})
-
-    assert anyio.run(main).structured_content == {"result": "said True"}
+    async with host(double.url, era, elicitation_callback=yes) as client:
+        assert (await client.call_tool("ask", {})).structured_content == {"result": "said True"}
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_call_that_the_host_gives_up_is_given_up_by_the_service(double: Service, era: Era) -> None:
-    async def main() -> mcp.CallToolResult:
-        async with host(double.url, era) as client:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(client.call_tool, "slow", {"name": "for ever"})
-                await _until(lambda: double.heard.started == ["for ever"])
-                tasks.cancel_scope.cancel()
-            await _until(lambda: double.heard.cancelled == ["for ever"])
-            return await client.call_tool("slow", {"name": "next"})
-
-    assert anyio.run(main).structured_content == {"result": "done next"}
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_calls_beside_a_slow_one_do_not_wait_for_it(double: Service, era: Era) -> None:
-    async def main() -> list[Any]:
-        told: list[Any] = []
-        async with host(double.url, era) as client, anyio.create_task_group() as tasks:
+async def test_a_call_that_the_host_gives_up_is_given_up_by_the_service(double: Service, era: Era) -> None:
+    async with host(double.url, era) as client:
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "slow", {"name": "for ever"})
-            await _until(lambda: "for ever" in double.heard.started)
-            told += [(await client.call_tool("slow", {"name": name})).structured_content for name in "012"]
+            await _until(lambda: double.heard.started == ["for ever"])
             tasks.cancel_scope.cancel()
-        return told
+        await _until(lambda: double.heard.cancelled == ["for ever"])
+        assert (await client.call_tool("slow", {"name": "next"})).structured_content == {"result": "done next"}
 
-    assert anyio.run(main) == [{"result": f"done {number}"} for number in range(3)]
+
+async def test_calls_beside_a_slow_one_do_not_wait_for_it(double: Service, era: Era) -> None:
+    told: list[Any] = []
+    async with host(double.url, era) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "slow", {"name": "for ever"})
+        await _until(lambda: "for ever" in double.heard.started)
+        told += [(await client.call_tool("slow", {"name": name})).structured_content for name in "012"]
+        tasks.cancel_scope.cancel()
+    assert told == [{"result": f"done {number}"} for number in range(3)]
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_service_that_comes_back_is_used_by_the_next_request(double: Service, era: Era) -> None:
+async def test_a_service_that_comes_back_is_used_by_the_next_request(double: Service, era: Era) -> None:
     """Also in the handshake era, whose session is gone with the service: the host is not told to connect again."""
-
-    async def main() -> tuple[str, MCPError, str, str]:
-        async with host(double.url, era, environ={"WAYGRAPH_REMOTE_RETRIES": "0"}) as client:
-            before = await _echo(client)
-            await anyio.to_thread.run_sync(double.stop)
-            with pytest.raises(MCPError) as away:
-                await _echo(client)
-            double.greeting = "back"
-            await anyio.to_thread.run_sync(double.start)
-            return before, away.value, await _echo(client), await _echo(client)
-
-    before, away, *after = anyio.run(main)
+    async with host(double.url, era, environ={"WAYGRAPH_REMOTE_RETRIES": "0"}) as client:
+        before = await _echo(client)
+        await anyio.to_thread.run_sync(double.stop)
+        with pytest.raises(MCPError) as away:
+            await _echo(client)
+        double.greeting = "back"
+        await anyio.to_thread.run_sync(double.start)
+        after = [await _echo(client), await _echo(client)]
     assert (before, after) == ("hello x", ["back x", "back x"])
-    assert away.error.message.startswith(f"the service at {double.url} does not answer: ")
-    assert "refused" in away.error.message or "failed" in away.error.message
-    assert away.error.data == {"by": "gateway", "code": "service-unavailable", "retryable": True}
+    error = away.value.error
+    assert error.message.startswith(f"the service at {double.url} does not answer: ")
+    assert "refused" in error.message or "failed" in error.message
+    assert error.data == {"by": "gateway", "code": "service-unavailable", "retryable": True}
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_service_that_is_just_starting_is_waited_for(era: Era) -> None:
+async def test_a_service_that_is_just_starting_is_waited_for(era: Era) -> None:
     """For as long as a registry at a service is: a host that starts first sees no failure."""
     double = Service()
-
-    async def main() -> str:
+    try:
         said = ""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_start_later, double)
             async with host(double.url, era, environ={"WAYGRAPH_REMOTE_RETRIES": "8"}) as client:
                 said = await _echo(client)
-        return said
-
-    try:
-        assert anyio.run(main) == "hello x"
+        assert said == "hello x"
     finally:
         double.stop()
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_requests_side_by_side_share_one_new_session(double: Service, era: Era) -> None:
-    async def main() -> list[str]:
-        found: list[str] = []
+async def test_requests_side_by_side_share_one_new_session(double: Service, era: Era) -> None:
+    found: list[str] = []
 
-        async def ask(client: Client) -> None:
-            found.append(await _echo(client))
+    async def ask(client: Client) -> None:
+        found.append(await _echo(client))
 
-        async with host(double.url, era) as client:
-            await _echo(client)
-            await anyio.to_thread.run_sync(double.stop)
-            await anyio.to_thread.run_sync(double.start)
-            double.heard.headers.clear()
-            async with anyio.create_task_group() as tasks:
-                for _ in range(8):
-                    tasks.start_soon(ask, client)
-        return found
-
-    assert anyio.run(main) == ["hello x"] * 8
+    async with host(double.url, era) as client:
+        await _echo(client)
+        await anyio.to_thread.run_sync(double.stop)
+        await anyio.to_thread.run_sync(double.start)
+        double.heard.headers.clear()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(ask, client)
+    assert found == ["hello x"] * 8
     sessions = {headers["mcp-session-id"] for headers in double.heard.headers if "mcp-session-id" in headers}
     assert len(sessions) == (0 if era == "auto" else 2)  # the one that was lost, and the new one
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_call_under_way_when_the_service_goes_gets_a_clear_error(double: Service, era: Era) -> None:
-    async def main() -> MCPError:
-        async with host(double.url, era) as client:
-            faults: list[MCPError] = []
+async def test_a_call_under_way_when_the_service_goes_gets_a_clear_error(double: Service, era: Era) -> None:
+    async with host(double.url, era) as client:
+        faults: list[MCPError] = []
 
-            async def call() -> None:
-                with pytest.raises(MCPError) as caught:
-                    await client.call_tool("slow", {"name": "for ever"})
-                faults.append(caught.value)
+        async def call() -> None:
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("slow", {"name": "for ever"})
+            faults.append(caught.value)
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(call)
-                await _until(lambda: double.heard.started == ["for ever"])
-                await anyio.to_thread.run_sync(double.break_off)
-        return faults[0]
-
-    assert "it went away before it answered; whether it did what was asked is not known" in str(anyio.run(main))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await _until(lambda: double.heard.started == ["for ever"])
+            await anyio.to_thread.run_sync(double.break_off)
+    assert "it went away before it answered; whether it did what was asked is not known" in str(faults[0])
 
 
-def test_the_key_is_shown_and_a_namespace_is_a_path(double: Service) -> None:
+async def test_the_key_is_shown_and_a_namespace_is_a_path(double: Service) -> None:
     double.stop()
     double.start(server(double.heard).streamable_http_app(streamable_http_path="/sales/mcp"))
-
-    async def main() -> str:
-        async with host(double.url, "auto", "sales", environ={"WAYGRAPH_API_KEY": "wg_secret"}) as client:
-            return await _echo(client)
-
-    assert anyio.run(main) == "hello x"
+    async with host(double.url, "auto", "sales", environ={"WAYGRAPH_API_KEY": "wg_secret"}) as client:
+        assert (await _echo(client)) == "hello x"
     assert {headers["authorization"] for headers in double.heard.headers} == {"Bearer wg_secret"}
     assert {headers[":path"] for headers in double.heard.headers} == {"/sales/mcp"}
 
@@ -264,10 +219,7 @@ def test_an_address_without_a_service_is_told_as_such(double: Service, status: i
 
 
 def test_what_is_no_message_is_answered_and_the_next_one_is_served(double: Service) -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     good = {"jsonrpc": "2.0", "id": "a", "method": "tools/list", "params": {"_meta": meta}}
     broken, listed = _raw(double, "{", good)
     assert broken == {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "this is no JSON-RPC message"}}
@@ -275,12 +227,9 @@ def test_what_is_no_message_is_answered_and_the_next_one_is_served(double: Servi
     assert [tool["name"] for tool in listed["result"]["tools"]] == ["echo", "slow", "ask"]
 
 
-def test_a_session_is_ended_when_the_host_leaves(double: Service) -> None:
-    async def main() -> None:
-        async with host(double.url, "legacy") as client:
-            await _echo(client)
-
-    anyio.run(main)
+async def test_a_session_is_ended_when_the_host_leaves(double: Service) -> None:
+    async with host(double.url, "legacy") as client:
+        await _echo(client)
     assert double.heard.headers[-1][":method"] == "DELETE"
 
 
@@ -309,19 +258,15 @@ def test_told_to_stop_it_ends_the_session_and_itself(double: Service, number: si
     assert double.heard.headers[-1][":method"] == "DELETE"
 
 
-def test_a_host_that_leaves_while_the_service_is_away_is_not_held_up(double: Service) -> None:
+async def test_a_host_that_leaves_while_the_service_is_away_is_not_held_up(double: Service) -> None:
     async def main() -> None:
         async with host(double.url, "legacy") as client:
             await _echo(client)
             await anyio.to_thread.run_sync(double.stop)
 
     with_patience = 20.0
-
-    async def bounded() -> None:
-        with anyio.fail_after(with_patience):
-            await main()
-
-    anyio.run(bounded)
+    with anyio.fail_after(with_patience):
+        await main()
 
 
 @pytest.mark.parametrize("place", ["http://user:secret@h", "ftp://h", "http://h/?key=secret"])

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp import types as mcp
 
-from tests.bridge.test_bridge import ERAS, Era, answers
+from tests.bridge.test_bridge import Era, answers
 from tests.live_http import free_port
 from tests.service import PROGRAM, Server, process
 from waygraph.api.cli.app import main
@@ -52,52 +51,37 @@ def service(registry: Path, tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_hosts_share_the_servers_of_one_service(service: Server, era: Era) -> None:
-    async def main() -> list[str]:
-        async with host(service.url, era) as one, host(service.url, era) as other:
-            names = [tool.name for tool in (await one.list_tools()).tools]
-            assert names[:2] == ["find_tools", "use_tool"]
-            found = await one.call_tool("find_tools", {"query": "tides"})
-            assert "tides__tides" in str(found.content)
-            return [await told(one), await told(other)]
-
-    first, second = anyio.run(main)
+async def test_hosts_share_the_servers_of_one_service(service: Server, era: Era) -> None:
+    async with host(service.url, era) as one, host(service.url, era) as other:
+        names = [tool.name for tool in (await one.list_tools()).tools]
+        assert names[:2] == ["find_tools", "use_tool"]
+        found = await one.call_tool("find_tools", {"query": "tides"})
+        assert "tides__tides" in str(found.content)
+        first, second = await told(one), await told(other)
     assert first.startswith("told by ")
     assert first == second
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_service_that_was_restarted_goes_on(registry: Path, tmp_path: Path, era: Era) -> None:
+async def test_a_service_that_was_restarted_goes_on(registry: Path, tmp_path: Path, era: Era) -> None:
     port = free_port()
-
-    async def main() -> tuple[str, str]:
-        with process(registry, tmp_path, "--no-auth", "--port", str(port)) as service:
-            bridge = host(service.url, era)
-            client = await bridge.__aenter__()
-            before = await told(client)
-        with process(registry, tmp_path, "--no-auth", "--port", str(port)):
-            after = await told(client)
-            await bridge.__aexit__(None, None, None)
-        return before, after
-
-    before, after = anyio.run(main)
+    with process(registry, tmp_path, "--no-auth", "--port", str(port)) as service:
+        bridge = host(service.url, era)
+        client = await bridge.__aenter__()
+        before = await told(client)
+    with process(registry, tmp_path, "--no-auth", "--port", str(port)):
+        after = await told(client)
+        await bridge.__aexit__(None, None, None)
     assert before.startswith("told by ")
     assert after.startswith("told by ")
     assert before != after
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_service_that_asks_who_calls_is_shown_the_key(registry: Path, tmp_path: Path, era: Era) -> None:
+async def test_a_service_that_asks_who_calls_is_shown_the_key(registry: Path, tmp_path: Path, era: Era) -> None:
     keys = KeyFile(tmp_path / "keys.json")
     key = keys.create("host", ["use", "read", "route"], everything=True)[1]
-
-    async def main(service: Server) -> None:
+    with process(registry, tmp_path, keys=keys) as service:
         async with host(service.url, era, key=key) as client:
             assert (await told(client)).startswith("told by ")
-
-    with process(registry, tmp_path, keys=keys) as service:
-        anyio.run(main, service)
 
 
 @pytest.mark.parametrize("key", ["", "wg_ffffffffffff_0123456789abcdef0123456789abcdef"])
@@ -112,13 +96,9 @@ def test_without_a_key_that_counts_the_error_says_what_to_set(registry: Path, tm
     assert not key or key not in str(said)
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_namespace_is_one_of_the_services(service: Server, era: Era) -> None:
-    async def main() -> str:
-        async with host(service.url, era, "--namespace", "sea") as client:
-            return await told(client)
-
-    assert anyio.run(main).startswith("told by ")
+async def test_a_namespace_is_one_of_the_services(service: Server, era: Era) -> None:
+    async with host(service.url, era, "--namespace", "sea") as client:
+        assert (await told(client)).startswith("told by ")
 
 
 def test_what_is_listed_is_the_services_to_say(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,10 +83,7 @@ class Here:
     def launches(self) -> Launches:
         """As a gateway of this machine has them."""
         return Launches(
-            registry=self.registry,
-            settings=self.settings,
-            surroundings=self.surroundings,
-            trust_file=self.vouched_file,
+            registry=self.registry, settings=self.settings, surroundings=self.surroundings, trust_file=self.vouched_file
         )
 
     def opening(self, **options: Any) -> Opening:

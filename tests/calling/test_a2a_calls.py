@@ -17,12 +17,7 @@ from tests.web_pages import web_pages
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.upstream.connection import Deaf, Result
-from waygraph.registry.model.errors import (
-    CallTimedOut,
-    NotCallable,
-    UpstreamAnswered,
-    UpstreamRefused,
-)
+from waygraph.registry.model.errors import CallTimedOut, NotCallable, UpstreamAnswered, UpstreamRefused
 
 VERSIONS = ("1.0", "0.3")
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.calling.opened_here import Here
@@ -138,21 +137,17 @@ CALLED = {
 
 
 @pytest.mark.parametrize("kind", CALLED)
-def test_a_call_of_what_was_sent_to_a_service_reaches_no_address(here: Here, kind: str) -> None:
+async def test_a_call_of_what_was_sent_to_a_service_reaches_no_address(here: Here, kind: str) -> None:
     with web_pages() as web, served(here.folder / "service.grafeo") as service:
         manifest = CALLED[kind]({"type": "http", "url": web.url})
         said = {"source": web.url, "manifest": manifest, "kind": "export" if kind == "export" else ""}
         assert_good(service.client().post("/v1/manifests", json=said))
         [agent] = service.registry.agents()
         [tool] = service.registry.tools(agent.id)
-
-        async def call() -> None:
-            arguments = {"message": "hello"} if kind == "a2a-card" else {}
-            async with open_executor(service.registry, here.settings, here.surroundings) as executor:
+        arguments = {"message": "hello"} if kind == "a2a-card" else {}
+        async with open_executor(service.registry, here.settings, here.surroundings) as executor:
+            with pytest.raises(NotCallable):
                 await executor.call(ToolCall(agent=agent, tool=tool, arguments=arguments, deadline_s=20.0))
-
-        with pytest.raises(NotCallable):
-            anyio.run(call)
         assert web.asked == []
 
 

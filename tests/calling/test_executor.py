@@ -7,19 +7,19 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.moved_time import run
+from tests.moved_time import MOVED_TIME
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor
 from waygraph.ingest.upstream.connection import Deaf, Question, Result
-from waygraph.registry.model.errors import (
-    CallTimedOut,
-    UpstreamError,
-    UpstreamRefused,
-    UpstreamUnreachable,
-)
+from waygraph.registry.model.errors import CallTimedOut, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
 
 HANG_S = 600.0
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, Mapping[str, Any]]:
+    return MOVED_TIME
 
 
 class Sleeping:
@@ -46,10 +46,10 @@ def call(agent_id: str = "a", *, seconds: float = 0.0, deadline_s: float = 30.0)
     return ToolCall(agent=agent, tool=tool, arguments={"seconds": seconds}, deadline_s=deadline_s)
 
 
-def test_a_call_that_takes_longer_than_its_deadline_is_ended_and_named() -> None:
+async def test_a_call_that_takes_longer_than_its_deadline_is_ended_and_named() -> None:
     way = Sleeping()
     with pytest.raises(CallTimedOut, match=r"'a__t' did not answer within 0\.05 s"):
-        run(Executor({"mcp_server": way}, 4).call, call(seconds=HANG_S, deadline_s=0.05))
+        await Executor({"mcp_server": way}, 4).call(call(seconds=HANG_S, deadline_s=0.05))
     assert way.ended == ["a"]
 
 
@@ -72,12 +72,12 @@ class Asking(Sleeping):
         return {**await super().call(call), "answer": answer}
 
 
-def test_what_a_person_takes_to_answer_does_not_count_to_the_deadline() -> None:
+async def test_what_a_person_takes_to_answer_does_not_count_to_the_deadline() -> None:
     executor, host = Executor({"mcp_server": Asking()}, 4), Thinking(0.6)
-    result = run(executor.call, replace(call(deadline_s=0.3), host=host))
+    result = await executor.call(replace(call(deadline_s=0.3), host=host))
     assert result["answer"] == {"action": "accept"}
     with pytest.raises(CallTimedOut, match=r"within 0\.3 s"):
-        run(executor.call, replace(call(seconds=HANG_S, deadline_s=0.3), host=host))
+        await executor.call(replace(call(seconds=HANG_S, deadline_s=0.3), host=host))
 
 
 class Failing:
@@ -91,88 +91,72 @@ class Failing:
 
 
 @pytest.mark.parametrize("kind", [UpstreamUnreachable, UpstreamRefused])
-def test_a_failure_names_the_agent_whose_it_is(kind: type[UpstreamError]) -> None:
+async def test_a_failure_names_the_agent_whose_it_is(kind: type[UpstreamError]) -> None:
     executor = Executor({"mcp_server": Failing(kind("was ended by SIGKILL"))}, 4)
     with pytest.raises(kind, match=r"^a: was ended by SIGKILL$"):
-        run(executor.call, call())
+        await executor.call(call())
 
 
-def test_waiting_for_a_place_counts_to_the_deadline() -> None:
-    async def main() -> None:
-        executor = Executor({"mcp_server": Sleeping()}, 1)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(executor.call, call(seconds=HANG_S))
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(CallTimedOut):
-                await executor.call(call("b", deadline_s=0.05))
-            tasks.cancel_scope.cancel()
-
-    run(main)
+async def test_waiting_for_a_place_counts_to_the_deadline() -> None:
+    executor = Executor({"mcp_server": Sleeping()}, 1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(executor.call, call(seconds=HANG_S))
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(CallTimedOut):
+            await executor.call(call("b", deadline_s=0.05))
+        tasks.cancel_scope.cancel()
 
 
-def test_an_agent_that_hangs_leaves_room_for_others() -> None:
-    async def main() -> Result:
-        answer: Result = {}
-        executor = Executor({"mcp_server": Sleeping()}, 4)
-        async with anyio.create_task_group() as tasks:
-            for _ in range(20):
-                tasks.start_soon(executor.call, call("dead", seconds=HANG_S))
-            await anyio.wait_all_tasks_blocked()
-            answer = await executor.call(call("alive", deadline_s=10.0))
-            tasks.cancel_scope.cancel()
-        return answer
-
-    assert run(main)["content"][0]["text"] == "alive"
+async def test_an_agent_that_hangs_leaves_room_for_others() -> None:
+    answer: Result = {}
+    executor = Executor({"mcp_server": Sleeping()}, 4)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(executor.call, call("dead", seconds=HANG_S))
+        await anyio.wait_all_tasks_blocked()
+        answer = await executor.call(call("alive", deadline_s=10.0))
+        tasks.cancel_scope.cancel()
+    assert answer["content"][0]["text"] == "alive"
 
 
-def test_a_caller_whose_calls_hang_leaves_room_for_others() -> None:
-    async def main() -> Result:
-        answer: Result = {}
-        executor = Executor({"mcp_server": Sleeping()}, 4)
-        async with anyio.create_task_group() as tasks:
-            for number in range(20):
-                hanging = replace(call(f"dead-{number}", seconds=HANG_S), caller="key:greedy")
-                tasks.start_soon(executor.call, hanging)
-            await anyio.wait_all_tasks_blocked()
-            answer = await executor.call(replace(call("alive", deadline_s=10.0), caller="key:other"))
-            tasks.cancel_scope.cancel()
-        return answer
-
-    assert run(main)["content"][0]["text"] == "alive"
+async def test_a_caller_whose_calls_hang_leaves_room_for_others() -> None:
+    answer: Result = {}
+    executor = Executor({"mcp_server": Sleeping()}, 4)
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            hanging = replace(call(f"dead-{number}", seconds=HANG_S), caller="key:greedy")
+            tasks.start_soon(executor.call, hanging)
+        await anyio.wait_all_tasks_blocked()
+        answer = await executor.call(replace(call("alive", deadline_s=10.0), caller="key:other"))
+        tasks.cancel_scope.cancel()
+    assert answer["content"][0]["text"] == "alive"
 
 
-def test_no_more_calls_are_under_way_than_the_setting_allows() -> None:
+async def test_no_more_calls_are_under_way_than_the_setting_allows() -> None:
     way = Sleeping()
-
-    async def main() -> None:
-        executor = Executor({"mcp_server": way}, 3)
-        async with anyio.create_task_group() as tasks:
-            for number in range(12):
-                tasks.start_soon(executor.call, call(f"agent-{number}", seconds=0.005))
-
-    run(main)
+    executor = Executor({"mcp_server": way}, 3)
+    async with anyio.create_task_group() as tasks:
+        for number in range(12):
+            tasks.start_soon(executor.call, call(f"agent-{number}", seconds=0.005))
     assert (way.most, len(way.ended)) == (3, 12)
 
 
-def test_calls_under_way_end_with_an_error_when_it_closes() -> None:
-    async def main() -> None:
-        executor = Executor({"mcp_server": Sleeping()}, 4)
-        async with anyio.create_task_group() as tasks:
+async def test_calls_under_way_end_with_an_error_when_it_closes() -> None:
+    executor = Executor({"mcp_server": Sleeping()}, 4)
+    async with anyio.create_task_group() as tasks:
 
-            async def hang() -> None:
-                with pytest.raises(UpstreamUnreachable, match="being stopped"):
-                    await executor.call(call(seconds=HANG_S))
+        async def hang() -> None:
+            with pytest.raises(UpstreamUnreachable, match="being stopped"):
+                await executor.call(call(seconds=HANG_S))
 
-            tasks.start_soon(hang)
-            await anyio.wait_all_tasks_blocked()
-            executor.close()
-        with pytest.raises(UpstreamUnreachable, match="being stopped"):
-            await executor.call(call())
-
-    run(main)
+        tasks.start_soon(hang)
+        await anyio.wait_all_tasks_blocked()
+        executor.close()
+    with pytest.raises(UpstreamUnreachable, match="being stopped"):
+        await executor.call(call())
 
 
-def test_a_call_may_be_made_on_behalf_of_another() -> None:
+async def test_a_call_may_be_made_on_behalf_of_another() -> None:
     """A server asks, and the answer takes a tool: in the very task of the first call."""
 
     inner = call("inner")
@@ -182,16 +166,12 @@ def test_a_call_may_be_made_on_behalf_of_another() -> None:
             return await executor.call(inner) if call.agent.id == "outer" else {"content": []}
 
     executor = Executor({"mcp_server": Nesting()}, 4)
-    assert run(executor.call, call("outer")) == {"content": []}
+    assert await executor.call(call("outer")) == {"content": []}
 
 
-def test_whoever_asked_can_cancel() -> None:
+async def test_whoever_asked_can_cancel() -> None:
     way = Sleeping()
-
-    async def main() -> None:
-        with anyio.move_on_after(0.05) as scope:
-            await Executor({"mcp_server": way}, 4).call(call(seconds=HANG_S))
-        assert scope.cancelled_caught
-
-    run(main)
+    with anyio.move_on_after(0.05) as scope:
+        await Executor({"mcp_server": way}, 4).call(call(seconds=HANG_S))
+    assert scope.cancelled_caught
     assert way.ended == ["a"]

@@ -333,43 +333,35 @@ def test_a_file_that_is_no_such_file_is_refused_and_stays(here: Here) -> None:
 
 
 @pytest.mark.parametrize(("age_s", "is_found_again"), [(0.0, False), (FRESH_S, False), (FRESH_S + 0.25, True)])
-def test_a_launch_counts_for_a_second(
+async def test_a_launch_counts_for_a_second(
     here: Here, monkeypatch: pytest.MonkeyPatch, age_s: float, is_found_again: bool
 ) -> None:
     """Calls that follow each other do not each read the config; what is revoked is so after a second."""
     path = here.config({"scales": here.entry})
     [agent] = here.ingest(path)
     now_s = [1000.0]
-
-    async def main() -> None:
-        launches = here.launches
-        monkeypatch.setattr(anyio, "current_time", lambda: now_s[-1])
-        first = await launches.fresh(agent)
-        Path(path).unlink()
-        now_s.append(now_s[0] + age_s)
-        with pytest.raises(NotCallable) if is_found_again else nullcontext():
-            assert await launches.fresh(agent) is first
-
-    anyio.run(main)
+    launches = here.launches
+    monkeypatch.setattr(anyio, "current_time", lambda: now_s[-1])
+    first = await launches.fresh(agent)
+    Path(path).unlink()
+    now_s.append(now_s[0] + age_s)
+    with pytest.raises(NotCallable) if is_found_again else nullcontext():
+        assert await launches.fresh(agent) is first
 
 
-def test_a_launch_that_is_slow_to_be_found_holds_nobody_beyond_the_deadline(
+async def test_a_launch_that_is_slow_to_be_found_holds_nobody_beyond_the_deadline(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [agent] = here.ingest_command(here.command)
     go_on = threading.Event()
     monkeypatch.setattr(type(here.launches), "of", lambda *_: go_on.wait(60))
-
-    async def look() -> bool:
-        with anyio.move_on_after(0.1) as scope:
-            await here.launches.fresh(agent)
-        return scope.cancelled_caught
-
     late = threading.Timer(50, go_on.set)
     late.start()
     began = time.monotonic()
     try:
-        assert anyio.run(look)
+        with anyio.move_on_after(0.1) as scope:
+            await here.launches.fresh(agent)
+        assert scope.cancelled_caught
         assert not go_on.is_set(), time.monotonic() - began
     finally:
         late.cancel()

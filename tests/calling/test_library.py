@@ -153,10 +153,7 @@ def test_every_call_is_in_the_audit(desk: Desk) -> None:
             registry.call("calculator/erase")
     lines = [json.loads(line) for line in desk.audit.read_text(encoding="utf-8").splitlines()][-2:]
     told = [(line["caller"], line["action"], line["target"], line["outcome"]) for line in lines]
-    assert told == [
-        ("ines", "call", "calculator/evaluate", "ok"),
-        ("local", "call", "calculator/erase", "refused"),
-    ]
+    assert told == [("ines", "call", "calculator/evaluate", "ok"), ("local", "call", "calculator/erase", "refused")]
 
 
 def test_a_principal_calls_what_it_sees(desk: Desk) -> None:
@@ -193,17 +190,14 @@ def test_so_it_is_for_asynchronous_programs(where: str, desk: Desk) -> None:
             asyncio.run(ask(waygraph.Registry.open(service.url)))
 
 
-def test_a_call_that_is_given_up_ends_at_its_server(desk: Desk) -> None:
-    async def give_up() -> None:
-        async with desk.open() as tools:
-            call = asyncio.create_task(tools.call("calculator/wait"))
-            await asyncio.to_thread(until, lambda: "wait" in desk.began, "the tool began")
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            await asyncio.to_thread(until, lambda: "cancelled" in desk.began, "the server was told")
-
-    asyncio.run(give_up())
+async def test_a_call_that_is_given_up_ends_at_its_server(desk: Desk) -> None:
+    async with desk.open() as tools:
+        call = asyncio.create_task(tools.call("calculator/wait"))
+        await asyncio.to_thread(until, lambda: "wait" in desk.began, "the tool began")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.to_thread(until, lambda: "cancelled" in desk.began, "the server was told")
 
 
 def test_a_call_has_a_deadline_and_an_end(desk: Desk) -> None:

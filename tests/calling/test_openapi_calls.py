@@ -207,8 +207,7 @@ def test_an_argument_sets_no_header_that_a_server_may_take_for_another(echoed: E
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["Host", "Content-Length", "Transfer-Encoding", "Transfer_Encoding", "Cookie", "X-HTTP-Method-Override"],
+    "name", ["Host", "Content-Length", "Transfer-Encoding", "Transfer_Encoding", "Cookie", "X-HTTP-Method-Override"]
 )
 def test_an_argument_sets_no_header_of_http_s_own(here: Here, echoed: Echo, web: WebPages, name: str) -> None:
     """There is no such argument, and an older registry that holds it sends none either."""
@@ -520,18 +519,14 @@ def test_a_redirected_body_is_sent_again_only_where_http_says_so(
     assert got["body"] == ('{"a":1}' if content_type else "")
 
 
-def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:
+async def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:
     here.ingest(here.write("shop.json", spec({})))
     services(here, web.url)
     web.pages["/echo"] = partial(answer, status=200, media="application/json", content=b"{}", Set_Cookie="sid=1")
-
-    async def main() -> None:
-        chosen = replace(here.settings, services_file=str(here.folder / "services.toml"))
-        async with open_executor(here.registry, chosen, here.surroundings) as executor:
-            for _ in range(2):
-                await executor.call(call_of(here, {}))
-
-    anyio.run(main)
+    chosen = replace(here.settings, services_file=str(here.folder / "services.toml"))
+    async with open_executor(here.registry, chosen, here.surroundings) as executor:
+        for _ in range(2):
+            await executor.call(call_of(here, {}))
     assert ["cookie" in headers for _, headers in web.asked] == [False, False]
 
 

@@ -3,8 +3,9 @@
 import json
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType, SimpleNamespace
 
@@ -51,13 +52,11 @@ def settings_of(here: Here, rules: str = BY_OAUTH, key: str = KEY) -> Settings:
     return replace(here.settings, services_file=here.write("services.toml", rules), login_key=key)
 
 
-def run(here: Here, act: Callable[[Executor], Awaitable[object]], settings: Settings | None = None) -> None:
-    async def main() -> None:
-        async with open_executor(here.registry, settings or settings_of(here), here.surroundings) as executor:
-            with anyio.fail_after(2 * PATIENCE_S):
-                await act(executor)
-
-    anyio.run(main)
+@asynccontextmanager
+async def executing(here: Here, settings: Settings | None = None) -> AsyncIterator[Executor]:
+    async with open_executor(here.registry, settings or settings_of(here), here.surroundings) as executor:
+        with anyio.fail_after(2 * PATIENCE_S):
+            yield executor
 
 
 async def subject(here: Here, executor: Executor, caller: str, token: str = "") -> str:
@@ -78,15 +77,15 @@ def file_of(here: Here, key: str = KEY) -> LoginFile:
     return login_file(replace(here.settings, login_key=key))
 
 
-def test_each_caller_acts_with_their_own_login(here: Here, server: ProtectedServer) -> None:
+async def test_each_caller_acts_with_their_own_login(here: Here, server: ProtectedServer) -> None:
     """Interleaved and at once; who has none is refused, and never the operator's login is used."""
     file = file_of(here)
     log_in(server, file, ANN, "ann")
     log_in(server, file, BOB, "bob")
     log_in(server, file, "local", "me")
     heard: list[tuple[str, str]] = []
+    async with executing(here) as executor:
 
-    async def act(executor: Executor) -> None:
         async def one(caller: str) -> None:
             heard.append((caller, await whoami(here, executor, caller)))
 
@@ -98,8 +97,6 @@ def test_each_caller_acts_with_their_own_login(here: Here, server: ProtectedServ
                 tasks.start_soon(one, BOB)
         with pytest.raises(NeedsLogin, match=r"not logged in at 'desk'"):
             await one("key:00000000000c")
-
-    run(here, act)
     assert len(heard) == 25
     assert set(heard) == {(ANN, "ann"), (BOB, "bob"), ("", "me")}
     assert {server.realm.tokens[shown.removeprefix("Bearer ")].person for shown in server.authorizations} == {
@@ -109,7 +106,7 @@ def test_each_caller_acts_with_their_own_login(here: Here, server: ProtectedServ
     }
 
 
-def test_a_list_that_is_kept_is_its_own_login_s_alone(here: Here, server: ProtectedServer) -> None:
+async def test_a_list_that_is_kept_is_its_own_login_s_alone(here: Here, server: ProtectedServer) -> None:
     """Also once it is kept: it ends with the login that it was made by."""
     file = file_of(here)
     log_in(server, file, ANN, "ann")
@@ -119,7 +116,7 @@ def test_a_list_that_is_kept_is_its_own_login_s_alone(here: Here, server: Protec
         shown = [heard["authorization"] for heard in server.headers if heard.get("mcp-method") == "resources/list"]
         return [str(server.realm.tokens[each.removeprefix("Bearer ")].person) for each in shown]
 
-    async def act(executor: Executor) -> None:
+    async with executing(here) as executor:
         [agent] = here.registry.agents()
         tool = here.registry.tools(agent.id)[0]
 
@@ -136,16 +133,13 @@ def test_a_list_that_is_kept_is_its_own_login_s_alone(here: Here, server: Protec
             await list_resources(ANN)
         await list_resources(BOB)
 
-    run(here, act)
 
-
-def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, server: ProtectedServer) -> None:
+async def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, server: ProtectedServer) -> None:
     """Forgotten as another process does it: by the file. Also amid a renewal, which writes afterwards."""
     file = file_of(here)
     login = log_in(server, file, ANN, "ann")
     log_in(server, file, BOB, "bob")
-
-    async def act(executor: Executor) -> None:
+    async with executing(here) as executor:
         assert await whoami(here, executor, ANN) == "ann"
         LoginFile(file.path).forget(ANN)
         with pytest.raises(NeedsLogin):
@@ -153,8 +147,6 @@ def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, ser
         assert await whoami(here, executor, BOB) == "bob"
         log_in(server, file, ANN, "ann again")
         assert await whoami(here, executor, ANN) == "ann again"
-
-    run(here, act)
     with pytest.raises(UpstreamRefused, match="was forgotten"):
         file.keep(login.user, {"tokens": {}})
 
@@ -163,7 +155,7 @@ def unavailable(*_: object) -> None:
     raise Refused("temporarily_unavailable", 503)
 
 
-def test_tokens_are_renewed_and_survive_a_restart(
+async def test_tokens_are_renewed_and_survive_a_restart(
     here: Here, server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the server takes them no more before their time. An issuer that is down ends no login."""
@@ -173,63 +165,51 @@ def test_tokens_are_renewed_and_survive_a_restart(
     async def act(executor: Executor) -> None:
         assert await whoami(here, executor, ANN) == "ann"
 
-    run(here, act)
+    async with executing(here) as executor:
+        await act(executor)
     file.keep(login.user, {"expires_at": 1.0})
-
-    async def many(executor: Executor) -> None:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(8):
-                tasks.start_soon(act, executor)
-
-    run(here, many)
+    async with executing(here) as executor, anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(act, executor)
     assert server.realm.count("refreshed") == 1
     server.realm.tokens.clear()
     monkeypatch.setattr(server.realm, "_token", unavailable)
-
-    async def fail(executor: Executor) -> None:
+    async with executing(here) as executor:
         with pytest.raises(UpstreamUnreachable, match="does not renew"):
             await whoami(here, executor, ANN)
-
-    run(here, fail)
     monkeypatch.undo()
-    run(here, act)
+    async with executing(here) as executor:
+        await act(executor)
     assert [found.user for found in file.list()] == [login.user]
 
 
-def test_two_workers_renew_one_login_in_turn(here: Here, server: ProtectedServer) -> None:
+async def test_two_workers_renew_one_login_in_turn(here: Here, server: ProtectedServer) -> None:
     """Each goes on from the token that the other got: an old one that came again would end the login."""
     file = file_of(here)
     log_in(server, file, ANN, "ann")
-
-    async def act(first: Executor) -> None:
-        async with open_executor(here.registry, settings_of(here), here.surroundings) as second:
-            for executor in (first, second, first, second):
-                server.realm.tokens.clear()
-                for each in (executor, first, second):
-                    assert await whoami(here, each, ANN) == "ann"
-
-    run(here, act)
+    async with executing(here) as first, open_executor(here.registry, settings_of(here), here.surroundings) as second:
+        for executor in (first, second, first, second):
+            server.realm.tokens.clear()
+            for each in (executor, first, second):
+                assert await whoami(here, each, ANN) == "ann"
     assert server.realm.count("reused") == 0
     assert server.realm.count("refreshed") == 4
 
 
-def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, server: ProtectedServer) -> None:
+async def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
     log_in(server, file, ANN, "ann")
     log_in(server, file, BOB, "bob")
-
-    async def act(executor: Executor) -> None:
+    async with executing(here) as executor:
         assert await whoami(here, executor, ANN) == "ann"
         server.realm.end_logins("ann")
         with pytest.raises(NeedsLogin):
             await whoami(here, executor, ANN)
         assert await whoami(here, executor, BOB) == "bob"
-
-    run(here, act)
     assert [found.caller for found in file.list()] == [BOB]
 
 
-def test_a_login_that_its_issuer_renews_is_kept_whatever_the_server_says(
+async def test_a_login_that_its_issuer_renews_is_kept_whatever_the_server_says(
     here: Here, server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller is sent to log in, which may help; a token that ended on its way ends no login."""
@@ -239,7 +219,7 @@ def test_a_login_that_its_issuer_renews_is_kept_whatever_the_server_says(
     async def take_nobody(_: str) -> None:
         return None
 
-    async def act(executor: Executor) -> None:
+    async with executing(here) as executor:
         for _ in range(2):
             assert await whoami(here, executor, ANN) == "ann"
             with monkeypatch.context() as bad_hour:
@@ -248,14 +228,14 @@ def test_a_login_that_its_issuer_renews_is_kept_whatever_the_server_says(
                     with pytest.raises(NeedsLogin):
                         await whoami(here, executor, ANN)
         assert await whoami(here, executor, ANN) == "ann"
-
-    run(here, act)
     assert [found.user for found in file.list()] == [login.user]
     assert server.realm.count("refreshed") == 4
     assert server.realm.count("reused") == 0
 
 
-def test_a_client_that_the_operator_registered_may_get_another_secret(here: Here, server: ProtectedServer) -> None:
+async def test_a_client_that_the_operator_registered_may_get_another_secret(
+    here: Here, server: ProtectedServer
+) -> None:
     """While the issuer refuses the client no login ends by that."""
     rules = BY_OAUTH + 'client_id = "by hand"\nclient_secret = "${CLIENT_SECRET}"\n'
     former = here.environ["CLIENT_SECRET"] = server.realm.add_client("by hand", "http://127.0.0.1:1/")
@@ -266,23 +246,18 @@ def test_a_client_that_the_operator_registered_may_get_another_secret(here: Here
     file = file_of(here)
     login = file.put(ANN, "desk", server.url, "oauth", {**content, "client": by_hand, "expires_at": 1.0})
     another = server.realm.add_client("by hand", "http://127.0.0.1:1/")
-
-    async def refused(executor: Executor) -> None:
+    async with executing(here, settings_of(here, rules)) as executor:
         with pytest.raises(UpstreamRefused, match="refuses the client") as told:
             await whoami(here, executor, ANN)
         assert former not in str(told.value)
-
-    async def act(executor: Executor) -> None:
-        assert await whoami(here, executor, ANN) == "ann"
-
-    run(here, refused, settings_of(here, rules))
     here.environ["CLIENT_SECRET"] = another
-    run(here, act, settings_of(here, rules))
+    async with executing(here, settings_of(here, rules)) as executor:
+        assert await whoami(here, executor, ANN) == "ann"
     assert [found.user for found in file.list()] == [login.user]
     assert server.realm.count("refreshed", "ann") == 1
 
 
-def test_a_server_names_no_other_issuer_than_the_operator(here: Here, server: ProtectedServer) -> None:
+async def test_a_server_names_no_other_issuer_than_the_operator(here: Here, server: ProtectedServer) -> None:
     """It would get the secret of the operator's client."""
 
     async def begin(executor: Executor) -> None:
@@ -290,14 +265,13 @@ def test_a_server_names_no_other_issuer_than_the_operator(here: Here, server: Pr
         page = await executor.logins.begin(ANN, here.registry.agents()[0], "http://127.0.0.1:1/", "browser")
         assert page.startswith(f"{server.realm.issuer}/authorize?")
 
-    async def refused(executor: Executor) -> None:
-        with pytest.raises(UpstreamRefused, match="another one than"):
-            await begin(executor)
-
     here.environ["SECRET"] = server.realm.add_client("by hand", "http://127.0.0.1:1/")
     client = 'client_id = "by hand"\nclient_secret = "${SECRET}"\nissuer = '
-    run(here, begin, settings_of(here, f'{BY_OAUTH}{client}"{server.realm.issuer}"\n'))
-    run(here, refused, settings_of(here, f'{BY_OAUTH}{client}"https://login.example"\n'))
+    async with executing(here, settings_of(here, f'{BY_OAUTH}{client}"{server.realm.issuer}"\n')) as executor:
+        await begin(executor)
+    async with executing(here, settings_of(here, f'{BY_OAUTH}{client}"https://login.example"\n')) as executor:
+        with pytest.raises(UpstreamRefused, match="another one than"):
+            await begin(executor)
     assert "token" not in server.realm.asked
 
 
@@ -313,51 +287,41 @@ def test_what_is_written_tells_nobody_a_secret(here: Here, server: ProtectedServ
     assert file.open(login) == content
 
 
-def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, server: ProtectedServer) -> None:
+async def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
     log_in(server, file, ANN, "ann")
     log_in(server, file, BOB, "bob")
     whole = json.loads(file.path.read_text())
-
-    async def act(executor: Executor) -> None:
-        with pytest.raises(LoginsUnusable, match="moved from elsewhere"):
-            await whoami(here, executor, ANN)
-
     for swapped in ("box", "caller"):
         logins = [dict(login) for login in whole["logins"]]
         logins[0][swapped], logins[1][swapped] = logins[1][swapped], logins[0][swapped]
         file.path.write_text(json.dumps({**whole, "logins": logins}))
-        run(here, act)
+        async with executing(here) as executor:
+            with pytest.raises(LoginsUnusable, match="moved from elsewhere"):
+                await whoami(here, executor, ANN)
     assert server.calls == []
     assert file.find(ANN, "desk", "https://elsewhere.example/mcp") is None
 
 
-def test_another_issuer_s_caller_of_the_same_id_has_no_login(here: Here, server: ProtectedServer) -> None:
+async def test_another_issuer_s_caller_of_the_same_id_has_no_login(here: Here, server: ProtectedServer) -> None:
     """Of keys the gateway itself makes the ids: they stay."""
     callers = ("oidc:1", ANN)
     for caller in callers:
         log_in(server, login_file(replace(settings_of(here), oidc_issuer="https://a.example")), caller, "ann")
-
-    async def act(executor: Executor) -> None:
+    async with executing(here, replace(settings_of(here), oidc_issuer="https://b.example")) as executor:
         with pytest.raises(NeedsLogin):
             await whoami(here, executor, callers[0])
         assert await whoami(here, executor, ANN) == "ann"
-
-    run(here, act, replace(settings_of(here), oidc_issuer="https://b.example"))
     assert [login.caller for login in file_of(here).list()] == sorted(callers)
 
 
-def test_of_many_callers_few_locks_are_left(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_callers_few_locks_are_left(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logins_module, "TURNS", 3)
     file = file_of(here)
-
-    async def take_turns() -> None:
-        for number in range(30):
-            user = UserLogin(caller=f"key:{number}", agent_id="desk", id="x")
-            async with LoginEntry(file, user, "https://a.example/mcp").alone(PATIENCE_S):
-                pass
-
-    anyio.run(take_turns)
+    for number in range(30):
+        user = UserLogin(caller=f"key:{number}", agent_id="desk", id="x")
+        async with LoginEntry(file, user, "https://a.example/mcp").alone(PATIENCE_S):
+            pass
     assert 1 < len([path for path in file.path.parent.iterdir() if path.name.startswith("login-")]) <= 3
 
 
@@ -378,20 +342,14 @@ def test_many_writers_lose_no_login(here: Here) -> None:
     assert held == {(f"key:{w}", f"agent{n}"): f"{w} {n}" for w in range(4) for n in range(6)}
 
 
-def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, server: ProtectedServer) -> None:
+async def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
     log_in(server, file, ANN, "ann")
     before = file.path.read_bytes()
-
-    def refused_with(reason: str) -> Callable[[Executor], Awaitable[object]]:
-        async def fail(executor: Executor) -> None:
+    for key, reason in ((OTHER_KEY, "another key"), ("", "needs a key"), ("c2hvcnQ=", "32 bytes")):
+        async with executing(here, settings_of(here, key=key)) as executor:
             with pytest.raises(LoginsUnusable, match=reason):
                 await whoami(here, executor, ANN)
-
-        return fail
-
-    for key, reason in ((OTHER_KEY, "another key"), ("", "needs a key"), ("c2hvcnQ=", "32 bytes")):
-        run(here, refused_with(reason), settings_of(here, key=key))
     with pytest.raises(LoginsUnusable, match="another key"):
         file_of(here, OTHER_KEY).keep(file.list()[0].user, {})
     assert file.path.read_bytes() == before
@@ -400,7 +358,7 @@ def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, serv
         file.list()
 
 
-def test_connections_of_many_users_are_bounded(
+async def test_connections_of_many_users_are_bounded(
     here: Here, server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "MOST_USER_LINES", 3)
@@ -408,30 +366,24 @@ def test_connections_of_many_users_are_bounded(
     callers = [f"key:{number:012x}" for number in range(8)]
     for caller in callers:
         log_in(server, file, caller, caller)
-
-    async def act(executor: Executor) -> None:
+    async with executing(here) as executor:
         pool = executor._ways["mcp_server"].pool  # type: ignore[attr-defined]
         for caller in (*callers, *callers):
             assert await whoami(here, executor, caller) == caller
             assert pool.open_of_users <= 4, "one may be on its way out"
 
-    run(here, act)
 
-
-def test_only_servers_at_a_plain_address_have_logins_of_callers(here: Here) -> None:
+async def test_only_servers_at_a_plain_address_have_logins_of_callers(here: Here) -> None:
     """What is a process, or has the operator's key in its address, is not called at all."""
     here.ingest(here.config({"desk": here.entry}))
-
-    async def act(executor: Executor) -> None:
+    starts = here.starts
+    async with executing(here) as executor:
         [agent] = here.registry.agents()
         call = ToolCall(
             agent=agent, tool=here.registry.tools("desk")[0], arguments={}, deadline_s=PATIENCE_S, caller=ANN
         )
         with pytest.raises(NotCallable, match="this is a process"):
             await executor.call(call)
-
-    starts = here.starts
-    run(here, act)
     assert here.starts == starts
 
 
@@ -451,9 +403,10 @@ def test_only_servers_at_a_plain_address_have_logins_of_callers(here: Here) -> N
         (BY_OAUTH + 'headers = { "AUTHORIZATION" = "Bearer x" }\n', "headers may not have"),
     ],
 )
-def test_a_wrong_rule_is_refused_at_the_start(here: Here, rules: str, told: str) -> None:
+async def test_a_wrong_rule_is_refused_at_the_start(here: Here, rules: str, told: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
-        run(here, lambda _: anyio.sleep(0), settings_of(here, rules))
+        async with executing(here, settings_of(here, rules)):
+            pass
     assert told in str(refused.value)
 
 
@@ -485,11 +438,10 @@ def exchange(here: Here) -> Iterator[Exchange]:
         yield Exchange(realm, server, rules)
 
 
-def test_a_callers_token_is_exchanged_and_never_passed_on(here: Here, exchange: Exchange) -> None:
+async def test_a_callers_token_is_exchanged_and_never_passed_on(here: Here, exchange: Exchange) -> None:
     """Once for each token that is shown, until the token that came of it ends or the server takes it no more."""
     ann, again, bob = exchange.token("ann"), exchange.token("ann"), exchange.token("bob")
-
-    async def act(executor: Executor) -> None:
+    async with executing(here, settings_of(here, exchange.rules, key="")) as executor:
         for _ in range(3):
             assert await subject(here, executor, "oidc:ann", ann) == "ann@main"
             assert await subject(here, executor, "oidc:bob", bob) == "bob@main"
@@ -503,18 +455,15 @@ def test_a_callers_token_is_exchanged_and_never_passed_on(here: Here, exchange: 
             await subject(here, executor, "oidc:bob", bob)
         assert await subject(here, executor, "oidc:bob", bob) == "bob@main"
         assert exchange.realm.count("exchanged") == 4
-
-    run(here, act, settings_of(here, exchange.rules, key=""))
     heard = str(exchange.server.headers)
     assert not any(token in heard for token in (ann, again, bob))
     assert {subject for _, subject in exchange.server.calls} == {"ann@main", "bob@main"}
 
 
-def test_what_cannot_be_exchanged_is_not_called(here: Here, exchange: Exchange) -> None:
+async def test_what_cannot_be_exchanged_is_not_called(here: Here, exchange: Exchange) -> None:
     """An API key goes to no issuer. What the issuer says of a refusal is its code alone."""
     elsewhere, key = exchange.token("ann", "another audience"), "wg_0123456789ab_" + 43 * "k"
-
-    async def act(executor: Executor) -> None:
+    async with executing(here, settings_of(here, exchange.rules, key="")) as executor:
         for caller, token in ((ANN, key), ("", ""), ("oidc:ann", "")):
             with pytest.raises(NotCallable, match="this caller showed none"):
                 await subject(here, executor, caller, token)
@@ -525,12 +474,10 @@ def test_what_cannot_be_exchanged_is_not_called(here: Here, exchange: Exchange) 
         del here.environ["EXCHANGE_SECRET"]
         with pytest.raises(NotCallable, match="EXCHANGE_SECRET"):
             await subject(here, executor, "oidc:ann", exchange.token("ann"))
-
-    run(here, act, settings_of(here, exchange.rules, key=""))
     assert exchange.server.calls == []
 
 
-def test_a_header_names_the_caller(here: Here, server: ProtectedServer) -> None:
+async def test_a_header_names_the_caller(here: Here, server: ProtectedServer) -> None:
     """Beside what the operator says for all; whatever an issuer calls a person, it is one line of ASCII."""
     token = server.realm.issue("operator", server.url)
     here.environ["ALL"] = token
@@ -538,16 +485,13 @@ def test_a_header_names_the_caller(here: Here, server: ProtectedServer) -> None:
         '[[login]]\nagent = "desk"\nby = "header"\nname = "X-User"\nvalue = "{caller}"\n'
         'headers = { "Authorization" = "Bearer ${ALL}" }\n'
     )
-
-    async def act(executor: Executor) -> None:
+    async with executing(here, settings_of(here, rules, key="")) as executor:
         for caller in (ANN, "oidc:Zoë\u2028x", "oidc:ann ", ""):
             await whoami(here, executor, caller)
         assert executor.logins is not None
         with pytest.raises(NotCallable, match="as each caller"):
             await executor.logins.operator_launch(here.registry.agents()[0])
         await executor.warm(here.registry.agents()[0])
-
-    run(here, act, settings_of(here, rules, key=""))
     named = [heard["x-user"] for heard in server.headers]
     assert list(dict.fromkeys(named)) == [ANN, "oidc:Zo%C3%AB%E2%80%A8x", "oidc:ann%20", "local"]
 
@@ -575,7 +519,7 @@ def test_the_key_comes_from_the_keyring_where_there_is_one(
     assert path.read_bytes() == before
 
 
-def test_in_the_handshake_era_each_caller_has_a_session_of_their_own(here: Here, server: ProtectedServer) -> None:
+async def test_in_the_handshake_era_each_caller_has_a_session_of_their_own(here: Here, server: ProtectedServer) -> None:
     """Interleaved and at once. What the server asks over one's connection is asked of that one's host alone."""
     server.modern = False
     file = file_of(here)
@@ -583,8 +527,7 @@ def test_in_the_handshake_era_each_caller_has_a_session_of_their_own(here: Here,
     for caller, person in people.items():
         log_in(server, file, caller, person)
     said: list[tuple[str, str]] = []
-
-    async def act(executor: Executor) -> None:
+    async with executing(here) as executor:
         [agent] = here.registry.agents()
         tool = next(tool for tool in here.registry.tools(agent.id) if tool.name == "ask")
         both_asked = anyio.Event()
@@ -614,8 +557,6 @@ def test_in_the_handshake_era_each_caller_has_a_session_of_their_own(here: Here,
                 tasks.start_soon(ask, caller)
         for caller, person in people.items():
             assert [asked["message"] for _, asked in hosts[caller].asked] == [f"Which colour, {person}@office?"]
-
-    run(here, act)
     assert sorted(said) == [(ANN, "ann@office: ann"), (BOB, "bob@office: bob")]
     by_session: dict[str, set[str]] = {}
     for heard in server.headers:
@@ -625,7 +566,7 @@ def test_in_the_handshake_era_each_caller_has_a_session_of_their_own(here: Here,
     assert sorted(map(sorted, by_session.values())) == [["ann"], ["bob"]]
 
 
-def test_without_a_good_token_nothing_is_sent(here: Here, server: ProtectedServer) -> None:
+async def test_without_a_good_token_nothing_is_sent(here: Here, server: ProtectedServer) -> None:
     """A server that lets strangers in would run the tool as nobody."""
     file = file_of(here)
     content = enroll(server, "ann")
@@ -634,12 +575,9 @@ def test_without_a_good_token_nothing_is_sent(here: Here, server: ProtectedServe
     renewed = enroll(server, "bob")
     file.put(BOB, "desk", server.url, "oauth", {**renewed, "expires_at": 1.0})
     server.realm.renewals.clear()
-
-    async def act(executor: Executor) -> None:
+    async with executing(here) as executor:
         for caller in (ANN, BOB):
             with pytest.raises(NeedsLogin):
                 await whoami(here, executor, caller)
-
-    run(here, act)
     assert server.headers == []
     assert file.list() == ()

@@ -3,7 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,17 +46,12 @@ def of(launches: dict[str, Launch]) -> Callable[[Agent], Awaitable[Launch]]:
     return launch_of
 
 
-def with_pool(
-    launches: dict[str, Launch], act: Callable[[Pool], Awaitable[object]], settings: Settings | None = None
-) -> None:
-    """Runs `act` with a pool of these, by agent; changing the mapping changes the launch."""
-
-    async def run() -> None:
-        async with calling_pool(of(launches), settings or Settings()) as pool:
-            with anyio.fail_after(2 * PATIENCE_S):
-                await act(pool)
-
-    anyio.run(run)
+@asynccontextmanager
+async def with_pool(launches: dict[str, Launch], settings: Settings | None = None) -> AsyncIterator[Pool]:
+    """A pool of these, by agent; changing the mapping changes the launch."""
+    async with calling_pool(of(launches), settings or Settings()) as pool:
+        with anyio.fail_after(2 * PATIENCE_S):
+            yield pool
 
 
 async def text(pool: Pool, tool: str, agent: Agent = ONE, **given: Any) -> str:
@@ -69,10 +65,10 @@ async def until(holds: Callable[[], object]) -> None:
             await anyio.sleep(0.02)
 
 
-def test_many_calls_start_one_server(mark: str) -> None:
+async def test_many_calls_start_one_server(mark: str) -> None:
     pids: list[str] = []
+    async with with_pool({"one": hand_tools(mark, "0.3")}) as pool:
 
-    async def act(pool: Pool) -> None:
         async def call() -> None:
             pids.append(await text(pool, "who"))
 
@@ -82,23 +78,19 @@ def test_many_calls_start_one_server(mark: str) -> None:
         assert len(pids) == 50
         assert {int(pid) for pid in pids} == set(left_of(mark))
 
-    with_pool({"one": hand_tools(mark, "0.3")}, act)
 
-
-def test_a_start_goes_on_without_the_call_that_began_it(mark: str) -> None:
-    async def act(pool: Pool) -> None:
+async def test_a_start_goes_on_without_the_call_that_began_it(mark: str) -> None:
+    async with with_pool({"one": hand_tools(mark, "3")}) as pool:
         with anyio.move_on_after(0.2) as given_up:
             await text(pool, "who")
         assert given_up.cancelled_caught
         started = left_of(mark)
         assert [int(await text(pool, "who"))] == started == left_of(mark)
 
-    with_pool({"one": hand_tools(mark, "3")}, act)
-
 
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "when its end is known"])
-def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> None:
-    async def act(pool: Pool) -> None:
+async def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> None:
+    async with with_pool({"one": hand_tools(mark)}) as pool:
         first = int(await text(pool, "who"))
         os.kill(first, signal.SIGKILL)
         await until(lambda: left_of(mark) == [])
@@ -107,11 +99,9 @@ def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> 
         second = int(await text(pool, "who"))
         assert left_of(mark) == [second] != [first]
 
-    with_pool({"one": hand_tools(mark)}, act)
 
-
-def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str, tmp_path: Path) -> None:
-    async def act(pool: Pool) -> None:
+async def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str, tmp_path: Path) -> None:
+    async with with_pool({"one": hand_tools(mark)}) as pool:
         first = await text(pool, "who")
         with pytest.raises(
             MayHaveRun, match=r"ended with exit status 4.*whether the tool did its work is not known"
@@ -121,25 +111,21 @@ def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str,
         assert (tmp_path / "deaths").read_text("utf-8") == "x"
         assert await text(pool, "who") != first
 
-    with_pool({"one": hand_tools(mark)}, act)
 
-
-def test_what_a_server_survived_is_not_told_of_its_end(mark: str) -> None:
+async def test_what_a_server_survived_is_not_told_of_its_end(mark: str) -> None:
     """What it wrote before its last message may be of another call, and of another caller."""
-
-    async def act(pool: Pool) -> None:
+    async with with_pool({"one": hand_tools(mark)}) as pool:
         assert await text(pool, "complains") == "as ever"
         with pytest.raises(MayHaveRun, match="ended with exit status 5: good night"):
             await text(pool, "dies_quietly")
 
-    with_pool({"one": hand_tools(mark)}, act)
 
-
-def test_a_call_that_its_server_read_is_not_run_again_for_what_is_queued_behind_it(mark: str, tmp_path: Path) -> None:
+async def test_a_call_that_its_server_read_is_not_run_again_for_what_is_queued_behind_it(
+    mark: str, tmp_path: Path
+) -> None:
     """Both are longer than a pipe; the server reads the first, does it and dies. Only the second was not delivered."""
     long = "x" * 300_000
-
-    async def act(pool: Pool) -> None:
+    async with with_pool({"one": hand_tools(mark)}) as pool:
         await text(pool, "who")
 
         async def die() -> None:
@@ -152,13 +138,11 @@ def test_a_call_that_its_server_read_is_not_run_again_for_what_is_queued_behind_
             assert long in await text(pool, "echo", much=long)
         assert (tmp_path / "deaths").read_text("utf-8") == "x"
 
-    with_pool({"one": hand_tools(mark)}, act)
 
-
-def test_all_calls_of_a_server_that_dies_fail_and_those_after_it_do_not(mark: str) -> None:
+async def test_all_calls_of_a_server_that_dies_fail_and_those_after_it_do_not(mark: str) -> None:
     outcomes: list[str] = []
+    async with with_pool({"one": hand_tools(mark)}) as pool:
 
-    async def act(pool: Pool) -> None:
         async def wait() -> None:
             try:
                 await text(pool, "waits")
@@ -175,11 +159,9 @@ def test_all_calls_of_a_server_that_dies_fail_and_those_after_it_do_not(mark: st
         assert outcomes == ["was ended by SIGKILL, and said nothing; whether the tool did its work is not known"] * 20
         assert await text(pool, "who") != str(pid)
 
-    with_pool({"one": hand_tools(mark)}, act)
 
-
-def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(mark: str) -> None:
-    async def act(pool: Pool) -> None:
+async def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(mark: str) -> None:
+    async with with_pool({"one": hand_tools(mark)}) as pool:
         first = int(await text(pool, "who"))
         os.kill(first, signal.SIGSTOP)
         for _ in range(3):
@@ -189,13 +171,10 @@ def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(mark: 
         assert await text(pool, "who") != str(first)
         await until(lambda: first not in left_of(mark))
 
-    with_pool({"one": hand_tools(mark)}, act)
 
-
-def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
+async def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
     """One call takes longer than anybody waits, and another one is answered in between."""
-
-    async def act(pool: Pool) -> None:
+    async with with_pool({"one": hand_tools(mark)}) as pool:
         first = await text(pool, "who")
         for _ in range(5):
             with anyio.move_on_after(0.05) as given_up:
@@ -203,25 +182,20 @@ def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
             assert given_up.cancelled_caught
             assert await text(pool, "who") == first
 
-    with_pool({"one": hand_tools(mark)}, act)
 
-
-def test_a_server_without_calls_is_stopped_and_comes_again(mark: str) -> None:
-    async def act(pool: Pool) -> None:
+async def test_a_server_without_calls_is_stopped_and_comes_again(mark: str) -> None:
+    async with with_pool({"one": hand_tools(mark)}, Settings(call_idle_s=0.2)) as pool:
         first = await text(pool, "who")
         await until(lambda: not left_of(mark))
         assert pool.open == frozenset()
         assert await text(pool, "who") != first
 
-    with_pool({"one": hand_tools(mark)}, act, Settings(call_idle_s=0.2))
 
-
-def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(mark: str) -> None:
+async def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(mark: str) -> None:
     launches: dict[str, Launch] = {"one": hand_tools(mark)}
     old = launches["one"]
     assert isinstance(old, StdioLaunch)
-
-    async def act(pool: Pool) -> None:
+    async with with_pool(launches) as pool:
         told: list[str] = []
 
         async def long_call() -> None:
@@ -237,8 +211,6 @@ def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(ma
         assert told == ["woke"]
         await until(lambda: len(left_of(mark)) == 1)
 
-    with_pool(launches, act)
-
 
 class Movable(SystemClock):
     """Goes as ever, but is ahead of the time."""
@@ -249,7 +221,7 @@ class Movable(SystemClock):
         return super().now_s() + self.ahead_s
 
 
-def test_a_start_that_failed_is_remembered_for_a_while(
+async def test_a_start_that_failed_is_remembered_for_a_while(
     mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls fail at once with the reason, and nothing is started; then it is tried again, and mended it runs."""
@@ -259,8 +231,9 @@ def test_a_start_that_failed_is_remembered_for_a_while(
     tries = tmp_path / "tries"
     script = tmp_path / "server.py"
     script.write_text(f"open({str(tries)!r}, 'a').write('x'); import sys; sys.exit('Error: no paper')", "utf-8")
-
-    async def act(pool: Pool) -> None:
+    async with with_pool(
+        {"one": StdioLaunch(command=sys.executable, args=("-S", str(script)), env={MARK: mark})}
+    ) as pool:
         with pytest.raises(UpstreamUnreachable, match=r"exit status 1: Error: no paper$"):
             await text(pool, "who")
         tried = tries.read_text("utf-8")
@@ -272,10 +245,8 @@ def test_a_start_that_failed_is_remembered_for_a_while(
         clock.ahead_s = 600.0
         assert await text(pool, "echo", a=1) == '{"a": 1}'
 
-    with_pool({"one": StdioLaunch(command=sys.executable, args=("-S", str(script)), env={MARK: mark})}, act)
 
-
-def test_dead_servers_delay_nobody(mark: str) -> None:
+async def test_dead_servers_delay_nobody(mark: str) -> None:
     """Of 50 five are dead, each in its own way; the others answer while three of these are still waited for."""
     silent = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"), env={MARK: mark})
     dead: list[Launch] = [NO_COMMAND, NOBODY, silent, silent, tools_by_hand("600")]
@@ -283,8 +254,8 @@ def test_dead_servers_delay_nobody(mark: str) -> None:
     launches |= {f"live-{number}": hand_tools(mark) for number in range(45)}
     answered: list[str] = []
     failed: list[str] = []
+    async with with_pool(launches, Settings(upstream_connect_timeout_s=600.0)) as pool:
 
-    async def act(pool: Pool) -> None:
         async def call(agent_id: str) -> None:
             try:
                 answered.append(await text(pool, "echo", Agent(id=agent_id, name=agent_id), of=agent_id))
@@ -297,12 +268,10 @@ def test_dead_servers_delay_nobody(mark: str) -> None:
             await until(lambda: len(answered) == 45 and len(failed) >= 2)
             assert len(failed) == 2, "the three silent ones have all the time there is"
             group.cancel_scope.cancel()
-
-    with_pool(launches, act, Settings(upstream_connect_timeout_s=600.0))
     assert not left_of(mark)
 
 
-def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None:
+async def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None:
     """Twelve servers, each at a call, and one that is being started: 2 s, and each call says why."""
     outcomes: list[str] = []
     launches: dict[str, Launch] = {str(number): hand_tools(mark) for number in range(12)}
@@ -314,22 +283,19 @@ def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None
         except UpstreamUnreachable as error:
             outcomes.append(error.reason)
 
-    async def run() -> None:
-        pools: list[Pool] = []
-        async with anyio.create_task_group() as group:
-            async with calling_pool(of(launches), Settings()) as pool:
-                pools.append(pool)
-                for agent_id in launches:
-                    group.start_soon(call, pool, agent_id)
-                await until(lambda: len(pool.open) == 12)
-                for number in range(12):
-                    while await text(pool, "waiting", Agent(id=str(number), name="")) != "1":
-                        await anyio.sleep(0.02)
-            assert not left_of(mark)
-        with pytest.raises(UpstreamUnreachable, match="is being stopped"):
-            await text(pools[0], "echo", Agent(id="0", name=""))
-
-    anyio.run(run)
+    pools: list[Pool] = []
+    async with anyio.create_task_group() as group:
+        async with calling_pool(of(launches), Settings()) as pool:
+            pools.append(pool)
+            for agent_id in launches:
+                group.start_soon(call, pool, agent_id)
+            await until(lambda: len(pool.open) == 12)
+            for number in range(12):
+                while await text(pool, "waiting", Agent(id=str(number), name="")) != "1":
+                    await anyio.sleep(0.02)
+        assert not left_of(mark)
+    with pytest.raises(UpstreamUnreachable, match="is being stopped"):
+        await text(pools[0], "echo", Agent(id="0", name=""))
     unknown = "the connection is closed; whether the tool did its work is not known"
     assert sorted(set(outcomes)) == [unknown, "the gateway is being stopped"]
     assert len(outcomes) == 13
@@ -343,10 +309,9 @@ def tool_call(name: str, *, deadline_s: float = PATIENCE_S, **given: Any) -> Too
     return ToolCall(agent=ONE, tool=tool, arguments=given, deadline_s=deadline_s, host=Listening())
 
 
-def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:
+async def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:
     """The call that gave up is told so; the next one finds the server that was being started for it."""
-
-    async def act(pool: Pool) -> None:
+    async with with_pool({"one": hand_tools(mark, "1")}) as pool:
         caller = Executor({"mcp_server": McpCaller(pool)}, calls_at_once=5)
         with pytest.raises(CallTimedOut, match=r"'one_who' did not answer within 0.2 s"):
             await caller.call(tool_call("who", deadline_s=0.2))
@@ -355,5 +320,3 @@ def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:
         assert len(started) == 1
         result = await caller.call(tool_call("who"))
         assert result["content"][0]["text"] == str(started[0])
-
-    with_pool({"one": hand_tools(mark, "1")}, act)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import anyio
 import pytest
 
 import waygraph
@@ -212,19 +211,15 @@ def test_an_agents_own_tool_goes_before_one_of_its_name(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("framework", ["langchain", "openai_agents", "pydantic_ai"])
-def test_an_image_reaches_the_model(framework: str, gateway: Gateway) -> None:
+async def test_an_image_reaches_the_model(framework: str, gateway: Gateway) -> None:
     """Byte by byte the server's, in the shape in which the framework hands images to its model."""
-
-    async def image() -> str:
-        async with client_beside(gateway.server("everything")) as client:
-            result = await client.call_tool("get-tiny-image", {})
-            [data] = [block.data for block in result.content if block.type == "image"]
-            return data
-
     environ = {**gateway.environ, "WAYGRAPH_EMBEDDER": "none"}
     program = EXAMPLES / f"with_{framework}.py"
     _, model = run(framework, program, environ, gateway.location, "Return a tiny MCP logo image.")
-    assert anyio.run(image) in model.last_request
+    async with client_beside(gateway.server("everything")) as client:
+        result = await client.call_tool("get-tiny-image", {})
+        [data] = [block.data for block in result.content if block.type == "image"]
+        assert data in model.last_request
 
 
 @IN_EACH

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.gateway.hosts import ERAS, Era
+from tests.gateway.hosts import Era
 from tests.gateway_catalog import by_hand
 from tests.host_programs import typescript_sdk
 from waygraph.api.cli.app import main
@@ -217,21 +216,16 @@ def test_a_strict_host_reads_why_a_call_failed(gateway: tuple[list[str], dict[st
             assert is_as_meant(name, answer["result"]["content"], answer["result"].get("isError", False)), request
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_host_in_python_reads_the_same(gateway: tuple[list[str], dict[str, str]], era: Era) -> None:
+async def test_a_host_in_python_reads_the_same(gateway: tuple[list[str], dict[str, str]], era: Era) -> None:
     (program, *arguments), environ = gateway
-
-    async def work() -> None:
-        async with Client(StdioServerParameters(command=program, args=arguments, env=environ), mode=era) as client:
-            host: Any = client
-            assert len((await host.list_tools()).tools) > len(CALLS)
-            assert [each.name for each in (await host.list_prompts()).prompts] == ["good__greet", "odd__moor"]
-            assert len((await host.list_resources()).resources) == 3
-            assert len((await host.list_resource_templates()).resource_templates) == 2
-            echoed = await host.call_tool("good__echo", {"n": 6})
-            assert echoed.content[0].text == '{"n": 6}'
-            for name, (_, _, begin) in CALLS.items():
-                result = await host.call_tool(f"odd__{name}", {})
-                assert result.content[0].text.startswith(begin), name
-
-    anyio.run(work)
+    async with Client(StdioServerParameters(command=program, args=arguments, env=environ), mode=era) as client:
+        host: Any = client
+        assert len((await host.list_tools()).tools) > len(CALLS)
+        assert [each.name for each in (await host.list_prompts()).prompts] == ["good__greet", "odd__moor"]
+        assert len((await host.list_resources()).resources) == 3
+        assert len((await host.list_resource_templates()).resource_templates) == 2
+        echoed = await host.call_tool("good__echo", {"n": 6})
+        assert echoed.content[0].text == '{"n": 6}'
+        for name, (_, _, begin) in CALLS.items():
+            result = await host.call_tool(f"odd__{name}", {})
+            assert result.content[0].text.startswith(begin), name

@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp.types import (
@@ -37,23 +37,14 @@ CROSSED = pytest.mark.parametrize(("door", "era"), [("stdio", "auto"), ("/mcp", 
 """For what depends on neither alone."""
 
 
-def visit(
-    gateway: Gateway,
-    door: Door,
-    era: Era,
-    services: Service,
-    work: Callable[[Client], Coroutine[Any, Any, None]],
-    *options: str,
-    **callbacks: Any,
-) -> None:
-    """Does the work with a connected client."""
-
-    async def connected() -> None:
-        async with client_of(gateway, door, era, services, *options, **callbacks) as client:
-            assert client.protocol_version == PROTOCOLS[era]
-            await work(client)
-
-    anyio.run(connected)
+@asynccontextmanager
+async def visit(
+    gateway: Gateway, door: Door, era: Era, services: Service, *options: str, **callbacks: Any
+) -> AsyncIterator[Client]:
+    """A connected client."""
+    async with client_of(gateway, door, era, services, *options, **callbacks) as client:
+        assert client.protocol_version == PROTOCOLS[era]
+        yield client
 
 
 def said(result: CallToolResult) -> dict[str, Any]:
@@ -66,10 +57,9 @@ def said(result: CallToolResult) -> dict[str, Any]:
 
 @BOTH_ERAS
 @pytest.mark.parametrize("door", DOORS)
-def test_found_and_called_in_both_ways(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
+async def test_found_and_called_in_both_ways(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
     """What find_tools gives runs by use_tool and, for a host that may call what is not listed, by its own name."""
-
-    async def work(client: Client) -> None:
+    async with visit(gateway, door, era, services) as client:
         listed = await client.list_tools()
         assert {tool.name for tool in listed.tools} == LISTED
         assert client.instructions
@@ -83,14 +73,11 @@ def test_found_and_called_in_both_ways(door: Door, era: Era, gateway: Gateway, s
         routed = await client.call_tool("route_agents", {"query": "read text files of a folder", "limit": 1})
         assert "filesystem" in str(routed.content)
 
-    visit(gateway, door, era, services, work)
-
 
 @BOTH_ERAS
-def test_the_surface_of_the_rfc(era: Era, gateway: Gateway, services: Service) -> None:
+async def test_the_surface_of_the_rfc(era: Era, gateway: Gateway, services: Service) -> None:
     """`--surface rfc` lists find_tools alone, with the RFC's parameters; what it finds runs when called by its name."""
-
-    async def work(client: Client) -> None:
+    async with visit(gateway, "stdio", era, services, "--surface", "rfc") as client:
         [only] = (await client.list_tools()).tools
         assert only.name == "find_tools"
         assert set(only.input_schema["properties"]) == {"query", "limit"}
@@ -98,8 +85,6 @@ def test_the_surface_of_the_rfc(era: Era, gateway: Gateway, services: Service) -
         assert set(tool["inputSchema"]["required"]) == {"a", "b"}
         result = await client.call_tool(tool["name"], {"a": 17, "b": 25})
         assert "42" in str(said(result)["content"])
-
-    visit(gateway, "stdio", era, services, work, "--surface", "rfc")
 
 
 # What a server returns
@@ -120,12 +105,13 @@ FAILING = ("get_current_time", "read_text_file")
 
 
 @CROSSED
-def test_results_arrive_as_the_server_said_them(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
+async def test_results_arrive_as_the_server_said_them(
+    door: Door, era: Era, gateway: Gateway, services: Service
+) -> None:
     """Block by block the same as without a gateway between, failures too, which say in `_meta` whose words they are;
     only times that the server tells differ.
     """
-
-    async def work(client: Client) -> None:
+    async with visit(gateway, door, era, services) as client:
         for server, calls in groupby(CALLS, key=itemgetter(0)):
             async with client_beside(gateway.server(server)) as beside:
                 for _, name, arguments in calls:
@@ -136,8 +122,6 @@ def test_results_arrive_as_the_server_said_them(door: Door, era: Era, gateway: G
                     if name in FAILING:
                         assert through.pop("_meta")["waygraph/agent"] == server
                     assert _timeless(through) == _timeless(direct), name
-
-    visit(gateway, door, era, services, work)
 
 
 def _timeless(result: Mapping[str, Any]) -> str:
@@ -161,10 +145,9 @@ async def _sample(context: object, params: CreateMessageRequestParams) -> Create
 
 
 @CROSSED
-def test_mistakes_are_told_with_what_to_do(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
+async def test_mistakes_are_told_with_what_to_do(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
     """A name that is not there comes with the nearest; an argument that does not fit, with its place; none is run."""
-
-    async def work(client: Client) -> None:
+    async with visit(gateway, door, era, services) as client:
         unknown = await client.call_tool("use_tool", {"name": "filesystem__read_text_fiel", "params": {}})
         assert unknown.is_error
         assert "filesystem__read_text_file" in str(unknown.content)
@@ -178,8 +161,6 @@ def test_mistakes_are_told_with_what_to_do(door: Door, era: Era, gateway: Gatewa
         except MCPError as error:
             unlisted = error
         assert "no_such_tool_anywhere" in str(unlisted)
-
-    visit(gateway, door, era, services, work)
 
 
 # What is left

@@ -54,12 +54,7 @@ def snapshot(agents: Sequence[Agent], tools: Sequence[Tool], *, seed: int = 1, d
         tools=len(listed),
         schema_version=1,
     )
-    return Snapshot(
-        state=state,
-        agents=ordered,
-        tools=listed,
-        vectors=vectors,
-    )
+    return Snapshot(state=state, agents=ordered, tools=listed, vectors=vectors)
 
 
 def tool(agent: str, name: str, description: str = "") -> Tool:

@@ -51,10 +51,7 @@ def test_sync_now_brings_a_change_of_a_source_that_is_followed(browser: Browser,
     """The page says when the service looks by itself; a person need not wait for it."""
     folder = tmp_path / "kept"
     folder.mkdir()
-    with (
-        served(folder / "r.grafeo", watch=(str(file),)) as explored,
-        visited(browser, explored.url) as visit,
-    ):
+    with served(folder / "r.grafeo", watch=(str(file),)) as explored, visited(browser, explored.url) as visit:
         until(lambda: explored.registry.store.exists and explored.registry.sources(), "the first sync")
         page = visit.open("/explore/sources")
         source = page.get_by_role("article", name=str(file))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -184,21 +183,18 @@ async def browse_to_a_tool(host: Client, place: Place) -> None:
     assert {tool["name"].partition("__")[0] for tool in inside["tools"]} == {"weather"}
 
 
-def test_a_conversation_over_standard_input(place: Place) -> None:
-    async def run() -> None:
-        async with open_host(place.registry) as host:
-            await converse(host, place)
-
-    anyio.run(run)
+async def test_a_conversation_over_standard_input(place: Place) -> None:
+    async with open_host(place.registry) as host:
+        await converse(host, place)
 
 
-def test_a_conversation_of_a_caller_with_a_group(place: Place, tmp_path: Path) -> None:
+async def test_a_conversation_of_a_caller_with_a_group(place: Place, tmp_path: Path) -> None:
     """Through a shared service; a caller without the group is told of none of it."""
     keys = KeyFile(tmp_path / "keys.json")
     member = keys.create("member", ("route", "use", "read"), (GROUP,))[1]
     stranger = keys.create("stranger", ("route", "use", "read"))[1]
-
-    async def run(url: str) -> None:
+    with process(place.registry, tmp_path, embedder=DEFAULT_EMBEDDER, keys=keys) as service:
+        url = service.url
         async with open_host(url, member) as host, open_host(url, stranger) as other:
             await converse(host, place)
             names = names_of(await find(other, "current weather in Oslo")) + names_of(await find(other, COURIER))
@@ -208,6 +204,3 @@ def test_a_conversation_of_a_caller_with_a_group(place: Place, tmp_path: Path) -
             assert told(await other.call_tool("find_tools", {"query": ""}))["categories"].keys() == {"office"}
             async with over_http(f"{url}/mcp", "legacy", key=member) as third:
                 await browse_to_a_tool(third, place)
-
-    with process(place.registry, tmp_path, embedder=DEFAULT_EMBEDDER, keys=keys) as service:
-        anyio.run(run, service.url)

@@ -36,29 +36,22 @@ def test_who_shows_nothing_is_told_how(guarded: Served, path: str) -> None:
     assert_problem(guarded.client().get(path, headers=ACCEPT), 401, "not-authenticated")
 
 
-def test_scopes_hold(guarded: Served) -> None:
-    async def walk() -> None:
-        async with over_http(f"{guarded.url}/mcp", key=guarded.key("route", everything=True)) as finder:
-            assert next(names(told(await finder.call_tool("find_tools", {"query": "add"})))) == "box__add"
-            assert error_of(await finder.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "not-allowed"
-        async with over_http(f"{guarded.url}/mcp", key=guarded.key("use", everything=True)) as user:
-            assert (await user.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
-            for meta_tool in ("find_tools", "route_agents", "use_tool"):
-                assert error_of(await user.call_tool(meta_tool, {"query": "add"}))["code"] == "not-allowed"
-
-    anyio.run(walk)
+async def test_scopes_hold(guarded: Served) -> None:
+    async with over_http(f"{guarded.url}/mcp", key=guarded.key("route", everything=True)) as finder:
+        assert next(names(told(await finder.call_tool("find_tools", {"query": "add"})))) == "box__add"
+        assert error_of(await finder.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "not-allowed"
+    async with over_http(f"{guarded.url}/mcp", key=guarded.key("use", everything=True)) as user:
+        assert (await user.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+        for meta_tool in ("find_tools", "route_agents", "use_tool"):
+            assert error_of(await user.call_tool(meta_tool, {"query": "add"}))["code"] == "not-allowed"
 
 
-def test_calls_are_counted(guarded: Served) -> None:
+async def test_calls_are_counted(guarded: Served) -> None:
     """By how they ended; the routes of requests are templates, whatever namespaces there are."""
-
-    async def walk() -> None:
-        async with over_http(f"{guarded.url}/mcp", key=guarded.key("use", everything=True)) as host:
-            await host.call_tool("box__add", {"a": 1, "b": 2})
-            await host.call_tool("box__fail", {})
-            await host.call_tool("box__ad", {})
-
-    anyio.run(walk)
+    async with over_http(f"{guarded.url}/mcp", key=guarded.key("use", everything=True)) as host:
+        await host.call_tool("box__add", {"a": 1, "b": 2})
+        await host.call_tool("box__fail", {})
+        await host.call_tool("box__ad", {})
     guarded.admin().post("/anything/mcp", json=LIST, headers=BARE)
     told = guarded.admin().get("/metrics").text
     for outcome in ("ok", "failed", "refused"):
@@ -158,19 +151,15 @@ def test_a_request_that_opens_no_session_keeps_no_room(toolbox: Place) -> None:
         assert statuses == [200, 200, 429]
 
 
-def test_a_host_is_told_that_it_has_too_many_sessions(toolbox: Place) -> None:
+async def test_a_host_is_told_that_it_has_too_many_sessions(toolbox: Place) -> None:
     """By the SDK's client, which shows nothing of an answer that is no JSON-RPC."""
-
-    async def walk() -> None:
-        async with over_http(f"{service.url}/mcp", "legacy"):
-            pass
-
     with served(toolbox.registry, settings=SESSIONS) as service:
         for _ in range(2):
             service.client().post("/mcp", json=HELLO, headers=ACCEPT)
         refused = pytest.RaisesExc(MCPError, match="has 2 sessions of MCP open")
         with pytest.RaisesGroup(refused, flatten_subgroups=True):
-            anyio.run(walk)
+            async with over_http(f"{service.url}/mcp", "legacy"):
+                pass
 
 
 def eventually(status: Callable[[], int]) -> int:
@@ -201,45 +190,35 @@ def both(two: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
         yield service
 
 
-def test_a_caller_finds_and_calls_what_its_groups_see(both: Served) -> None:
+async def test_a_caller_finds_and_calls_what_its_groups_see(both: Served) -> None:
     """What it does not see is not there: not found, not called, not suggested."""
-
-    async def walk() -> None:
-        async with over_http(f"{both.url}/mcp", key=both.key()) as stranger:
-            assert "vault" not in str(await stranger.call_tool("find_tools", {"query": "count the coins"}))
-            error = error_of(await stranger.call_tool("vault__count_coins", {}))
-            assert error["code"] == "unknown-name"
-            assert "vault" not in str(error["nearest"])
-            assert "vault" not in str(await stranger.call_tool("route_agents", {"query": "count the coins"}))
-            seen = told(await stranger.call_tool("find_tools", {"query": ""}))["overview"]["tools"]
-        async with over_http(f"{both.url}/mcp", key=both.key(groups=("bank",))) as banker:
-            found = told(await banker.call_tool("find_tools", {"query": "count the coins"}))
-            assert "vault__count_coins" in names(found)
-            assert told(await banker.call_tool("find_tools", {"query": ""}))["overview"]["tools"] == seen + 1
-
-    anyio.run(walk)
+    async with over_http(f"{both.url}/mcp", key=both.key()) as stranger:
+        assert "vault" not in str(await stranger.call_tool("find_tools", {"query": "count the coins"}))
+        error = error_of(await stranger.call_tool("vault__count_coins", {}))
+        assert error["code"] == "unknown-name"
+        assert "vault" not in str(error["nearest"])
+        assert "vault" not in str(await stranger.call_tool("route_agents", {"query": "count the coins"}))
+        seen = told(await stranger.call_tool("find_tools", {"query": ""}))["overview"]["tools"]
+    async with over_http(f"{both.url}/mcp", key=both.key(groups=("bank",))) as banker:
+        found = told(await banker.call_tool("find_tools", {"query": "count the coins"}))
+        assert "vault__count_coins" in names(found)
+        assert told(await banker.call_tool("find_tools", {"query": ""}))["overview"]["tools"] == seen + 1
 
 
-def test_a_namespace_is_a_door_to_its_agents_alone(both: Served) -> None:
-    async def walk() -> None:
-        async with over_http(f"{both.url}/files/mcp", key=both.key(everything=True)) as host:
-            assert "box__add" not in str(await host.call_tool("find_tools", {"query": "add two whole numbers"}))
-            assert next(names(told(await host.call_tool("find_tools", {"query": "archive a letter"})))) == (
-                "shelf__archive"
-            )
-            assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
-            assert "box" not in str(await host.call_tool("route_agents", {"query": "add two whole numbers"}))
-
-    anyio.run(walk)
+async def test_a_namespace_is_a_door_to_its_agents_alone(both: Served) -> None:
+    async with over_http(f"{both.url}/files/mcp", key=both.key(everything=True)) as host:
+        assert "box__add" not in str(await host.call_tool("find_tools", {"query": "add two whole numbers"}))
+        assert next(names(told(await host.call_tool("find_tools", {"query": "archive a letter"})))) == (
+            "shelf__archive"
+        )
+        assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
+        assert "box" not in str(await host.call_tool("route_agents", {"query": "add two whole numbers"}))
 
 
-def test_a_namespace_that_is_not_there_is_no_door_to_everything(both: Served) -> None:
-    async def walk() -> None:
-        async with over_http(f"{both.url}/nowhere/mcp", key=both.key(everything=True)) as host:
-            assert error_of(await host.call_tool("find_tools", {"query": "add"}))["code"] == "unknown-name"
-            assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
-
-    anyio.run(walk)
+async def test_a_namespace_that_is_not_there_is_no_door_to_everything(both: Served) -> None:
+    async with over_http(f"{both.url}/nowhere/mcp", key=both.key(everything=True)) as host:
+        assert error_of(await host.call_tool("find_tools", {"query": "add"}))["code"] == "unknown-name"
+        assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
 
 
 def test_a_namespace_that_comes_later_opens_its_door(tmp_path: Path) -> None:
@@ -269,12 +248,9 @@ def test_a_mistyped_namespace_ends_the_gateway_of_a_host_at_once(two: Place, cap
     assert "Did you mean 'files'?" in err
 
 
-def test_a_namespace_holds_on_stdio_too(two: Place) -> None:
-    async def walk() -> None:
-        async with Client(on_stdio(two, "--namespace", "files")) as host:
-            assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
-            assert next(names(told(await host.call_tool("find_tools", {"query": "archive a letter"})))) == (
-                "shelf__archive"
-            )
-
-    anyio.run(walk)
+async def test_a_namespace_holds_on_stdio_too(two: Place) -> None:
+    async with Client(on_stdio(two, "--namespace", "files")) as host:
+        assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
+        assert next(names(told(await host.call_tool("find_tools", {"query": "archive a letter"})))) == (
+            "shelf__archive"
+        )

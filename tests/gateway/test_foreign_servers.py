@@ -5,11 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, MCPError
 
-from tests.gateway.hosts import ERAS, Era, Place, ingest, on_stdio
+from tests.gateway.hosts import Era, Place, ingest, on_stdio
 from tests.servers.misbehaving_http import misbehaving_http
 from tests.upstream.test_session_end import LOSSES, Crane
 from tests.upstream.test_starts import WORKS, launch_by_npx
@@ -40,8 +39,7 @@ serve({{"tools/call": lambda _: {{"content": [{{"type": "text", "text": "slow an
 SHORT_S = "2.5"
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_host_works_with_servers_as_they_are(era: Era, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_works_with_servers_as_they_are(era: Era, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYGRAPH_UPSTREAM_CONNECT_TIMEOUT_S", SHORT_S)
     place, crane = Place(tmp_path), Crane(LOSSES["404"], packs=True)
     (tmp_path / "slow.py").write_text(SLOW.format(root=str(Path(__file__).parents[2])))
@@ -55,10 +53,6 @@ def test_a_host_works_with_servers_as_they_are(era: Era, tmp_path: Path, monkeyp
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
         assert ingest(place, str(tmp_path / "mcp.json")) == 0
 
-        async def run() -> None:
-            async with Client(on_stdio(place, WAYGRAPH_UPSTREAM_CONNECT_TIMEOUT_S=SHORT_S), mode=era) as host:
-                await use_all(host)
-
         async def use_all(host: Client) -> None:
             for loss in LOSSES.values():  # the server restarts before each call
                 crane.loss = loss
@@ -67,7 +61,8 @@ def test_a_host_works_with_servers_as_they_are(era: Era, tmp_path: Path, monkeyp
             assert "\n  step 59 has no crane\nRemedy: give pier=2." in error
             assert text_of(await host.call_tool("use_tool", {"name": "slow__alpha"})) == "slow and well"
 
-        anyio.run(run)
+        async with Client(on_stdio(place, WAYGRAPH_UPSTREAM_CONNECT_TIMEOUT_S=SHORT_S), mode=era) as host:
+            await use_all(host)
     assert crane.runs == len(LOSSES)
     assert len(crane.sessions) == 1 + len(LOSSES), "one of the ingest"
 

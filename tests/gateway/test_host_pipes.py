@@ -13,11 +13,7 @@ from tests.gateway.hosts import PATIENCE_S, Place, on_stdio
 
 HELLO = {
     "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }
 LONG = "x" * 300_000
 """More than a pipe holds."""

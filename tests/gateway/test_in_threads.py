@@ -8,11 +8,10 @@ import pytest
 from waygraph.api.mcp.gateway import MOST_AT_WORK, InThreads
 
 
-def test_what_hangs_is_given_up_and_the_next_is_answered() -> None:
+async def test_what_hangs_is_given_up_and_the_next_is_answered() -> None:
     """However much hangs; and the threads of all else are free meanwhile."""
     ready = Event()
-
-    async def main() -> None:
+    try:
         ask = InThreads(0.3)
 
         async def hangs() -> None:
@@ -25,16 +24,10 @@ def test_what_hangs_is_given_up_and_the_next_is_answered() -> None:
             assert await anyio.to_thread.run_sync(lambda: "free") == "free"
         ask._timeout_s = 60.0
         assert await ask(lambda: "answered") == "answered"
-
-    try:
-        anyio.run(main)
     finally:
         ready.set()
 
 
-def test_an_error_is_the_askers_own() -> None:
-    async def main() -> None:
-        with pytest.raises(ZeroDivisionError):
-            await InThreads(60)(lambda: 1 / 0)
-
-    anyio.run(main)
+async def test_an_error_is_the_askers_own() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await InThreads(60)(lambda: 1 / 0)

@@ -9,7 +9,7 @@ import pytest
 from mcp.types import ToolListChangedNotification
 from rs_bpe.bpe import openai
 
-from tests.gateway.hosts import ERAS, Era, over_http
+from tests.gateway.hosts import Era, over_http
 from tests.gateway_catalog import by_hand
 from tests.service import Served, agent, ingest, served
 from waygraph.api.mcp import Surface, tool_list
@@ -31,7 +31,6 @@ def introduction(service: Served, era: Era, key: str = "", path: str = "/mcp") -
     return anyio.run(asked)
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_each_caller_is_told_what_it_may_find(era: Era, tmp_path: Path) -> None:
     with served(auth=True, folder=tmp_path) as service:
         ingest(
@@ -111,7 +110,7 @@ def test_what_is_told_before_any_search_is_small(surface: Surface, names: list[s
         )
 
 
-def test_hosts_are_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hosts_are_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_list, "LOOK_S", 0.05)
     with served() as service:
         changed = anyio.Event()
@@ -120,12 +119,9 @@ def test_hosts_are_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.Monk
             if isinstance(message, ToolListChangedNotification):
                 changed.set()
 
-        async def listen() -> None:
-            async with over_http(f"{service.url}/mcp", "legacy", message_handler=note) as host:
-                assert "Behind it" not in str((await host.list_tools()).tools[0].description)
-                await anyio.to_thread.run_sync(lambda: ingest(service.admin(), "s", agent("mail", "read")))
-                with anyio.fail_after(30):
-                    await changed.wait()
-                assert "Most tools: mail (1)" in str((await host.list_tools()).tools[0].description)
-
-        anyio.run(listen)
+        async with over_http(f"{service.url}/mcp", "legacy", message_handler=note) as host:
+            assert "Behind it" not in str((await host.list_tools()).tools[0].description)
+            await anyio.to_thread.run_sync(lambda: ingest(service.admin(), "s", agent("mail", "read")))
+            with anyio.fail_after(30):
+                await changed.wait()
+            assert "Most tools: mail (1)" in str((await host.list_tools()).tools[0].description)

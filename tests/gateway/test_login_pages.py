@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.types import ElicitResult
 from pydantic import TypeAdapter
 
-from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, on_stdio, over_http
+from tests.gateway.hosts import Era, Place, error_of, ingest, on_stdio, over_http
 from tests.identity_provider import Person, Realm, identity_provider, password
 from tests.own_logins import KEY, log_in
 from tests.protected_server import ProtectedServer, protected_server
@@ -112,8 +112,7 @@ def log_in_by_browser(person: Person, page: str, key: str) -> httpx2.Response:
     return person.open(leave(person, prove(person, page, key)))
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) -> None:
+async def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) -> None:
     """Who has no login is told the page. Two callers at once, over sessions of their own, and after a restart."""
     keys = {"ann": here.key(), "bob": here.key()}
     heard: list[tuple[str, str]] = []
@@ -122,33 +121,29 @@ def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) -> None:
         result = await client.call_tool("use_tool", {"name": "desk__whoami", "params": {"wait_s": 0.02}})
         heard.append((name, str(result.content[-1].text)))  # type: ignore[union-attr]
 
-    async def work() -> None:
-        url = f"{here.service.url}/mcp"
-        async with over_http(url, era, key=keys["ann"]) as ann, over_http(url, era, key=keys["bob"]) as bob:
-            clients = {"ann": ann, "bob": bob}
-            for name, client in clients.items():
-                error = error_of(await client.call_tool("use_tool", {"name": "desk__whoami", "params": {}}))
-                assert (error["code"], error["page"], error["by"]) == ("needs-login", here.page, "gateway")
-                listed = await client.list_resources()
-                assert listed.meta
-                assert listed.meta["waygraph/unlisted"] == {"log_in_at": {"desk": here.page}}
-                with Person(name) as person:
-                    done = await anyio.to_thread.run_sync(log_in_by_browser, person, error["page"], keys[name])
-                    assert "You are logged in" in done.text
-                await whoami(client, name)
-            async with anyio.create_task_group() as tasks:
-                for _ in range(8):
-                    for name, client in clients.items():
-                        tasks.start_soon(whoami, client, name)
-
-    anyio.run(work)
+    url = f"{here.service.url}/mcp"
+    async with over_http(url, era, key=keys["ann"]) as ann, over_http(url, era, key=keys["bob"]) as bob:
+        clients = {"ann": ann, "bob": bob}
+        for name, client in clients.items():
+            error = error_of(await client.call_tool("use_tool", {"name": "desk__whoami", "params": {}}))
+            assert (error["code"], error["page"], error["by"]) == ("needs-login", here.page, "gateway")
+            listed = await client.list_resources()
+            assert listed.meta
+            assert listed.meta["waygraph/unlisted"] == {"log_in_at": {"desk": here.page}}
+            with Person(name) as person:
+                done = await anyio.to_thread.run_sync(log_in_by_browser, person, error["page"], keys[name])
+                assert "You are logged in" in done.text
+            await whoami(client, name)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                for name, client in clients.items():
+                    tasks.start_soon(whoami, client, name)
     assert len(heard) == 18
     assert set(heard) == {("ann", "ann@office"), ("bob", "bob@office")}
     assert {subject for _, subject in here.server.calls} == {"ann@office", "bob@office"}
     assert [client["client_name"] for client in here.office.clients.values()] == ["Waygraph", "Waygraph"]
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_a_host_that_shows_pages_is_led_to_ours_and_the_call_goes_on(here: World, era: Era) -> None:
     key, pages = here.key(), list[str]()
 
@@ -193,65 +188,56 @@ def test_an_agent_may_be_named_as_the_endpoint_is(here: World) -> None:
     assert (shown.status_code, shown.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
-def test_a_call_waits_for_a_login_at_the_server_s_address_of_now(here: World) -> None:
+async def test_a_call_waits_for_a_login_at_the_server_s_address_of_now(here: World) -> None:
     """One that was made for another address is none."""
     key = here.key()
     here.file.put(f"key:{key.split('_')[1]}", "desk", "https://former.example/mcp", "oauth", {})
+    accepted = anyio.Event()
 
-    async def work() -> None:
-        accepted = anyio.Event()
+    async def accept(*_: Any) -> ElicitResult:
+        accepted.set()
+        return ElicitResult(action="accept")
 
-        async def accept(*_: Any) -> ElicitResult:
-            accepted.set()
-            return ElicitResult(action="accept")
+    async def log_ann_in() -> None:
+        await accepted.wait()
+        with Person("ann") as ann:
+            await anyio.to_thread.run_sync(log_in_by_browser, ann, here.page, key)
 
-        async def log_ann_in() -> None:
-            await accepted.wait()
-            with Person("ann") as ann:
-                await anyio.to_thread.run_sync(log_in_by_browser, ann, here.page, key)
-
-        async with (
-            over_http(f"{here.service.url}/mcp", key=key, elicitation_callback=accept) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(log_ann_in)
-            answer: Any = await client.call_tool("use_tool", {"name": "desk__whoami", "params": {}})
-            assert answer.content[-1].text == "ann@office"
-
-    anyio.run(work)
+    async with (
+        over_http(f"{here.service.url}/mcp", key=key, elicitation_callback=accept) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(log_ann_in)
+        answer: Any = await client.call_tool("use_tool", {"name": "desk__whoami", "params": {}})
+        assert answer.content[-1].text == "ann@office"
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_what_a_server_asks_reaches_the_host_of_its_user_alone(here: World, era: Era) -> None:
+async def test_what_a_server_asks_reaches_the_host_of_its_user_alone(here: World, era: Era) -> None:
     """Both questions are open at once."""
     here.server.modern = False
     keys = {person: here.key() for person in ("ann", "bob")}
     heard: list[tuple[str, str]] = []
-
-    async def work() -> None:
-        both_asked = anyio.Event()
-
-        async def call(person: str) -> None:
-            async def answer(_: Any, params: Any) -> ElicitResult:
-                heard.append((person, re.findall(r"\w+@office", params.message)[0]))
-                if len(heard) == 2:
-                    both_asked.set()
-                await both_asked.wait()
-                return ElicitResult(action="accept", content={"colour": person})
-
-            url = f"{here.service.url}/mcp"
-            async with over_http(url, era, key=keys[person], elicitation_callback=answer) as client:
-                said: Any = await client.call_tool("use_tool", {"name": "desk__ask", "params": {}})
-            assert said.content[-1].text == f"{person}@office: {person}"
-
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as tasks:
-                for person in keys:
-                    tasks.start_soon(call, person)
-
     for person, key in keys.items():
         log_in(here.server, here.file, f"key:{key.split('_')[1]}", person)
-    anyio.run(work)
+    both_asked = anyio.Event()
+
+    async def call(person: str) -> None:
+        async def answer(_: Any, params: Any) -> ElicitResult:
+            heard.append((person, re.findall(r"\w+@office", params.message)[0]))
+            if len(heard) == 2:
+                both_asked.set()
+            await both_asked.wait()
+            return ElicitResult(action="accept", content={"colour": person})
+
+        url = f"{here.service.url}/mcp"
+        async with over_http(url, era, key=keys[person], elicitation_callback=answer) as client:
+            said: Any = await client.call_tool("use_tool", {"name": "desk__ask", "params": {}})
+        assert said.content[-1].text == f"{person}@office: {person}"
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for person in keys:
+                tasks.start_soon(call, person)
     assert sorted(heard) == [("ann", "ann@office"), ("bob", "bob@office")]
 
 
@@ -435,7 +421,7 @@ def test_logins_that_one_caller_begins_are_limited(here: World) -> None:
 
 
 @pytest.mark.full
-def test_over_standard_input_all_calls_are_by_the_user_of_this_machine(here: World, tmp_path: Path) -> None:
+async def test_over_standard_input_all_calls_are_by_the_user_of_this_machine(here: World, tmp_path: Path) -> None:
     """Who is told the command by which they log in, as there is no page."""
     environ = {
         "WAYGRAPH_DATA_DIR": here.settings.data_dir,
@@ -443,19 +429,15 @@ def test_over_standard_input_all_calls_are_by_the_user_of_this_machine(here: Wor
         "WAYGRAPH_LOGIN_KEY": KEY,
     }
     log_in(here.server, here.file, "key:of-somebody", "bob")
-
-    async def work() -> None:
-        async with Client(on_stdio(Place(tmp_path), **environ)) as client:
-            call = {"name": "desk__whoami", "params": {}}
-            error = error_of(await client.call_tool("use_tool", call))
-            assert (error["code"], error["page"]) == ("needs-login", "")
-            assert "waygraph logins add desk" in error["message"]
-            log_in(here.server, here.file, "local", "ann")
-            told = (await client.call_tool("use_tool", call)).content[-1]
-            assert told.type == "text"
-            assert told.text == "ann@office"
-
-    anyio.run(work)
+    async with Client(on_stdio(Place(tmp_path), **environ)) as client:
+        call = {"name": "desk__whoami", "params": {}}
+        error = error_of(await client.call_tool("use_tool", call))
+        assert (error["code"], error["page"]) == ("needs-login", "")
+        assert "waygraph logins add desk" in error["message"]
+        log_in(here.server, here.file, "local", "ann")
+        told = (await client.call_tool("use_tool", call)).content[-1]
+        assert told.type == "text"
+        assert told.text == "ann@office"
 
 
 @pytest.mark.full

@@ -2,21 +2,16 @@
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp import MCPError
-from mcp.types import (
-    ElicitResult,
-    PromptListChangedNotification,
-    PromptReference,
-    ResourceTemplateReference,
-)
+from mcp.types import ElicitResult, PromptListChangedNotification, PromptReference, ResourceTemplateReference
 
-from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, ingest, on_stdio, opened_by, over_http, told
+from tests.gateway.hosts import Era, Open, Place, error_of, ingest, on_stdio, opened_by, over_http, told
 from tests.gateway.programs import library
 from tests.service import Served, served
 from tests.upstream.served import running
@@ -76,6 +71,9 @@ def careful(place: Place, tmp_path: Path) -> Iterator[Served]:
         yield running_service
 
 
+host_of: Open = over_http
+
+
 @pytest.fixture(params=["stdio", "http"])
 def open_host(request: pytest.FixtureRequest, place: Place, service: Served) -> Open:
     return opened_by(request.param, f"{service.url}/mcp", on_stdio(place))
@@ -87,19 +85,9 @@ async def refusal(request: Awaitable[object]) -> MCPError:
     return caught.value
 
 
-def walk(opened: Any, steps: Callable[[Any], Awaitable[object]]) -> None:
-    async def run() -> None:
-        async with opened as host:
-            await steps(host)
-
-    anyio.run(run)
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_a_host_lists_gets_reads_and_completes(open_host: Open, era: Era) -> None:
+async def test_a_host_lists_gets_reads_and_completes(open_host: Open, era: Era) -> None:
     """Of both servers, by addresses that name them; what a server says of itself is as it said it."""
-
-    async def steps(host: Any) -> None:
+    async with open_host(era) as host:
         can = host.server_capabilities
         assert can.prompts.list_changed
         assert can.resources.list_changed
@@ -132,14 +120,10 @@ def test_a_host_lists_gets_reads_and_completes(open_host: Open, era: Era) -> Non
         completed = await host.complete(template, {"name": "date", "value": "2"})
         assert completed.completion.values[0] == f"{DAY} date=20"
 
-    walk(open_host(era), steps)
 
-
-@pytest.mark.parametrize("era", ERAS)
-def test_errors_say_whose_they_are(service: Served, era: Era) -> None:
+async def test_errors_say_whose_they_are(service: Served, era: Era) -> None:
     """What a server says begins with its id, and a field `by` is not the server's to fill."""
-
-    async def steps(host: Any) -> None:
+    async with host_of(f"{service.url}/mcp", era) as host:
         theirs = (await refusal(host.get_prompt("books__sonata"))).error
         assert theirs.message == "The tool books/prompt:sonata says, not the gateway: no prompt sonata"
         assert (theirs.code, theirs.data) == (-32602, {"by": "books/prompt:sonata"})
@@ -154,11 +138,9 @@ def test_errors_say_whose_they_are(service: Served, era: Era) -> None:
             ours = (await refusal(request)).error
             assert (ours.data["by"], ours.data["code"]) == ("gateway", "unknown-name")
 
-    walk(over_http(f"{service.url}/mcp", era), steps)
 
-
-def test_a_name_that_one_server_has_is_enough(service: Served) -> None:
-    async def steps(host: Any) -> None:
+async def test_a_name_that_one_server_has_is_enough(service: Served) -> None:
+    async with host_of(f"{service.url}/mcp") as host:
         several = (await refusal(host.read_resource("note://tides"))).error
         assert f"{IN_BOOKS}/note://tides" in several.message
         service.registry.operator.set("annex", hidden=True)
@@ -173,11 +155,10 @@ def test_a_name_that_one_server_has_is_enough(service: Served) -> None:
         finally:
             service.registry.operator.set("annex", hidden=False)
 
-    walk(over_http(f"{service.url}/mcp"), steps)
 
+async def test_a_model_finds_and_reads(service: Served) -> None:
+    async with host_of(f"{service.url}/mcp") as host:
 
-def test_a_model_finds_and_reads(service: Served) -> None:
-    async def steps(host: Any) -> None:
         async def found(kind: str, query: str, **more: object) -> Any:
             return told(await host.call_tool("find_tools", {"kind": kind, "query": query, **more}))
 
@@ -197,10 +178,8 @@ def test_a_model_finds_and_reads(service: Served) -> None:
         error = error_of(await host.call_tool("find_tools", {"kind": "spell", "query": "x"}))
         assert "/kind" in str(error["faults"])
 
-    walk(over_http(f"{service.url}/mcp"), steps)
 
-
-def test_policy_holds(careful: Served) -> None:
+async def test_policy_holds(careful: Served) -> None:
     """A denied agent is neither listed nor read; where a person has to agree, one is asked, and for no completion."""
     heard: list[str] = []
 
@@ -208,7 +187,7 @@ def test_policy_holds(careful: Served) -> None:
         heard.append(params.message)
         return ElicitResult(action="accept", content={"run": True})
 
-    async def steps(host: Any) -> None:
+    async with host_of(f"{careful.url}/mcp", elicitation_callback=agree) as host:
         assert {prompt.name for prompt in (await host.list_prompts()).prompts} == {"books__haiku", "books__review"}
         assert not (await host.list_resource_templates()).resource_templates
         for address in ("waygraph://agents/annex/note://tides", f"{IN_BOOKS}/note://day/x"):
@@ -220,24 +199,17 @@ def test_policy_holds(careful: Served) -> None:
         await host.get_prompt("books__review", {"topic": "sand"})
         assert "books/prompt:review" in heard[0]
         assert "sand" in heard[0]
-
-    walk(over_http(f"{careful.url}/mcp", elicitation_callback=agree), steps)
-
-    async def deaf(host: Any) -> None:
+    async with host_of(f"{careful.url}/mcp") as host:
         needs = (await refusal(host.get_prompt("books__review", {"topic": "sand"}))).error
         assert needs.data["code"] == "needs-consent"
 
-    walk(over_http(f"{careful.url}/mcp"), deaf)
 
-
-def test_each_request_to_a_server_is_one_line_of_the_audit(place: Place, service: Served) -> None:
-    async def steps(host: Any) -> None:
+async def test_each_request_to_a_server_is_one_line_of_the_audit(place: Place, service: Served) -> None:
+    before = len(place.audit) if (place.folder / "audit.jsonl").exists() else 0
+    async with host_of(f"{service.url}/mcp") as host:
         await host.list_prompts()
         await host.get_prompt("books__review", {"topic": "a secret"})
         await refusal(host.read_resource("waygraph://agents/nobody/note://tides"))
-
-    before = len(place.audit) if (place.folder / "audit.jsonl").exists() else 0
-    walk(over_http(f"{service.url}/mcp"), steps)
     got, refused = place.audit[before:]
     assert (got["action"], got["target"], got["outcome"]) == ("call", "books/prompt:review", "ok")
     assert got["parameters"] == ["topic"]
@@ -245,32 +217,29 @@ def test_each_request_to_a_server_is_one_line_of_the_audit(place: Place, service
     assert "a secret" not in str(got)
 
 
-def test_a_server_that_hangs_ends_with_its_deadline(service: Served) -> None:
-    async def steps(host: Any) -> None:
+async def test_a_server_that_hangs_ends_with_its_deadline(service: Served) -> None:
+    async with host_of(f"{service.url}/mcp") as host:
         late = (await refusal(host.get_prompt("books__hang", meta={"waygraph/timeout_s": 1}))).error
         assert late.data["code"] == "call-timed-out"
 
-    walk(over_http(f"{service.url}/mcp"), steps)
 
-
-def test_a_server_that_does_not_start_costs_only_its_own(place: Place, tmp_path: Path) -> None:
+async def test_a_server_that_does_not_start_costs_only_its_own(place: Place, tmp_path: Path) -> None:
     """Its place in a list says so."""
     both = Place(tmp_path)
     books = {"command": sys.executable, "args": [str(PROGRAM)]}
     shut = books | {"env": {"LIBRARY_IS_SHUT": "${SHUT:-}"}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"books": books, "shut": shut}}))
     assert ingest(both, str(tmp_path / "mcp.json")) == 0
-
-    async def steps(host: Any) -> None:
-        listed = await host.list_prompts()
-        assert {prompt.name for prompt in listed.prompts} == {"books__haiku", "books__review"}
-        assert listed.meta["waygraph/unlisted"] == {"failed": ["shut"], "suspicious": 1}
-
     with served(both.registry, environ={"SHUT": "1"}) as service:
-        walk(over_http(f"{service.url}/mcp"), steps)
+        async with host_of(f"{service.url}/mcp") as host:
+            listed = await host.list_prompts()
+            assert {prompt.name for prompt in listed.prompts} == {"books__haiku", "books__review"}
+            assert listed.meta["waygraph/unlisted"] == {"failed": ["shut"], "suspicious": 1}
 
 
-def test_a_server_that_has_none_is_asked_once(toolbox: Place, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_has_none_is_asked_once(
+    toolbox: Place, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that it may rest; a server that has some is asked as before."""
     asked: list[str] = []
     ask_list = offers._ask_list
@@ -280,34 +249,30 @@ def test_a_server_that_has_none_is_asked_once(toolbox: Place, place: Place, monk
         return await ask_list(*about)
 
     monkeypatch.setattr(offers, "_ask_list", note_and_ask)
-
-    async def steps(host: Any) -> None:
-        for _ in range(3):
-            await host.list_prompts()
-
     for registry in (toolbox.registry, place.registry):
         with served(registry) as service:
-            walk(over_http(f"{service.url}/mcp"), steps)
+            async with host_of(f"{service.url}/mcp") as host:
+                for _ in range(3):
+                    await host.list_prompts()
     assert (asked.count("box"), asked.count("books")) == (1, 3)
 
 
-def test_a_server_tells_no_host_the_login_that_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_tells_no_host_the_login_that_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOKEN", "sesame-0123456789")
     place = Place(tmp_path)
     books = {"command": sys.executable, "args": [str(PROGRAM)], "env": {"LIBRARY_TOKEN": "${TOKEN}"}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"books": books}}))
     assert ingest(place, str(tmp_path / "mcp.json")) == 0
-
-    async def steps(host: Any) -> None:
-        told_prompts = {prompt.name: prompt.description for prompt in (await host.list_prompts()).prompts}
-        assert "It is ***." in told_prompts.values()
-        assert (await host.read_resource(f"{IN_BOOKS}/note://token")).contents[0].text == "It is ***."
-
     with served(place.registry, environ={"TOKEN": "sesame-0123456789"}) as service:
-        walk(over_http(f"{service.url}/mcp"), steps)
+        async with host_of(f"{service.url}/mcp") as host:
+            told_prompts = {prompt.name: prompt.description for prompt in (await host.list_prompts()).prompts}
+            assert "It is ***." in told_prompts.values()
+            assert (await host.read_resource(f"{IN_BOOKS}/note://token")).contents[0].text == "It is ***."
 
 
-def test_hosts_are_told_when_a_late_server_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hosts_are_told_when_a_late_server_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, slowly = Place(tmp_path), tmp_path / "slow"
     books = {"command": sys.executable, "args": [str(PROGRAM)], "env": {"LIBRARY_IS_SLOW": str(slowly)}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"books": books}}))
@@ -320,104 +285,81 @@ def test_hosts_are_told_when_a_late_server_has_started(tmp_path: Path, monkeypat
         if isinstance(message, PromptListChangedNotification):
             changed.set()
 
-    async def steps(host: Any) -> None:
-        assert (await host.list_prompts()).meta["waygraph/unlisted"] == {"failed": ["books"]}
-        with anyio.fail_after(30):
-            await changed.wait()
-        assert "books__review" in str(await host.list_prompts())
-
     with served(slow.registry) as service:
-        walk(over_http(f"{service.url}/mcp", "legacy", message_handler=heard), steps)
+        async with host_of(f"{service.url}/mcp", "legacy", message_handler=heard) as host:
+            assert (await host.list_prompts()).meta["waygraph/unlisted"] == {"failed": ["books"]}
+            with anyio.fail_after(30):
+                await changed.wait()
+            assert "books__review" in str(await host.list_prompts())
 
 
-def test_who_may_not_see_an_agent_learns_of_none_of_its_prompts(place: Place, tmp_path: Path) -> None:
+async def test_who_may_not_see_an_agent_learns_of_none_of_its_prompts(place: Place, tmp_path: Path) -> None:
     with served(place.registry, auth=True, folder=tmp_path) as service:
         service.registry.operator.set("annex", visible_to=["staff"])
-
-        def seen_by(key: str) -> str:
-            seen: list[str] = []
-
-            async def steps(host: Any) -> None:
-                seen.append(str(await host.list_prompts()) + str(await host.list_resources()))
-                seen.append(str(await host.call_tool("find_tools", {"kind": "prompt", "query": "review"})))
+        try:
+            async with host_of(f"{service.url}/mcp", key=service.key(groups=("staff",))) as host:
+                assert "annex" in str(await host.list_prompts())
+                assert (await host.get_prompt("annex__review", {"topic": "x"})).messages
+            async with host_of(f"{service.url}/mcp", key=service.key()) as host:
+                listed = str(await host.list_prompts()) + str(await host.list_resources())
+                found = await host.call_tool("find_tools", {"kind": "prompt", "query": "review"})
+                assert "annex" not in listed + str(found)
                 hidden, absent = [
                     (await refusal(host.get_prompt(f"{agent}__review", {"topic": "x"}))).error
                     for agent in ("annex", "xxxxx")
                 ]
                 assert hidden.message == absent.message.replace("xxxxx", "annex")
                 assert hidden.data == absent.data
-
-            async def all_of(host: Any) -> None:
-                seen.append(str(await host.list_prompts()))
-                assert (await host.get_prompt("annex__review", {"topic": "x"})).messages
-
-            walk(over_http(f"{service.url}/mcp", key=key), all_of if "staff" in groups else steps)
-            return " ".join(seen)
-
-        try:
-            groups: tuple[str, ...] = ("staff",)
-            assert "annex" in seen_by(service.key(groups=groups))
-            groups = ()
-            assert "annex" not in seen_by(service.key())
-
-            async def may_not_call(host: Any) -> None:
+            async with host_of(f"{service.url}/mcp", key=service.key("route")) as host:
                 assert not (await host.list_prompts()).prompts
-                found = error_of(await host.call_tool("find_tools", {"kind": "prompt", "query": "review"}))
+                refused = error_of(await host.call_tool("find_tools", {"kind": "prompt", "query": "review"}))
                 got = (await refusal(host.get_prompt("books__review", {"topic": "x"}))).error
-                assert (found["code"], got.data["code"]) == ("not-allowed", "not-allowed")
-
-            walk(over_http(f"{service.url}/mcp", key=service.key("route")), may_not_call)
+                assert (refused["code"], got.data["code"]) == ("not-allowed", "not-allowed")
         finally:
             service.registry.operator.set("annex", everyone=True)
 
 
-def test_of_many_servers_the_pinned_ones_are_asked(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_servers_the_pinned_ones_are_asked(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search asks those that fit it."""
     monkeypatch.setattr(offers, "MOST_SERVERS", 1)
     monkeypatch.setattr(offers, "FOUND_AT", 1)
     service.registry.operator.set("books", pinned=True)
-
-    async def steps(host: Any) -> None:
-        listed = await host.list_prompts()
-        assert {prompt.name for prompt in listed.prompts} == {"books__haiku", "books__review"}
-        assert listed.meta["waygraph/unlisted"]["not_asked"] == 1
-        found = told(await host.call_tool("find_tools", {"kind": "prompt", "query": "annex"}))
-        assert {prompt["name"].partition("__")[0] for prompt in found["prompts"]} <= {"annex", "books"}
-
     try:
-        walk(over_http(f"{service.url}/mcp"), steps)
+        async with host_of(f"{service.url}/mcp") as host:
+            listed = await host.list_prompts()
+            assert {prompt.name for prompt in listed.prompts} == {"books__haiku", "books__review"}
+            assert listed.meta["waygraph/unlisted"]["not_asked"] == 1
+            found = told(await host.call_tool("find_tools", {"kind": "prompt", "query": "annex"}))
+            assert {prompt["name"].partition("__")[0] for prompt in found["prompts"]} <= {"annex", "books"}
     finally:
         service.registry.operator.set("books", pinned=False)
 
 
-def test_servers_that_no_walk_chose_are_asked_and_that_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_servers_that_no_walk_chose_are_asked_and_that_is_said(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(offers, "MOST_SERVERS", 1)
-
-    async def steps(host: Any) -> None:
-        found = told(await host.call_tool("find_tools", {"kind": "prompt", "query": "annex"}))
-        [notice] = [each for each in found["notices"] if each["code"] == "not_walked"]
-        assert (bool(found["prompts"]), notice["text"]) == (True, f"Not walked: {NO_TAXONOMY}.")
-
     with served(place.registry, settings=Settings(walk="openai:m")) as service:
-        walk(over_http(f"{service.url}/mcp"), steps)
+        async with host_of(f"{service.url}/mcp") as host:
+            found = told(await host.call_tool("find_tools", {"kind": "prompt", "query": "annex"}))
+            [notice] = [each for each in found["notices"] if each["code"] == "not_walked"]
+            assert (bool(found["prompts"]), notice["text"]) == (True, f"Not walked: {NO_TAXONOMY}.")
 
 
-def test_a_toolset_has_the_prompts_of_whole_agents_alone(place: Place) -> None:
+async def test_a_toolset_has_the_prompts_of_whole_agents_alone(place: Place) -> None:
     with served(place.registry) as service:
         service.registry.operator.set_toolset("pages", tools=["annex/grow"], agents=["books"])
-
-        async def steps(host: Any) -> None:
+        async with host_of(f"{service.url}/pages/mcp") as host:
             assert {prompt.name for prompt in (await host.list_prompts()).prompts} == {"books__haiku", "books__review"}
             assert (await refusal(host.get_prompt("annex__review", {"topic": "x"}))).error.data[
                 "code"
             ] == "unknown-name"
             assert (await host.read_resource("note://tides")).contents
 
-        walk(over_http(f"{service.url}/pages/mcp"), steps)
 
-
-@pytest.mark.parametrize("era", ERAS)
-def test_hosts_are_told_when_a_servers_list_changes(place: Place, era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hosts_are_told_when_a_servers_list_changes(
+    place: Place, era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tool_list, "LOOK_S", 0.05)
     changed = anyio.Event()
 
@@ -432,20 +374,18 @@ def test_hosts_are_told_when_a_servers_list_changes(place: Place, era: Era, monk
             await changed.wait()
         assert "annex__sonnet" in str(await host.list_prompts())
 
-    async def steps(host: Any) -> None:
-        if era == "legacy":
-            await grow(host)
-            return
-        async with host.listen(prompts_list_changed=True) as events, anyio.create_task_group() as tasks:
-
-            async def follow() -> None:
-                async for _ in events:
-                    changed.set()
-
-            tasks.start_soon(follow)
-            await grow(host)
-            tasks.cancel_scope.cancel()
-
     with served(place.registry) as service:
         library.grown[:] = library.PROMPTS
-        walk(over_http(f"{service.url}/mcp", era, message_handler=heard), steps)
+        async with host_of(f"{service.url}/mcp", era, message_handler=heard) as host:
+            if era == "legacy":
+                await grow(host)
+                return
+            async with host.listen(prompts_list_changed=True) as events, anyio.create_task_group() as tasks:
+
+                async def follow() -> None:
+                    async for _ in events:
+                        changed.set()
+
+                tasks.start_soon(follow)
+                await grow(host)
+                tasks.cancel_scope.cancel()

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp.types import ElicitResult
 
-from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http
+from tests.gateway.hosts import Era, Open, Place, on_stdio, opened_by, over_http
 from tests.service import served
 from waygraph.api.mcp.sessions import Asker, Context, OnBehalf, Session, SessionHost
 from waygraph.ingest.upstream import inflight
@@ -50,44 +50,37 @@ async def until_more(place: Place, note: str, before: int) -> None:
             await anyio.sleep(0.02)
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_host_is_asked_beside_another_call_of_its_own(open_host: Open, toolbox: Place, door: str, era: Era) -> None:
+async def test_a_host_is_asked_beside_another_call_of_its_own(
+    open_host: Open, toolbox: Place, door: str, era: Era
+) -> None:
     """And right after it gave that one up. Of modern requests over HTTP nobody can tell whether one host sent both."""
     is_known = (door, era) != ("http", "auto")
-
-    async def run() -> None:
-        answers: list[Any] = []
-        waiting, cancelled = toolbox.notes.count("waits"), toolbox.notes.count("cancelled")
-        async with open_host(era, elicitation_callback=blue) as host, anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(host.call_tool, "box__wait", {}))
-            await until_more(toolbox, "waits", waiting)
+    answers: list[Any] = []
+    waiting, cancelled = toolbox.notes.count("waits"), toolbox.notes.count("cancelled")
+    async with open_host(era, elicitation_callback=blue) as host, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(host.call_tool, "box__wait", {}))
+        await until_more(toolbox, "waits", waiting)
+        answers.append(await asked(host))
+        tasks.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await until_more(toolbox, "cancelled", cancelled)
             answers.append(await asked(host))
-            tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await until_more(toolbox, "cancelled", cancelled)
-                answers.append(await asked(host))
-        assert [answer.get("content") for answer in answers] == [{"colour": "blue"} if is_known else None] * 2
-
-    anyio.run(run)
+    assert [answer.get("content") for answer in answers] == [{"colour": "blue"} if is_known else None] * 2
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_what_may_be_of_another_s_answered_call_is_asked_of_nobody(
+async def test_what_may_be_of_another_s_answered_call_is_asked_of_nobody(
     toolbox: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: Era
 ) -> None:
     """While the server may still speak of that one. Who comes again is no other."""
     monkeypatch.setattr(inflight, "ANSWERED_S", PATIENCE_S)
-
-    async def run(url: str, keys: tuple[str, str]) -> None:
+    with served(toolbox.registry, auth=True, folder=tmp_path) as service:
+        keys = service.key("use", everything=True), service.key("use", everything=True)
+        url = f"{service.url}/mcp"
         mine, other = (over_http(url, era, key=key, elicitation_callback=blue) for key in keys)
         async with mine as host, other as stranger:
             for _ in range(2):
                 assert (await asked(host))["content"] == {"colour": "blue"}
             assert "of several hosts" in (await asked(stranger))["message"]
-
-    with served(toolbox.registry, auth=True, folder=tmp_path) as service:
-        keys = service.key("use", everything=True), service.key("use", everything=True)
-        anyio.run(run, f"{service.url}/mcp", keys)
 
 
 def test_hosts_are_one_only_if_their_session_and_the_agent_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,38 +60,32 @@ def test_a_request_that_is_sent_again_is_answered_both_times() -> None:
 
 
 @pytest.mark.parametrize("came_to", ["a result", "an error"])
-def test_what_a_call_came_to_without_its_hosts_answer_waits_for_the_host(came_to: str) -> None:
+async def test_what_a_call_came_to_without_its_hosts_answer_waits_for_the_host(came_to: str) -> None:
     """Its question was taken back while the host's person thought: it is run once, and the host hears of it once."""
+    parking, ran, ended = Parking(), list[str](), anyio.Event()
 
-    async def run() -> None:
-        parking, ran, ended = Parking(), list[str](), anyio.Event()
+    async def pay(host: Host) -> dict[str, Any]:
+        ran.append("paid")
+        with anyio.move_on_after(0.01):
+            await host.ask("elicitation/create", FORM)
+        ended.set()
+        if came_to == "an error":
+            raise MayHaveRun("the connection broke")
+        return {"content": [], "receipt": 4711}
 
-        async def pay(host: Host) -> dict[str, Any]:
-            ran.append("paid")
-            with anyio.move_on_after(0.01):
-                await host.ask("elicitation/create", FORM)
-            ended.set()
-            if came_to == "an error":
-                raise MayHaveRun("the connection broke")
-            return {"content": [], "receipt": 4711}
-
-        async with parking.open():
-            wanted = await parking.begin(ASKER, ASKED, Deaf(), pay)
-            assert isinstance(wanted, InputRequest)
-            await ended.wait()
-            await anyio.wait_all_tasks_blocked()
-            answers = {key: {"action": "accept"} for key in wanted.requests}
-            with anyio.fail_after(PATIENCE_S):
-                with (
-                    nullcontext() if came_to == "a result" else pytest.raises(MayHaveRun, match="the connection broke")
-                ):
-                    assert await parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf()) == {
-                        "content": [],
-                        "receipt": 4711,
-                    }
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(MCPError, match="no call waits for these answers"):
-                await parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf())
-        assert ran == ["paid"]
-
-    anyio.run(run)
+    async with parking.open():
+        wanted = await parking.begin(ASKER, ASKED, Deaf(), pay)
+        assert isinstance(wanted, InputRequest)
+        await ended.wait()
+        await anyio.wait_all_tasks_blocked()
+        answers = {key: {"action": "accept"} for key in wanted.requests}
+        with anyio.fail_after(PATIENCE_S):
+            with nullcontext() if came_to == "a result" else pytest.raises(MayHaveRun, match="the connection broke"):
+                assert await parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf()) == {
+                    "content": [],
+                    "receipt": 4711,
+                }
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(MCPError, match="no call waits for these answers"):
+            await parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf())
+    assert ran == ["paid"]

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from mcp import Client
 
-from tests.gateway.hosts import ERAS, Era, Place, error_of, on_stdio, over_http, toolbox_place
+from tests.gateway.hosts import Era, Place, error_of, on_stdio, over_http, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE
 from tests.gateway.test_doors import BARE, HELLO, LIST
 from tests.service import Running, process, until
@@ -187,38 +187,30 @@ def test_a_wrong_file_is_told_before_anything_is_served(toolbox: Place, tmp_path
     assert "Traceback" not in told
 
 
-def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) -> None:
+async def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) -> None:
     """The host's list of servers stays green, and a later ingest is seen."""
     place = Place(tmp_path)
-
-    async def walk() -> None:
-        async with Client(on_stdio(place)) as host:
-            assert len((await host.list_tools()).tools) == 3
-            error = error_of(await host.call_tool("find_tools", {"query": "add"}))
-            assert error["code"] == "registry-not-found"
-            await anyio.to_thread.run_sync(toolbox_place, tmp_path)
-            assert not (await host.call_tool("find_tools", {"query": "add two whole numbers"})).is_error
-            assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
-
-    anyio.run(walk)
+    async with Client(on_stdio(place)) as host:
+        assert len((await host.list_tools()).tools) == 3
+        error = error_of(await host.call_tool("find_tools", {"query": "add"}))
+        assert error["code"] == "registry-not-found"
+        await anyio.to_thread.run_sync(toolbox_place, tmp_path)
+        assert not (await host.call_tool("find_tools", {"query": "add two whole numbers"})).is_error
+        assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
 
 
 @pytest.mark.parametrize("with_arguments", [False, True])
-def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool) -> None:
+async def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool) -> None:
     """Who, which tool, how it ended, how long it took, its arguments' names; their values if asked for, no secret."""
     place = toolbox_place(tmp_path)
-
-    async def walk() -> None:
-        environ = {"WAYGRAPH_AUDIT_ARGUMENTS": "true"} if with_arguments else {}
-        async with Client(on_stdio(place, **environ)) as host:
-            await host.call_tool("find_tools", {"query": "add two whole numbers"})
-            await host.call_tool("box__add", {"a": 1, "b": 2, "password": "tide-and-time"})
-            await host.call_tool("use_tool", {"name": "box__fail", "params": {"note": "sk-abcdefghijklmnop"}})
-            await host.call_tool("box__fail", {"sk-abcdefghijklmnop": 1, **{f"{n:03}{'x' * 90}": n for n in range(70)}})
-            await host.call_tool("use_tool", {"query": "erase", "params": {}})
-            await host.call_tool("box__ad", {})
-
-    anyio.run(walk)
+    environ = {"WAYGRAPH_AUDIT_ARGUMENTS": "true"} if with_arguments else {}
+    async with Client(on_stdio(place, **environ)) as host:
+        await host.call_tool("find_tools", {"query": "add two whole numbers"})
+        await host.call_tool("box__add", {"a": 1, "b": 2, "password": "tide-and-time"})
+        await host.call_tool("use_tool", {"name": "box__fail", "params": {"note": "sk-abcdefghijklmnop"}})
+        await host.call_tool("box__fail", {"sk-abcdefghijklmnop": 1, **{f"{n:03}{'x' * 90}": n for n in range(70)}})
+        await host.call_tool("use_tool", {"query": "erase", "params": {}})
+        await host.call_tool("box__ad", {})
     lines = place.audit
     told = [(line["caller"], line["action"], line["target"], line["outcome"], line.get("error")) for line in lines]
     assert told == [
@@ -282,20 +274,15 @@ def read(begun: threading.Event, client: httpx2.Client, method: str, asked: dict
         stream.read()
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_several_workers_answer_hosts_of_both_eras(toolbox: Place, tmp_path: Path, era: Era) -> None:
+async def test_several_workers_answer_hosts_of_both_eras(toolbox: Place, tmp_path: Path, era: Era) -> None:
     """None keeps a session: whichever worker a request comes to, it answers."""
     environ = {"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}
     with process(toolbox.registry, tmp_path, "--workers", "2", environ=environ) as service:
-
-        async def walk() -> None:
-            for _ in range(4):
-                async with over_http(f"{service.url}/mcp", era) as host:
-                    for _ in range(3):
-                        result = await host.call_tool("box__add", {"a": 1, "b": 2})
-                        assert result.structured_content == {"total": 3}
-
-        anyio.run(walk)
+        for _ in range(4):
+            async with over_http(f"{service.url}/mcp", era) as host:
+                for _ in range(3):
+                    result = await host.call_tool("box__add", {"a": 1, "b": 2})
+                    assert result.structured_content == {"total": 3}
         assert service.client().post("/mcp", json=LIST, headers=BARE).status_code == 200
 
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp.types import INVALID_PARAMS, ElicitRequestFormParams, ElicitResult
 
-from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, on_stdio, opened_by
+from tests.gateway.hosts import Era, Open, Place, error_of, on_stdio, opened_by
 from tests.gateway.test_answers import ENVELOPE, MODERN
 from tests.service import Served, served, until
 from waygraph.api.mcp import pending_calls
@@ -53,16 +52,12 @@ def person(action: Any, content: Any, heard: list[str]) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_server_asks_the_hosts_person(open_host: Open, era: Era) -> None:
-    async def call() -> None:
-        heard: list[str] = []
-        async with open_host(era, elicitation_callback=person("accept", {"colour": "red"}, heard)) as host:
-            result = await host.call_tool("box__ask", {})
-        assert json.loads(result.content[0].text) == {"action": "accept", "content": {"colour": "red"}}
-        assert heard == ["Agent box asks: Which colour?"]
-
-    anyio.run(call)
+async def test_a_server_asks_the_hosts_person(open_host: Open, era: Era) -> None:
+    heard: list[str] = []
+    async with open_host(era, elicitation_callback=person("accept", {"colour": "red"}, heard)) as host:
+        result = await host.call_tool("box__ask", {})
+    assert json.loads(result.content[0].text) == {"action": "accept", "content": {"colour": "red"}}
+    assert heard == ["Agent box asks: Which colour?"]
 
 
 ANSWERS: list[tuple[Any, Any, bool]] = [
@@ -75,64 +70,52 @@ ANSWERS: list[tuple[Any, Any, bool]] = [
 """What a person says to a form, and whether it is a yes."""
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(open_host: Open, toolbox: Place, era: Era) -> None:
-    async def call() -> None:
-        heard: list[str] = []
-        turns = iter(ANSWERS)
+async def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(open_host: Open, toolbox: Place, era: Era) -> None:
+    heard: list[str] = []
+    turns = iter(ANSWERS)
 
-        async def answer(context: Any, params: Any) -> ElicitResult:
-            action, content, _ = next(turns)
-            said: ElicitResult = await person(action, content, heard)(context, params)
-            return said
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        action, content, _ = next(turns)
+        said: ElicitResult = await person(action, content, heard)(context, params)
+        return said
 
-        async with open_host(era, elicitation_callback=answer) as host:
-            for *_, runs in ANSWERS:
-                heard.clear()
-                before = toolbox.notes.count("erased")
-                result = await host.call_tool("box__erase", {"path": "/tide.txt"})
-                assert len(heard) == 1
-                assert "box/erase" in heard[0]
-                assert "/tide.txt" in heard[0]
-                assert "files are dear" in heard[0]
-                assert toolbox.notes.count("erased") == before + runs
-                if runs:
-                    assert result.content[0].text == "gone"
-                else:
-                    assert error_of(result)["code"] == "not-callable"
-                    assert "files are dear" in error_of(result)["message"]
-        assert next(turns, None) is None
-
-    anyio.run(call)
+    async with open_host(era, elicitation_callback=answer) as host:
+        for *_, runs in ANSWERS:
+            heard.clear()
+            before = toolbox.notes.count("erased")
+            result = await host.call_tool("box__erase", {"path": "/tide.txt"})
+            assert len(heard) == 1
+            assert "box/erase" in heard[0]
+            assert "/tide.txt" in heard[0]
+            assert "files are dear" in heard[0]
+            assert toolbox.notes.count("erased") == before + runs
+            if runs:
+                assert result.content[0].text == "gone"
+            else:
+                assert error_of(result)["code"] == "not-callable"
+                assert "files are dear" in error_of(result)["message"]
+    assert next(turns, None) is None
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_what_a_person_cannot_be_shown_whole_does_not_run(open_host: Open, toolbox: Place, *, era: Era) -> None:
-    async def call() -> None:
-        heard: list[str] = []
-        before = toolbox.notes.count("erased")
-        async with open_host(era, elicitation_callback=person("accept", {"run": True}, heard)) as host:
-            result = await host.call_tool("box__erase", {"about": "harmless " * 300, "path": "/tide.txt"})
-        assert (heard, toolbox.notes.count("erased")) == ([], before)
-        assert "2,000 characters" in error_of(result)["message"]
-
-    anyio.run(call)
+async def test_what_a_person_cannot_be_shown_whole_does_not_run(open_host: Open, toolbox: Place, *, era: Era) -> None:
+    heard: list[str] = []
+    before = toolbox.notes.count("erased")
+    async with open_host(era, elicitation_callback=person("accept", {"run": True}, heard)) as host:
+        result = await host.call_tool("box__erase", {"about": "harmless " * 300, "path": "/tide.txt"})
+    assert (heard, toolbox.notes.count("erased")) == ([], before)
+    assert "2,000 characters" in error_of(result)["message"]
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_where_nobody_can_be_asked_the_error_says_what_an_operator_can_do(
+async def test_where_nobody_can_be_asked_the_error_says_what_an_operator_can_do(
     open_host: Open, toolbox: Place, era: Era
 ) -> None:
-    async def call() -> None:
-        before = toolbox.notes.count("erased")
-        async with open_host(era) as host:
-            error = error_of(await host.call_tool("box__erase", {}))
-        assert error["code"] == "needs-consent"
-        assert "files are dear" in error["message"]
-        assert "WAYGRAPH_POLICY_FILE" in error["message"]
-        assert toolbox.notes.count("erased") == before
-
-    anyio.run(call)
+    before = toolbox.notes.count("erased")
+    async with open_host(era) as host:
+        error = error_of(await host.call_tool("box__erase", {}))
+    assert error["code"] == "needs-consent"
+    assert "files are dear" in error["message"]
+    assert "WAYGRAPH_POLICY_FILE" in error["message"]
+    assert toolbox.notes.count("erased") == before
 
 
 CAN_ASK = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
@@ -160,10 +143,7 @@ def is_refused(answer: dict[str, Any]) -> bool:
 def answered(first: dict[str, Any], **content: Any) -> dict[str, Any]:
     """What the next request brings."""
     (asked,) = first["inputRequests"]
-    return {
-        "requestState": first["requestState"],
-        "inputResponses": {asked: {"action": "accept", "content": content}},
-    }
+    return {"requestState": first["requestState"], "inputResponses": {asked: {"action": "accept", "content": content}}}
 
 
 def test_a_call_waits_and_goes_on_with_the_answer(service: Served) -> None:

@@ -13,11 +13,13 @@ from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import InvalidQuery, NotAllowed, NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
-POLICY = """
-[[rules]]
-match = "box/erase"
-verdict = "ask"
-"""
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    """A person has to agree that `box/erase` runs."""
+    path = tmp_path / "policy.toml"
+    path.write_text('[[rules]]\nmatch = "box/erase"\nverdict = "ask"\n')
+    return str(path)
 
 
 def test_a_tool_runs_by_its_id_and_its_call_name(service: Served) -> None:
@@ -57,16 +59,6 @@ def test_who_goes_away_ends_the_call_at_its_server_too(toolbox: Place) -> None:
         assert [call["outcome"] for call in assert_good(client.get("/v1/calls"))["calls"]] == ["cancelled"]
 
 
-def test_what_a_person_has_to_agree_to_does_not_run(toolbox: Place, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text(POLICY)
-    before = toolbox.notes.count("erased")
-    with served(toolbox.registry, settings=Settings(policy_file=str(policy))) as careful:
-        told = assert_problem(careful.client().post("/v1/tools/box/erase/call", json={}), 403, "needs-consent")
-        assert "WAYGRAPH_POLICY_FILE" in told["detail"]
-    assert toolbox.notes.count("erased") == before
-
-
 def test_a_call_needs_its_scope_and_is_recorded(guarded: Served) -> None:
     asked = {"arguments": {"a": 1, "b": 1}}
     assert_problem(guarded.client().post("/v1/tools/box/add/call", json=asked), 401, NotAuthenticated)
@@ -78,16 +70,15 @@ def test_a_call_needs_its_scope_and_is_recorded(guarded: Served) -> None:
 
 
 def test_a_person_agrees_to_one_version_of_a_tool_where_the_operator_lets_people_call(
-    toolbox: Place, tmp_path: Path
+    toolbox: Place, policy: str
 ) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text(POLICY)
     before = toolbox.notes.count("erased")
-    with served(toolbox.registry, settings=Settings(policy_file=str(policy))) as careful:
+    with served(toolbox.registry, settings=Settings(policy_file=policy)) as careful:
         version = careful.registry.tool("box/erase").content_hash
-        call = {"consent": version}
-        assert_problem(careful.client().post("/v1/tools/box/erase/call", json=call), 403, "needs-consent")
-    with served(toolbox.registry, settings=Settings(policy_file=str(policy), explorer_calls=True)) as lenient:
+        for call in ({}, {"consent": version}):
+            told = assert_problem(careful.client().post("/v1/tools/box/erase/call", json=call), 403, "needs-consent")
+            assert "WAYGRAPH_POLICY_FILE" in told["detail"]
+    with served(toolbox.registry, settings=Settings(policy_file=policy, explorer_calls=True)) as lenient:
         for other in ("", "0" * 64):
             call = {"consent": other}
             assert_problem(lenient.client().post("/v1/tools/box/erase/call", json=call), 403, "needs-consent")
@@ -96,11 +87,9 @@ def test_a_person_agrees_to_one_version_of_a_tool_where_the_operator_lets_people
     assert toolbox.notes.count("erased") == before + 1
 
 
-def test_a_program_cannot_agree_in_place_of_a_person(toolbox: Place, tmp_path: Path) -> None:
+def test_a_program_cannot_agree_in_place_of_a_person(toolbox: Place, policy: str, tmp_path: Path) -> None:
     """Where it is asked who calls, only a session of the explorer can."""
-    policy = tmp_path / "policy.toml"
-    policy.write_text(POLICY)
-    settings = Settings(policy_file=str(policy), explorer_calls=True)
+    settings = Settings(policy_file=policy, explorer_calls=True)
     before = toolbox.notes.count("erased")
     with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as careful:
         key = careful.key(everything=True)

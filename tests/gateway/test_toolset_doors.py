@@ -11,7 +11,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
+from tests.gateway.hosts import Era, Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, served
 from waygraph.registry.model.changes import ChangeSet
@@ -47,42 +47,34 @@ async def asked(host: Client, tool: str, **arguments: Any) -> Any:
     return await host.call_tool(tool, arguments)
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_toolset_shows_its_tools_alone(doors: Served, era: Era) -> None:
+async def test_a_toolset_shows_its_tools_alone(doors: Served, era: Era) -> None:
     """Listed, found, counted, called, suggested; an agent that is in it by one tool has no other there."""
     doors.registry.operator.set("box", pinned=True)
-
-    async def walk() -> None:
-        async with over_http(f"{doors.url}/sums/mcp", era, key=doors.key(everything=True)) as host:
-            listed = {tool.name for tool in (await host.list_tools()).tools}
-            assert {each for each in listed if "__" in each} == {"box__add"}
-            assert "tools (2), agents (3)" in (host.instructions or "")
-            assert set(names(told(await asked(host, "find_tools", query="add archive fail", limit=50)))) == {
-                "box__add",
-                "vault__add_coins",
-            }
-            overview = told(await asked(host, "find_tools", query=""))["overview"]
-            assert (overview["tools"], overview["agents"]) == (2, {"custom": 1, "mcp_server": 1, "skill": 1})
-            route = told(await asked(host, "route_agents", query="add archive"))
-            assert {each["id"] for each in route["agents"]} <= {"box", "vault", "letters"}
-            assert {tool for each in route["agents"] for tool in each["tools"]} <= {
-                "box__add",
-                "vault__add_coins",
-                "letters__read",
-            }
-            assert (await asked(host, "box__add", a=1, b=2)).structured_content == {"total": 3}
-            used = await asked(host, "use_tool", name="add", params={"a": 2, "b": 2})
-            assert used.structured_content == {"total": 4}
-            for outside in ("box__fail", "box/fail", "shelf__archive", "nobody__nothing", "fail"):
-                for result in (
-                    await asked(host, "use_tool", name=outside, params={}),
-                    await asked(host, outside),
-                ):
-                    error = error_of(result)
-                    assert error["code"] == "unknown-name"
-                    assert not {"box__fail", "shelf__archive", "shelf__add"} & set(error["nearest"])
-
-    anyio.run(walk)
+    async with over_http(f"{doors.url}/sums/mcp", era, key=doors.key(everything=True)) as host:
+        listed = {tool.name for tool in (await host.list_tools()).tools}
+        assert {each for each in listed if "__" in each} == {"box__add"}
+        assert "tools (2), agents (3)" in (host.instructions or "")
+        assert set(names(told(await asked(host, "find_tools", query="add archive fail", limit=50)))) == {
+            "box__add",
+            "vault__add_coins",
+        }
+        overview = told(await asked(host, "find_tools", query=""))["overview"]
+        assert (overview["tools"], overview["agents"]) == (2, {"custom": 1, "mcp_server": 1, "skill": 1})
+        route = told(await asked(host, "route_agents", query="add archive"))
+        assert {each["id"] for each in route["agents"]} <= {"box", "vault", "letters"}
+        assert {tool for each in route["agents"] for tool in each["tools"]} <= {
+            "box__add",
+            "vault__add_coins",
+            "letters__read",
+        }
+        assert (await asked(host, "box__add", a=1, b=2)).structured_content == {"total": 3}
+        used = await asked(host, "use_tool", name="add", params={"a": 2, "b": 2})
+        assert used.structured_content == {"total": 4}
+        for outside in ("box__fail", "box/fail", "shelf__archive", "nobody__nothing", "fail"):
+            for result in (await asked(host, "use_tool", name=outside, params={}), await asked(host, outside)):
+                error = error_of(result)
+                assert error["code"] == "unknown-name"
+                assert not {"box__fail", "shelf__archive", "shelf__add"} & set(error["nearest"])
 
 
 def test_a_skill_that_is_in_it_by_a_tool_is_not_read(doors: Served) -> None:
@@ -144,7 +136,7 @@ def test_rest_says_the_same(doors: Served) -> None:
     assert_problem(admin.delete("/v1/toolsets/quorum"), 404, "unknown-name")
 
 
-def test_it_is_renewed_for_hosts_that_are_there(doors: Served) -> None:
+async def test_it_is_renewed_for_hosts_that_are_there(doors: Served) -> None:
     """What joins is found at once; a host is told that its list may be another."""
     heard = asyncio.Event()
 
@@ -152,19 +144,16 @@ def test_it_is_renewed_for_hosts_that_are_there(doors: Served) -> None:
         if "list_changed" in str(getattr(message, "method", "")) or "ToolListChanged" in type(message).__name__:
             heard.set()
 
-    async def walk() -> None:
-        async with over_http(
-            f"{doors.url}/quorum/mcp", "legacy", key=doors.key(everything=True), message_handler=note
-        ) as host:
-            assert "shelf__add" not in str(await asked(host, "find_tools", query="add"))
-            await anyio.to_thread.run_sync(lambda: doors.registry.operator.set_toolset("quorum", agents=["shelf"]))
-            assert "shelf__add" in str(await asked(host, "find_tools", query="add"))
-            assert error_of(await asked(host, "vault__add_coins"))["code"] == "unknown-name"
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(heard.wait(), 30)
-            assert heard.is_set()
-
-    anyio.run(walk)
+    async with over_http(
+        f"{doors.url}/quorum/mcp", "legacy", key=doors.key(everything=True), message_handler=note
+    ) as host:
+        assert "shelf__add" not in str(await asked(host, "find_tools", query="add"))
+        await anyio.to_thread.run_sync(lambda: doors.registry.operator.set_toolset("quorum", agents=["shelf"]))
+        assert "shelf__add" in str(await asked(host, "find_tools", query="add"))
+        assert error_of(await asked(host, "vault__add_coins"))["code"] == "unknown-name"
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(heard.wait(), 30)
+        assert heard.is_set()
 
 
 def test_a_toolset_comes_before_a_namespace_of_its_name(place: Place) -> None:

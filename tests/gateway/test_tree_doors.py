@@ -122,19 +122,16 @@ async def walk_as_host(url: str, key: str, expected: set[str]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("surface", "tool"), [("rfc", "find_tools"), ("router", "route")])
-def test_a_surface_that_does_not_browse_counts(
+async def test_a_surface_that_does_not_browse_counts(
     service: Served, tmp_path: Path, kind: str, surface: Any, tool: str
 ) -> None:
     build(service.registry, kind)
-
-    async def ask(url: str) -> None:
+    with served(service.registry.store.place, embedder=DEFAULT_EMBEDDER, surface=surface) as other:
+        url = f"{other.url}/mcp"
         async with over_http(url, "legacy") as host:
             answer = told(await host.call_tool(tool, {"query": ""}))
             check_types(answer)
             assert answer["overview"]["tools"] == len(service.registry.tools())
-
-    with served(service.registry.store.place, embedder=DEFAULT_EMBEDDER, surface=surface) as other:
-        anyio.run(ask, f"{other.url}/mcp")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -159,18 +159,13 @@ async def use(client: Client, tool: str, **params: Any) -> str:
     return result.content[-1].text
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_two_hosts_log_two_people_in(world: World, era: Era) -> None:
+async def test_two_hosts_log_two_people_in(world: World, era: Era) -> None:
     """One registers and one names itself by a document. Nothing of either reaches a server but what it was asked."""
     ann, bob = world.host("ann"), world.host("bob")
-
-    async def work() -> None:
+    with world.gateway():
         async with ann.connected(era) as by_ann, bob.connected(era) as by_bob:
             for client in (by_ann, by_bob, by_ann):
                 assert await use(client, "shared__whoami") == "operator@office"
-
-    with world.gateway():
-        anyio.run(work)
     assert [client.get("client_name") for client in world.main.clients.values()].count("a host") == 1
     assert (world.main.count("issued", "ann"), world.main.count("issued", "bob")) == (1, 1)
     assert bob.storage.client is not None
@@ -280,8 +275,7 @@ def test_each_acts_as_oneself(world: World, workers: str) -> None:
     assert_no_secret_left(world)
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_host_leads_its_person_to_the_page(world: World, era: Era) -> None:
+async def test_a_host_leads_its_person_to_the_page(world: World, era: Era) -> None:
     """And the call goes on, as whoever logged in."""
     host = world.host("ann")
 
@@ -289,16 +283,13 @@ def test_a_host_leads_its_person_to_the_page(world: World, era: Era) -> None:
         await to_thread.run_sync(log_in, host.person, params.url)
         return ElicitResult(action="accept")
 
-    async def work() -> None:
+    with world.gateway():
         async with host.connected(era, elicitation_callback=lead) as client:
             assert await use(client, "one__whoami") == "ann@ours"
-
-    with world.gateway():
-        anyio.run(work)
     assert_no_secret_left(world)
 
 
-def test_hosts_renew_their_tokens_while_they_are_connected(world: World) -> None:
+async def test_hosts_renew_their_tokens_while_they_are_connected(world: World) -> None:
     """What was exchanged for the old one is not used for the new one, and still it is the same person."""
     world.main.lifetime_s = 1  # for hosts, who renew in good time: each token is good for longer
     for claims in world.main.people.values():
@@ -312,13 +303,10 @@ def test_hosts_renew_their_tokens_while_they_are_connected(world: World) -> None
                 while world.main.count("refreshed", name) < 2:
                     assert await use(client, "two__whoami", wait_s=0.2) == f"{name}@main"
 
-    async def both() -> None:
+    with world.gateway():
         async with anyio.create_task_group() as tasks:
             for host in hosts:
                 tasks.start_soon(person, host)
-
-    with world.gateway():
-        anyio.run(both)
     assert world.main.count("reused") == 0
     assert world.main.count("exchanged") >= 4
     assert_no_token_passed_on(world, *hosts)

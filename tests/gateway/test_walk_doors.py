@@ -21,7 +21,7 @@ from waygraph.api.mcp.meta_tools import UNUSABLE
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.catalog.find import FindAsked, find
-from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_TAXONOMY, NOTHING_FITS, OPERATORS_FAILED
@@ -206,6 +206,8 @@ def test_each_door_takes_a_mode_and_tells_all_that_was_selected(
         assert found.walked is not None
         assert (found.walked.mode, len(found.walked.selected), len(found.matches)) == ("get_one", 1, 1)
         assert modes_asked(fake) == {"get_one"}
+        with pytest.raises(InvalidQuery):
+            remote.route(TEXT, recipe=recipe_named("taxonomy", walk="openai:dear"))
 
     async def ask() -> None:
         async with over_http(f"{service.url}/mcp", key=key) as host:
@@ -308,36 +310,32 @@ def test_a_service_walks_for_each_caller_what_it_sees(place: Place, fake: FakeOp
         assert "answers 429" in service.told
 
 
-def test_a_host_over_stdio_walks_with_the_calls_of_its_session(tmp_path: Path, fake: FakeOpenAI) -> None:
+async def test_a_host_over_stdio_walks_with_the_calls_of_its_session(tmp_path: Path, fake: FakeOpenAI) -> None:
     """`mcp --surface router` over a real server: one tool by a walk for the single best, which is told what failed."""
     place = toolbox_place(tmp_path)
     with LocalRegistry.open(place.registry, embedder="none") as registry:
         put(registry, "paper", [agent("paper", tool("paper", "sum_up", "Add two whole numbers on paper"))])
         registry.build_taxonomy(by_hand({"code": [tool.id for tool in registry.tools()]}), of=Of.TOOLS)
     fake.answer = only("fail")
-
-    async def ask() -> None:
-        launch = on_stdio(place, "--surface", "router", **walking(fake))
-        async with Client(launch, mode="legacy") as host:
-            assert told(await host.call_tool("route", {"query": "fail"}))["tool"]["name"] == "box__fail"
-            assert modes_asked(fake) == {"get_one"}
-            assert (await host.call_tool("execute", {"name": "box__fail", "params": {}})).is_error
-            fake.answer = only("add")
-            answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
-            assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == ("box__add", "")
-            told_prompts = prompts_of(fake)
-            assert [each["history"] for each in told_prompts] == [[{"call": "box/fail", "outcome": "failed"}]] * 2
-            fake.answer = only("sum_up")  # which nothing runs here
-            answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
-            assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == ("box__add", f"Not walked: {UNUSABLE}.")
-            fake.overloads = 99
-            answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
-            assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == (
-                "box__add",
-                f"Not walked: {OPERATORS_FAILED}.",
-            )
-
-    anyio.run(ask)
+    launch = on_stdio(place, "--surface", "router", **walking(fake))
+    async with Client(launch, mode="legacy") as host:
+        assert told(await host.call_tool("route", {"query": "fail"}))["tool"]["name"] == "box__fail"
+        assert modes_asked(fake) == {"get_one"}
+        assert (await host.call_tool("execute", {"name": "box__fail", "params": {}})).is_error
+        fake.answer = only("add")
+        answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
+        assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == ("box__add", "")
+        told_prompts = prompts_of(fake)
+        assert [each["history"] for each in told_prompts] == [[{"call": "box/fail", "outcome": "failed"}]] * 2
+        fake.answer = only("sum_up")  # which nothing runs here
+        answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
+        assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == ("box__add", f"Not walked: {UNUSABLE}.")
+        fake.overloads = 99
+        answer = told(await host.call_tool("route", {"query": "add two whole numbers"}))
+        assert (answer["tool"]["name"], notice_of(answer, "not_walked")) == (
+            "box__add",
+            f"Not walked: {OPERATORS_FAILED}.",
+        )
 
 
 def test_a_search_walks_once_however_much_policy_refuses(fake: FakeOpenAI) -> None:

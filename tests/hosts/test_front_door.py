@@ -386,17 +386,13 @@ def test_a_gateway_of_another_host_is_none_of_the_host_that_is_checked(house: Ho
         ("find_tools", {"s3cr3t": "multiply numbers"}),
     ],
 )
-def test_a_refusal_before_a_tool_is_known_is_seen(house: House, tool: str, arguments: dict[str, Any]) -> None:
+async def test_a_refusal_before_a_tool_is_known_is_seen(house: House, tool: str, arguments: dict[str, Any]) -> None:
     """With what it was, and without a word of the request."""
     house.put_calculator()
     assert house.run("start", "--yes").returncode == 0
-
-    async def visit() -> None:
-        async with house.host("cursor-vscode") as host:
-            await host.list_tools()
-            assert (await host.call_tool(tool, arguments)).is_error
-
-    anyio.run(visit)
+    async with house.host("cursor-vscode") as host:
+        await host.list_tools()
+        assert (await host.call_tool(tool, arguments)).is_error
     check = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert check.returncode == 1
     assert f"cursor-vscode called {tool}, and the gateway refused it: its arguments do not fit" in check.stderr
@@ -412,23 +408,19 @@ def test_where_nothing_is_the_check_does_not_wait(house: House) -> None:
     assert not house.registry.parent.exists()
 
 
-def test_a_gateway_that_runs_already_is_seen(house: House) -> None:
+async def test_a_gateway_that_runs_already_is_seen(house: House) -> None:
     """Its session, before any call; and the call, while the session goes on."""
     house.put_calculator()
     assert house.run("start", "--yes").returncode == 0
     check = ("connect", "--check", "cursor", "--timeout")
-
-    async def visit() -> None:
-        async with house.host("cursor-vscode") as host:
-            await anyio.sleep(3 * USAGE_EVERY_S)
-            before = await anyio.to_thread.run_sync(lambda: house.run(*check, "0"))
-            assert before.returncode == 1
-            assert "cursor-vscode began a session" in before.stderr
-            await host.call_tool("use_tool", {"name": "calculator__evaluate", "params": {"expression": "6*7"}})
-            after = await anyio.to_thread.run_sync(lambda: house.run(*check, "60"))
-            assert after.returncode == 0, after.stderr
-
-    anyio.run(visit)
+    async with house.host("cursor-vscode") as host:
+        await anyio.sleep(3 * USAGE_EVERY_S)
+        before = await anyio.to_thread.run_sync(lambda: house.run(*check, "0"))
+        assert before.returncode == 1
+        assert "cursor-vscode began a session" in before.stderr
+        await host.call_tool("use_tool", {"name": "calculator__evaluate", "params": {"expression": "6*7"}})
+        after = await anyio.to_thread.run_sync(lambda: house.run(*check, "60"))
+        assert after.returncode == 0, after.stderr
 
 
 def test_nothing_of_a_request_is_noted(house: House) -> None:

@@ -164,11 +164,7 @@ IMPORT_STEPS = [
     ("backup._refuse_changed", 1),
     ("backup.sync_path", 1),
 ]
-RESTORE_STEPS = [
-    ("backup._put", 1),
-    ("backup.sync_path", 1),
-    ("backup.Shelf.clear", 1),
-]
+RESTORE_STEPS = [("backup._put", 1), ("backup.sync_path", 1), ("backup.Shelf.clear", 1)]
 
 
 def killed(home: Home, step: str, count: int, *words: str) -> None:

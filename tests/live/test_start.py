@@ -9,11 +9,7 @@ import pytest
 from tests.hosts.test_front_door import House
 from tests.live_servers import OWN_SERVERS, REAL_SERVERS, real_server
 
-SERVERS = {
-    **{name: name for name in (*REAL_SERVERS, *OWN_SERVERS)},
-    "more files": "filesystem",
-    "clock": "time",
-}
+SERVERS = {**{name: name for name in (*REAL_SERVERS, *OWN_SERVERS)}, "more files": "filesystem", "clock": "time"}
 OF_GEMINI = ("filesystem", "memory", "clock")
 
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from jsonschema import Draft7Validator
 from mcp import Client, StdioServerParameters
@@ -196,7 +195,7 @@ def test_what_uvx_ran_connects_a_host_by_uvx(dist: Path, environ: dict[str, str]
     assert json.loads(told.stdout)["tools"] == 186
 
 
-def test_a_host_runs_a_tool_by_the_bundles_own_command(bundle: Path, dist: Path, environ: dict[str, str]) -> None:
+async def test_a_host_runs_a_tool_by_the_bundles_own_command(bundle: Path, dist: Path, environ: dict[str, str]) -> None:
     """As Claude Desktop starts it, after `waygraph ingest` of a real server by the command that the pages name."""
     config = read(bundle / "manifest.json")["server"]["mcp_config"]
     assert config["command"] == "uvx"
@@ -205,17 +204,13 @@ def test_a_host_runs_a_tool_by_the_bundles_own_command(bundle: Path, dist: Path,
     waygraph = config["args"][: config["args"].index("mcp")]
     notes = Path(environ["HOME"]) / "notes.txt"
     by_uvx(environ, *waygraph, "ingest", "--", sys.executable, CALCULATOR, notes)
-
-    async def work() -> None:
-        server = StdioServerParameters(command="uvx", args=config["args"], env=environ, cwd=environ["HOME"])
-        async with Client(server) as client:
-            listed = {tool.name for tool in (await client.list_tools()).tools}
-            assert listed == {"find_tools", "use_tool", "route_agents"}
-            found = await client.call_tool("find_tools", {"query": "17 percent of 2340"})
-            assert isinstance(found.content[0], TextContent)
-            name = json.loads(found.content[0].text)["tools"][0]["name"]
-            used = await client.call_tool("use_tool", {"name": name, "params": {"expression": "2340*0.17"}})
-            assert "397.8" in str(used.content)
-
-    anyio.run(work)
+    server = StdioServerParameters(command="uvx", args=config["args"], env=environ, cwd=environ["HOME"])
+    async with Client(server) as client:
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        assert listed == {"find_tools", "use_tool", "route_agents"}
+        found = await client.call_tool("find_tools", {"query": "17 percent of 2340"})
+        assert isinstance(found.content[0], TextContent)
+        name = json.loads(found.content[0].text)["tools"][0]["name"]
+        used = await client.call_tool("use_tool", {"name": name, "params": {"expression": "2340*0.17"}})
+        assert "397.8" in str(used.content)
     assert notes.read_text(encoding="utf-8").split() == ["evaluate"]

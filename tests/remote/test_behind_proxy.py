@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import ElicitResult
 
-from tests.gateway.hosts import ERAS, Era, names, over_http, told, toolbox_place
+from tests.gateway.hosts import Era, names, over_http, told, toolbox_place
 from tests.nginx import nginx
 from tests.servers.certificates import HOST, Certified, certified
 from tests.service import PROGRAM, TIMEOUT_S, Running, agent, process, until
@@ -117,35 +117,27 @@ def test_who_guesses_keys_shuts_out_itself_alone(proxied: Proxied) -> None:
         assert other.get("/v1/agents").status_code == 401
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_host_finds_and_uses(proxied: Proxied, era: Era) -> None:
-    async def ask() -> None:
-        async with proxied.host(era) as host:
-            assert "box__add" in names(told(await host.call_tool("find_tools", {"query": "add two numbers"})))
-            used = await host.call_tool("use_tool", {"name": "box__add", "params": {"a": 2, "b": 3}})
-            assert used.structured_content == {"total": 5}
-
-    anyio.run(ask)
+async def test_a_host_finds_and_uses(proxied: Proxied, era: Era) -> None:
+    async with proxied.host(era) as host:
+        assert "box__add" in names(told(await host.call_tool("find_tools", {"query": "add two numbers"})))
+        used = await host.call_tool("use_tool", {"name": "box__add", "params": {"a": 2, "b": 3}})
+        assert used.structured_content == {"total": 5}
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_question_in_the_midst_of_a_call_reaches_the_host(proxied: Proxied, era: Era) -> None:
+async def test_a_question_in_the_midst_of_a_call_reaches_the_host(proxied: Proxied, era: Era) -> None:
     """A proxy that held answers back until they are whole would hold this one for ever."""
 
     async def answered(*_: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"colour": "red"})
 
-    async def ask() -> None:
-        await anyio.sleep(ANSWERED_S)  # what comes right after another host's call might be of that one
-        with anyio.fail_after(TIMEOUT_S):
-            async with proxied.host(era, elicitation_callback=answered) as host:
-                result = await host.call_tool("box__ask", {})
-        assert json.loads(result.content[0].text)["content"] == {"colour": "red"}
-
-    anyio.run(ask)
+    await anyio.sleep(ANSWERED_S)  # what comes right after another host's call might be of that one
+    with anyio.fail_after(TIMEOUT_S):
+        async with proxied.host(era, elicitation_callback=answered) as host:
+            result = await host.call_tool("box__ask", {})
+    assert json.loads(result.content[0].text)["content"] == {"colour": "red"}
 
 
-def test_a_bridge_crosses_it(proxied: Proxied) -> None:
+async def test_a_bridge_crosses_it(proxied: Proxied) -> None:
     environ = {
         "XDG_DATA_HOME": os.environ["XDG_DATA_HOME"],
         "WAYGRAPH_API_KEY": proxied.key,
@@ -154,10 +146,6 @@ def test_a_bridge_crosses_it(proxied: Proxied) -> None:
     bridge = StdioServerParameters(
         command=PROGRAM[0], args=[*PROGRAM[1:], "--registry", proxied.url, "mcp"], env=environ
     )
-
-    async def ask() -> None:
-        async with Client(bridge) as host:
-            used = await host.call_tool("use_tool", {"name": "box__add", "params": {"a": 2, "b": 3}})
-            assert used.structured_content == {"total": 5}
-
-    anyio.run(ask)
+    async with Client(bridge) as host:
+        used = await host.call_tool("use_tool", {"name": "box__add", "params": {"a": 2, "b": 3}})
+        assert used.structured_content == {"total": 5}

@@ -251,10 +251,7 @@ OF_CLIENTS = {"take", "ingest", "start_ingest", "ingest_status", "sync_source"}
 
 def test_a_service_offers_every_method_with_the_same_arguments() -> None:
     """What a registry here has, and what its operator does; also for those who await it."""
-    kinds = (
-        (library.Registry, library.RemoteRegistry, AsyncRegistry),
-        (Operator, AsyncOperator),
-    )
+    kinds = ((library.Registry, library.RemoteRegistry, AsyncRegistry), (Operator, AsyncOperator))
     itself = {"open", "settings", "store", "exists", "stamp", "operator", "subject"}
     for here, *clients in kinds:
         for client in clients:

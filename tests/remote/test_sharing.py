@@ -43,10 +43,7 @@ def test_threads_share_one_registry(service: Served, monkeypatch: pytest.MonkeyP
             assert there.tool("ledgerleaf__createInvoice").agent_id == "ledgerleaf"
 
     monkeypatch.setattr(transport, "POOL_SIZE", 3)
-    with (
-        Registry.open(service.url, environ={}) as there,
-        ThreadPoolExecutor(CALLERS) as threads,
-    ):
+    with Registry.open(service.url, environ={}) as there, ThreadPoolExecutor(CALLERS) as threads:
         assert len(list(threads.map(ask, range(CALLERS)))) == CALLERS
 
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest
-from waygraph.registry.model.errors import NotAllowed, TextDiffers, UnknownName
+from waygraph.registry.model.errors import NotAllowed, TextDiffers
 from waygraph.registry.model.nouns import Of, Principal, failing
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operations.agents import ListChanges
@@ -58,12 +58,6 @@ def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: ht
     ingest(client, "s", saying("a", "sings", "look", "new"), agent("b"))
     told = changes(client)
     assert ListChanges().read(told) == blank.registry.operator.changes()
-    assert [(each["agent_id"], each["tool"], each["what"]) for each in told["changes"]] == [
-        ("b", "say", "removed"),
-        ("a", "new", "added"),
-        ("a", "look", "changed"),
-        *((each["agent_id"], "", "added") for each in arrivals["changes"]),
-    ]
     assert told["changes"][2]["before"] == {"description": "look of a"}
     assert told["changes"][2]["after"] == {"description": "sings"}
     assert ids(changes(client, agent="b")) == [ids(told)[0], ids(told)[4]]
@@ -198,18 +192,6 @@ def test_what_a_writer_sends_tells_it_nothing_of_others_tools(money: Served) -> 
     assert [each["id"] for each in seen["flagged"]] == ["third/go"]
 
 
-def test_the_log_is_that_of_what_the_caller_sees(money: Served) -> None:
-    admin, stranger = money.admin(), money.caller(groups=("kitchen",))
-    ingest(admin, "mixed", agent("open", "look", "b"), agent("ledger", "b", visible_to=["finance"]))
-    ingest(admin, "bait", saying("lure", "sends", "send"))
-    sources = {each["agent_id"] for each in changes(admin)["changes"] if each["agent_id"].startswith("source:")}
-    assert {"source:mixed", "source:bait"} <= sources
-    assert {each["agent_id"] for each in changes(admin)["changes"]} - sources == {"open", "ledger", "lure", "other"}
-    assert {each["agent_id"] for each in changes(stranger)["changes"]} == {"open", "lure"}
-    assert changes(stranger, agent="ledger") == changes(stranger, agent="nobody")
-    assert changes(stranger, agent="other")["changes"] == []
-
-
 def one_category(services: Sequence[Service], _: object, __: object) -> Taxonomy:
     holds = {each.id: By.VECTORS for each in services}
     tree = (
@@ -278,21 +260,6 @@ def test_a_source_that_has_nothing_to_see_is_not_named(guarded: Served) -> None:
     assert "quiet" in {each["source"] for each in changes(admin)["changes"]}
 
 
-def test_nobody_approves_what_they_may_not_see(money: Served) -> None:
-    """It is unknown, as what is not there; a source is approved by who sees all of it."""
-    admin, stranger = money.admin(), money.caller(groups=("kitchen",))
-    more = ("look", "b"), ("transfer_funds", "b")
-    ingest(admin, "mixed", agent("open", *more[0]), agent("ledger", *more[1], visible_to=["finance"]), policy="strict")
-    for name in ("ledger", "ledger/b", "ledger__b"):
-        told = assert_problem(stranger.post("/v1/approvals", json={"names": [name]}), 404, UnknownName)
-        assert told["facts"]["nearest"] == []
-    assert_problem(stranger.post("/v1/approvals", json={"names": ["open", "ledger"]}), 404, UnknownName)
-    assert_problem(stranger.post("/v1/approvals", json={"source": "mixed"}), 403, NotAllowed)
-    assert money.registry.tool("open/b").pending
-    assert approved(stranger, "open")["tools"] == ["open/b"]
-    assert approved(money.caller(groups=("finance",)), source="mixed")["tools"] == ["ledger/b"]
-
-
 def test_nobody_loosens_the_policy_of_what_they_may_not_see(money: Served) -> None:
     """A part of a source that holds other agents too does not say what becomes of these."""
     stranger = money.caller(groups=("kitchen",))
@@ -304,32 +271,17 @@ def test_nobody_loosens_the_policy_of_what_they_may_not_see(money: Served) -> No
     assert {each.name: each.policy for each in money.registry.sources()} == {"mixed": "accept", "bait": "hold"}
 
 
-def test_counts_of_a_source_are_of_what_the_caller_sees(money: Served) -> None:
-    admin, stranger = money.admin(), money.caller(groups=("kitchen",))
-    money.registry.put_statuses({"ledger": "online"})
-    seen = {each["name"]: each["standing"] for each in assert_good(stranger.get("/v1/sources"))["sources"]}
-    whole = {each["name"]: each["standing"] for each in assert_good(admin.get("/v1/sources"))["sources"]}
-    assert (whole["mixed"]["online"], whole["mixed"]["known"]) == (1, 1)
-    assert (seen["mixed"]["online"], seen["mixed"]["known"]) == (0, 1)
-
-
 def test_what_is_rejected_waits_no_more_and_says_why(blank: Served, client: httpx2.Client) -> None:
-    """By whom stands with the settings; the audit has the try. An approval of its name undoes it."""
+    """As agents, tools, settings and the log tell it. An approval of its name undoes it."""
     ingest(client, "s", saying("a", "one", "x"), policy="hold")
     ingest(client, "s", saying("a", "one", "x", "y"))
     [text] = assert_good(client.get("/v1/waiting"))["waiting"]
     assert (text["id"], text["pending"], text["sources"], text["change"]["what"]) == ("a/y", True, ["s"], "added")
     body = {"names": ["a/y"], "reason": "not here"}
     assert assert_good(client.post("/v1/rejections", json=body)) == {"agents": [], "tools": ["a/y"], "revision": 3}
-    assert routed(client, "y one") == {"a/x"}
-    [text] = assert_good(client.get("/v1/waiting"))["waiting"]
-    assert text["rejection"] == "not here"
     assert assert_good(client.get("/v1/tools/a/y"))["rejection"] == "not here"
-    settings = assert_good(client.get("/v1/agents/a"))["settings"]
-    [rejection] = settings["rejections"]["y"]
+    [rejection] = assert_good(client.get("/v1/agents/a"))["settings"]["rejections"]["y"]
     assert (rejection["reason"], rejection["by"]) == ("not here", "local")
-    [source] = assert_good(client.get("/v1/sources"))["sources"]
-    assert source["standing"]["pending_tools"] == 0
     change = changes(client, limit=1)["changes"][0]
     assert (change["what"], change["tool"], change["after"]) == ("rejected", "y", {"reason": "not here"})
     assert approved(client, "a/y")["tools"] == ["a/y"]
@@ -339,28 +291,19 @@ def test_what_is_rejected_waits_no_more_and_says_why(blank: Served, client: http
 
 
 def test_a_decision_is_tied_to_what_was_read(client: httpx2.Client) -> None:
-    """409 where a text is another one by now, and nothing is done; else what is named, and no more."""
+    """409 where a text is another one by now; 422 where hashes do not stand alone, or for nothing."""
     ingest(client, "s", agent("a", "x", "y"), policy="strict")
     read = {each["id"]: each["content_hash"] for each in assert_good(client.get("/v1/waiting"))["waiting"]}
     ingest(client, "s", saying("a", "one", "x", "y"))
     for path, more in (("/v1/approvals", {}), ("/v1/rejections", {"reason": "odd"})):
         told = assert_problem(client.post(path, json={"hashes": read, **more}), 409, TextDiffers)
         assert told["facts"] == {"name": "a/x"}
-        kinds: list[dict[str, object]] = [
-            {"names": ["a"], "hashes": read},
-            {"source": "s", "hashes": read},
-            {"hashes": {}},
-        ]
+        kinds: tuple[dict[str, object], ...] = ({"names": ["a"]}, {"source": "s"}, {"hashes": {}})
         for wrong in kinds:
-            assert client.post(path, json={**wrong, **more}).status_code == 422
+            assert client.post(path, json={"hashes": read, **wrong, **more}).status_code == 422
     read = {each["id"]: each["content_hash"] for each in assert_good(client.get("/v1/waiting"))["waiting"]}
-    assert set(read) == {"a", "a/x", "a/y"}
     told = assert_good(client.post("/v1/approvals", json={"hashes": {"a": read["a"]}}))
     assert (told["agents"], told["tools"]) == (["a"], [])
-    told = assert_good(client.post("/v1/rejections", json={"hashes": {"a/y": read["a/y"]}, "reason": "odd"}))
-    assert told["tools"] == ["a/y"]
-    waits = {each["id"]: each["rejection"] for each in assert_good(client.get("/v1/waiting"))["waiting"]}
-    assert waits == {"a/x": "", "a/y": "odd"}
 
 
 def test_a_sync_that_read_nothing_has_no_reports(

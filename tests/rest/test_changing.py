@@ -81,12 +81,7 @@ def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
 
 def test_what_is_rejected_costs_itself_alone(client: httpx2.Client) -> None:
     report = ingest(
-        client,
-        "s",
-        agent("a", "look", "look"),
-        {"name": "no id"},
-        agent("c", kind="robot"),
-        agent("d", tags="x"),
+        client, "s", agent("a", "look", "look"), {"name": "no id"}, agent("c", kind="robot"), agent("d", tags="x")
     )
     assert report["agents"]["created"] == ["a"]
     assert len(report["rejected"]) == 4
@@ -122,23 +117,15 @@ def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, nam
 
 def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
     ingest(client, "s", agent("a", visible_to=["g"]))
-    said: dict[str, Any] = {
-        "agent_id": "a",
-        "tags": [],
-        "visible_to": None,
-        "pinned": False,
-        "hidden": False,
-        "removed": False,
-        "tools": None,
-        "rejections": None,
-    }
+    rest = {"agent_id": "a", "removed": False, "tools": None, "rejections": None}
+    said = rest | {"tags": ["a", "b"], "visible_to": None, "pinned": True, "hidden": False}
 
     def patched(**changes: object) -> dict[str, Any]:
         told: dict[str, Any] = assert_good(client.patch("/v1/agents/a", json=changes))
         assert assert_good(client.get("/v1/agents/a"))["settings"] == told
         return told
 
-    assert patched(pinned=True, tags=["b", "a", "b"]) == (said := {**said, "pinned": True, "tags": ["a", "b"]})
+    assert patched(pinned=True, tags=["b", "a", "b"]) == said
     assert patched(visible_to=["h"]) == {**said, "visible_to": ["h"]}
     assert assert_good(client.get("/v1/agents/a"))["agent"]["visible_to"] == ["h"]
     assert patched(visible_to=None) == said

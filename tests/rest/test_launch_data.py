@@ -26,10 +26,7 @@ def filled(service: Served) -> httpx2.Client:
     admin = service.admin()
     for args in (["before"], ["x" * 3000], LOCAL["args"]):
         ingest(
-            admin,
-            "s",
-            agent("a", "look", transport={**LOCAL, "args": args}),
-            agent("b", "look_up", transport=REMOTE),
+            admin, "s", agent("a", "look", transport={**LOCAL, "args": args}), agent("b", "look_up", transport=REMOTE)
         )
     return admin
 

@@ -14,16 +14,7 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
-from tests.service import (
-    SECURITY_HEADERS,
-    Served,
-    agent,
-    assert_careful,
-    assert_good,
-    assert_problem,
-    ingest,
-    served,
-)
+from tests.service import SECURITY_HEADERS, Served, agent, assert_careful, assert_good, assert_problem, ingest, served
 from waygraph.api.rest import middleware
 from waygraph.api.rest.problems import RETRY_AFTER_S
 from waygraph.registry.model.errors import NotAuthenticated

@@ -71,15 +71,7 @@ def test_every_operation_has_a_handler_and_an_example_and_nothing_else_has() -> 
 
 
 REMOVES = {"remove_agent", "forget_source", "remove_toolset", "revoke_key"}
-WITHOUT_METHOD = {
-    "route_batch",
-    "recipes",
-    "logins",
-    "forget_login",
-    "recorded_calls",
-    "service",
-    "evaluations",
-}
+WITHOUT_METHOD = {"route_batch", "recipes", "logins", "forget_login", "recorded_calls", "service", "evaluations"}
 """What the service offers and a registry has no method for, beside discovery and health."""
 
 
@@ -126,10 +118,7 @@ def test_the_example_of_a_request_has_its_shape(operation: str) -> None:
     jsonschema.Draft202012Validator(schema).validate(REQUESTS[operation])
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [name for name in METHODS if name not in (*REMOVES, "call_tool", "sync_source")],
-)
+@pytest.mark.parametrize("operation", [name for name in METHODS if name not in (*REMOVES, "call_tool", "sync_source")])
 def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, operation: str) -> None:
     """Sent for real over the example catalogue; and not with fewer fields than the examples show."""
     response = send(service.client(), operation)
@@ -192,11 +181,6 @@ def test_requests_that_cannot_be_are_not_documented_as_good() -> None:
     schema = {"$ref": "#/components/schemas/RouteRequest", "components": document()["components"]}
     validator = jsonschema.Draft202012Validator(schema)
     good: list[Any] = [{"text": "a"}, {"steps": ["a"]}, {"text": "a", "steps": []}, {"text": "a", "steps": ["b"]}]
-    bad: list[Any] = [
-        {},
-        {"text": ""},
-        {"steps": []},
-        {"text": "a", "x": 1},
-    ]
+    bad: list[Any] = [{}, {"text": ""}, {"steps": []}, {"text": "a", "x": 1}]
     assert all(validator.is_valid(each) for each in good)
     assert not any(validator.is_valid(each) for each in bad)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.fake_openai import FakeOpenAI, fake_openai, in_order
@@ -108,29 +107,25 @@ def test_a_client_asks_for_the_services_reranker(service: Served, fake: FakeOpen
     assert {request["model"] for request in fake.requests} == {"judge"}
 
 
-def test_a_gateway_ranks_by_it_and_after_a_failure_offers_another(service: Served, fake: FakeOpenAI) -> None:
+async def test_a_gateway_ranks_by_it_and_after_a_failure_offers_another(service: Served, fake: FakeOpenAI) -> None:
     """Also if the model puts the tool that failed first; of a failure of its own the model is told."""
     fused = [match.tool.call_name for match in service.registry.find_tools(TEXT, limit=20).matches]
+    async with over_http(f"{service.url}/mcp") as host:
 
-    async def walk() -> None:
-        async with over_http(f"{service.url}/mcp") as host:
+        async def names(**more: Any) -> list[str]:
+            found = told(await host.call_tool("find_tools", {"query": TEXT, "limit": 3, **more}))
+            return [tool["name"] for tool in found["tools"]]
 
-            async def names(**more: Any) -> list[str]:
-                found = told(await host.call_tool("find_tools", {"query": TEXT, "limit": 3, **more}))
-                return [tool["name"] for tool in found["tools"]]
-
-            assert await names() == [fused[at] for at in (2, 0, 1)]
-            agents = told(await host.call_tool("route_agents", {"query": TEXT, "limit": 3}))["agents"]
-            assert agents[0]["id"] == service.registry.route(TEXT).matches[2].agent.id
-            fake.answer = lambda _: json.dumps([fused[0]])
-            history = [{"tool": fused[0], "outcome": "failed"}]
-            assert (await names())[0] == fused[0]
-            assert fused[0] not in await names(history=history)
-            asked = json.loads(fake.requests[-1]["messages"][1]["content"])
-            failed_id = service.registry.tool(fused[0]).id
-            assert asked["history"] == [{"call": failed_id, "outcome": "failed"}]
-            fake.overloads = 1
-            found = told(await host.call_tool("find_tools", {"query": TEXT}))
-            assert FAILED in notice_of(found, "not_reranked")
-
-    anyio.run(walk)
+        assert await names() == [fused[at] for at in (2, 0, 1)]
+        agents = told(await host.call_tool("route_agents", {"query": TEXT, "limit": 3}))["agents"]
+        assert agents[0]["id"] == service.registry.route(TEXT).matches[2].agent.id
+        fake.answer = lambda _: json.dumps([fused[0]])
+        history = [{"tool": fused[0], "outcome": "failed"}]
+        assert (await names())[0] == fused[0]
+        assert fused[0] not in await names(history=history)
+        asked = json.loads(fake.requests[-1]["messages"][1]["content"])
+        failed_id = service.registry.tool(fused[0]).id
+        assert asked["history"] == [{"call": failed_id, "outcome": "failed"}]
+        fake.overloads = 1
+        found = told(await host.call_tool("find_tools", {"query": TEXT}))
+        assert FAILED in notice_of(found, "not_reranked")

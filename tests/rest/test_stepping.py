@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client
 
@@ -129,41 +128,34 @@ def test_without_an_operators_model_a_split_is_refused(fake: FakeOpenAI, tmp_pat
         assert "WAYGRAPH_STEPS" in assert_problem(refused, 422, InvalidSetting)["detail"]
 
 
-def test_a_host_gives_steps_or_has_its_query_split(service: Served, fake: FakeOpenAI) -> None:
-    async def walk() -> None:
-        async with over_http(f"{service.url}/mcp", key=service.key("route", groups=("tellers",))) as host:
-            found = told(await host.call_tool("find_tools", {"query": TEXT, "steps": list(STEPS), "limit": 4}))
-            assert [each["code"] for each in found["notices"]] == ["excluded"]
-            names = [tool["name"] for tool in found["tools"]]
-            assert [rows[0] for rows in found["steps"]] == names[:2]
-            assert not any(name.startswith("bureau-fx") for name in names)
-            assert fake.requests == []
-            split = told(await host.call_tool("find_tools", {"query": "eat out and pay", "limit": 4}))
-            assert split["tools"][0]["name"].startswith("bureau-fx")
-            assert len(split["steps"]) == 2
-            agents = told(await host.call_tool("route_agents", {"query": "eat out and pay"}))
-            assert len(agents["steps"]) == 2
-            fake.overloads = 1
-            failed = told(await host.call_tool("find_tools", {"query": "eat out, then pay"}))
-            assert FAILED in notice_of(failed, "not_split")
-            bad = await host.call_tool("find_tools", {"query": "x", "steps": "y"})
-            assert "/steps" in json.dumps(bad.structured_content or [each.model_dump() for each in bad.content])
-
-    anyio.run(walk)
+async def test_a_host_gives_steps_or_has_its_query_split(service: Served, fake: FakeOpenAI) -> None:
+    async with over_http(f"{service.url}/mcp", key=service.key("route", groups=("tellers",))) as host:
+        found = told(await host.call_tool("find_tools", {"query": TEXT, "steps": list(STEPS), "limit": 4}))
+        assert [each["code"] for each in found["notices"]] == ["excluded"]
+        names = [tool["name"] for tool in found["tools"]]
+        assert [rows[0] for rows in found["steps"]] == names[:2]
+        assert not any(name.startswith("bureau-fx") for name in names)
+        assert fake.requests == []
+        split = told(await host.call_tool("find_tools", {"query": "eat out and pay", "limit": 4}))
+        assert split["tools"][0]["name"].startswith("bureau-fx")
+        assert len(split["steps"]) == 2
+        agents = told(await host.call_tool("route_agents", {"query": "eat out and pay"}))
+        assert len(agents["steps"]) == 2
+        fake.overloads = 1
+        failed = told(await host.call_tool("find_tools", {"query": "eat out, then pay"}))
+        assert FAILED in notice_of(failed, "not_split")
+        bad = await host.call_tool("find_tools", {"query": "x", "steps": "y"})
+        assert "/steps" in json.dumps(bad.structured_content or [each.model_dump() for each in bad.content])
 
 
-def test_a_program_that_a_host_starts_answers_alike(fake: FakeOpenAI, tmp_path: Path) -> None:
+async def test_a_program_that_a_host_starts_answers_alike(fake: FakeOpenAI, tmp_path: Path) -> None:
     place = Place(tmp_path)
     assert ingest(place, str(CATALOG)) == 0
     launch = on_stdio(place, WAYGRAPH_STEPS="openai:splitter", OPENAI_BASE_URL=fake.url, OPENAI_API_KEY=KEY)
-
-    async def walk() -> None:
-        async with Client(launch) as host:
-            found = told(await host.call_tool("find_tools", {"query": TEXT}))
-            assert ([each["code"] for each in found["notices"]], len(found["steps"])) == (["excluded"], 2)
-            assert not any(tool["name"].startswith("bureau-fx") for tool in found["tools"])
-
-    anyio.run(walk)
+    async with Client(launch) as host:
+        found = told(await host.call_tool("find_tools", {"query": TEXT}))
+        assert ([each["code"] for each in found["notices"]], len(found["steps"])) == (["excluded"], 2)
+        assert not any(tool["name"].startswith("bureau-fx") for tool in found["tools"])
 
 
 def test_the_command_takes_steps_of_tools_too(

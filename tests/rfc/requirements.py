@@ -132,11 +132,7 @@ REQUIREMENTS = (
             "rfc/test_rfc_0001.py::test_embedding_based_retrieval_is_declared_where_it_is_there",
         ),
     ),
-    Requirement(
-        level="must",
-        sentence="Implementations must support at minimum:",
-        shown_by=(_FIND_WALK,),
-    ),
+    Requirement(level="must", sentence="Implementations must support at minimum:", shown_by=(_FIND_WALK,)),
     # -- what is required in other words
     Requirement(
         level="interface",

@@ -38,12 +38,7 @@ def test_one_identifier_is_found_however_it_is_written() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("天気予報", ["天気", "気予", "予報"]),
-        ("港", ["港"]),
-        ("날씨", ["날씨"]),
-        ("天気API", ["天気", "api"]),
-    ],
+    [("天気予報", ["天気", "気予", "予報"]), ("港", ["港"]), ("날씨", ["날씨"]), ("天気API", ["天気", "api"])],
 )
 def test_text_without_spaces_becomes_pairs(text: str, expected: list[str]) -> None:
     """Chinese, Japanese and Korean runs as bigrams, single characters as they are."""

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tests.gateway_catalog import ISSUE
-from waygraph.registry.model.arguments import (
-    MAX_DEPTH,
-    MAX_FAULTS,
-    MAX_SCHEMA_CHARS,
-    check_arguments,
-    mend_arguments,
-)
+from waygraph.registry.model.arguments import MAX_DEPTH, MAX_FAULTS, MAX_SCHEMA_CHARS, check_arguments, mend_arguments
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import Tool
 
@@ -337,56 +331,59 @@ IN_Q = {"/q/p": BOMB["/p"]}
 DRAFT_7, DRAFT_4 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (7, 4))
 
 
-@pytest.mark.parametrize(
-    ("schema", "arguments", "told"),
-    [
-        (chain(60, {"type": "string"}), {"p": 1}, {}),
-        ({"properties": {"p": REPEATING}}, {"p": LONG + "b"}, BOMB),
-        ({"properties": {"p": {"allOf": [{"pattern": f"|{n}" + r"\p{L}{90}"} for n in range(900)]}}}, {"p": "x"}, {}),
-        ({"patternProperties": {"^(a+)+$": False}}, {LONG + "b": 1}, {}),
-        ({"properties": {"p": {"uniqueItems": True}}}, {"p": [{"n": n} for n in range(50_000)]}, {}),
-        ({"properties": {"p": {"items": {"enum": [*range(10_000)]}}}}, {"p": [*range(10_000), -1]}, {}),
-        ({"properties": {"p": {"items": {"type": "integer"}}}}, {"p": [1] * 200_000 + ["x"]}, {}),
-        ({"properties": {"p": {"$schema": DRAFT_7, **REPEATING}}}, {"p": LONG + "b"}, BOMB),
-        ({"$schema": DRAFT_7, "properties": {"p": REPEATING, "q": {"$ref": "#"}}}, {"q": {"p": LONG + "b"}}, IN_Q),
-        ({"$schema": DRAFT_4, "properties": {"p": {"enum": [n if n % 2 else [n] for n in range(30_000)]}}}, {}, {}),
-        ({"properties": {"p": {"pattern": "(a{100}){99}b"}}}, {"p": "a" * 100_000}, {}),
-        (of_all({"uniqueItems": True}), {"p": [*range(100_000)]}, {}),
-        (of_all({"uniqueItems": True}), {"p": ["x" * 1_000_000]}, {}),
-        (of_all({"contains": False, "minContains": 0}), {"p": [*range(100_000)]}, {}),
-        (of_all({"items": {}}), {"p": [*range(100_000)]}, {}),
-        (of_all({"additionalProperties": True}), {"p": {f"n{n}": n for n in range(50_000)}}, {}),
-        (of_all({"patternProperties": {"^a": {}}}), {"p": {f"n{n}": n for n in range(50_000)}}, {}),
-        (of_all({"pattern": "b$|x"}), {"p": "a" * 1_000_000 + "x"}, {}),
-        ({"$defs": {"a": {"properties": {"c": deep_chain(1_000)}}}, "$ref": "#/$defs/a"}, nested(99), {}),
-        ({"$defs": {"x": {"$id": "http://a/b", **chain(60, False)}}, "$ref": "http://a/b"}, {"p": 1}, {}),
-    ],
-    ids=[
-        "alternatives",
-        "pattern",
-        "heavy patterns",
-        "pattern of names",
-        "unique",
-        "choices",
-        "items",
-        "another dialect further in",
-        "a way back to a dialect",
-        "choices that are compared with each other",
-        "heavy pattern and long text",
-        "unique many times",
-        "a long text written many times",
-        "contains many times",
-        "items many times",
-        "names many times",
-        "patterns of names many times",
-        "pattern many times",
-        "references that fill the stack",
-        "alternatives under a name of their own",
-    ],
-)
+HEAVY: dict[str, tuple[object, dict[str, Any], dict[str, str]]] = {
+    "alternatives": (chain(60, {"type": "string"}), {"p": 1}, {}),
+    "pattern": ({"properties": {"p": REPEATING}}, {"p": LONG + "b"}, BOMB),
+    "heavy patterns": (
+        {"properties": {"p": {"allOf": [{"pattern": f"|{n}" + r"\p{L}{90}"} for n in range(900)]}}},
+        {"p": "x"},
+        {},
+    ),
+    "pattern of names": ({"patternProperties": {"^(a+)+$": False}}, {LONG + "b": 1}, {}),
+    "unique": ({"properties": {"p": {"uniqueItems": True}}}, {"p": [{"n": n} for n in range(50_000)]}, {}),
+    "choices": ({"properties": {"p": {"items": {"enum": [*range(10_000)]}}}}, {"p": [*range(10_000), -1]}, {}),
+    "items": ({"properties": {"p": {"items": {"type": "integer"}}}}, {"p": [1] * 200_000 + ["x"]}, {}),
+    "another dialect further in": ({"properties": {"p": {"$schema": DRAFT_7, **REPEATING}}}, {"p": LONG + "b"}, BOMB),
+    "a way back to a dialect": (
+        {"$schema": DRAFT_7, "properties": {"p": REPEATING, "q": {"$ref": "#"}}},
+        {"q": {"p": LONG + "b"}},
+        IN_Q,
+    ),
+    "choices that are compared with each other": (
+        {"$schema": DRAFT_4, "properties": {"p": {"enum": [n if n % 2 else [n] for n in range(30_000)]}}},
+        {},
+        {},
+    ),
+    "heavy pattern and long text": ({"properties": {"p": {"pattern": "(a{100}){99}b"}}}, {"p": "a" * 100_000}, {}),
+    "unique many times": (of_all({"uniqueItems": True}), {"p": [*range(100_000)]}, {}),
+    "a long text written many times": (of_all({"uniqueItems": True}), {"p": ["x" * 1_000_000]}, {}),
+    "contains many times": (of_all({"contains": False, "minContains": 0}), {"p": [*range(100_000)]}, {}),
+    "items many times": (of_all({"items": {}}), {"p": [*range(100_000)]}, {}),
+    "names many times": (of_all({"additionalProperties": True}), {"p": {f"n{n}": n for n in range(50_000)}}, {}),
+    "patterns of names many times": (
+        of_all({"patternProperties": {"^a": {}}}),
+        {"p": {f"n{n}": n for n in range(50_000)}},
+        {},
+    ),
+    "pattern many times": (of_all({"pattern": "b$|x"}), {"p": "a" * 1_000_000 + "x"}, {}),
+    "references that fill the stack": (
+        {"$defs": {"a": {"properties": {"c": deep_chain(1_000)}}}, "$ref": "#/$defs/a"},
+        nested(99),
+        {},
+    ),
+    "alternatives under a name of their own": (
+        {"$defs": {"x": {"$id": "http://a/b", **chain(60, False)}}, "$ref": "http://a/b"},
+        {"p": 1},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
 @pytest.mark.timeout(20)
-def test_a_check_ends(schema: object, arguments: object, told: dict[str, str]) -> None:
+def test_a_check_ends(name: str) -> None:
     """Where the library alone would take minutes or years; what comes after the last step is not checked."""
+    schema, arguments, told = HEAVY[name]
     assert faults(schema, arguments) == told
 
 

@@ -16,9 +16,7 @@ type Shape = tuple[Sequence[str], Sequence["Shape"]]
 ENTITIES = "abcdefgh"
 holdings = st.lists(st.sampled_from(ENTITIES), unique=True, max_size=4)
 shapes: st.SearchStrategy[Shape] = st.recursive(
-    st.tuples(holdings, st.just(())),
-    lambda inner: st.tuples(holdings, st.lists(inner, max_size=3)),
-    max_leaves=8,
+    st.tuples(holdings, st.just(())), lambda inner: st.tuples(holdings, st.lists(inner, max_size=3)), max_leaves=8
 )
 
 

@@ -11,13 +11,7 @@ from tests.contract.test_flags import entry
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.catalog.find import overview
-from waygraph.registry.model.errors import (
-    CypherRefused,
-    InvalidQuery,
-    InvalidSetting,
-    UpstreamAnswered,
-    WaygraphError,
-)
+from waygraph.registry.model.errors import CypherRefused, InvalidQuery, InvalidSetting, UpstreamAnswered, WaygraphError
 from waygraph.registry.model.nouns import Filters, Principal, Query
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.validation import check_query
@@ -75,16 +69,8 @@ def registry() -> Iterator[Registry]:
         (lambda r: sync(r, Manifest(source="test", policy=ANY["Hold"])), InvalidSetting, "accept, hold, strict"),
         (lambda _: Registry.open(ANY[None]), InvalidSetting, "not by NoneType"),
         (lambda _: Registry.open(ANY[b"r.grafeo"]), InvalidSetting, "not by bytes"),
-        (
-            lambda _: Settings(max_query_chars=ANY["x"]),
-            InvalidSetting,
-            "WAYGRAPH_MAX_QUERY_CHARS='x'",
-        ),
-        (
-            lambda _: load_settings({"WAYGRAPH_QUERY_CACHE_ENTRIES": "-5"}),
-            InvalidSetting,
-            "a whole number from 0",
-        ),
+        (lambda _: Settings(max_query_chars=ANY["x"]), InvalidSetting, "WAYGRAPH_MAX_QUERY_CHARS='x'"),
+        (lambda _: load_settings({"WAYGRAPH_QUERY_CACHE_ENTRIES": "-5"}), InvalidSetting, "a whole number from 0"),
         (lambda r: r.change(lambda session: session.held(), texts="nope"), InvalidSetting, "not 'nope'"),
     ],
 )

@@ -52,7 +52,6 @@ def program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Program:
 
 
 def test_a_held_change_waits_until_it_is_approved(program: Program) -> None:
-    """Told by ingest, listed by changes, marked in lists, not found, approved, found."""
     program.say(moor="Moors a ship")
     assert "hold" not in program.ingest("--policy", "hold")
     program.say(moor="Moors a ship", sink="Sinks a ship")

@@ -43,6 +43,5 @@ def test_every_control_and_format_character_is_spelled_or_a_joiner() -> None:
 
 
 def test_escaped_json_is_the_same_json() -> None:
-    """A program that parses the escaped document gets the characters back."""
     document = {"text": "\x9b \u202e \U000e0041 \x7f ☕"}
     assert json.loads(escape_unsafe(json.dumps(document, ensure_ascii=False))) == document

@@ -112,8 +112,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("route", "book a table", "-k", "2", "--tag", "food"), ("find", "book a table"), ("agents",), ("status",)],
+    "words", [("route", "book a table", "-k", "2", "--tag", "food"), ("find", "book a table"), ("agents",), ("status",)]
 )
 def test_a_read_imports_only_what_it_needs(held: Path, words: tuple[str, ...]) -> None:
     """In a pipe a read does without rich, the graph engine and what only writes need."""

@@ -15,7 +15,6 @@ RETURN agent.id AS id LIMIT $limit"""
 
 @pytest.mark.parametrize("name", names())
 def test_every_statement_of_ours_can_be_loaded(name: str) -> None:
-    """Header and text of each file agree; every name and type is known."""
     statement = load(name)
     assert statement.name == name
     assert statement.purpose.endswith(".")

@@ -15,14 +15,7 @@ from waygraph.cypher.loader import parse
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.index.local.file import (
-    IndexFile,
-    Intent,
-    current_path,
-    encode,
-    folder_of,
-    open_to_write,
-)
+from waygraph.registry.index.local.file import IndexFile, Intent, current_path, encode, folder_of, open_to_write
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.nouns import NO_DESCRIPTION
 from waygraph.registry.model.settings import Settings
@@ -43,10 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, 
     """Settings and environment with an embedder that answers."""
     cache = tmp_path_factory.mktemp("cache")
     with fake_openai() as fake:
-        yield (
-            Settings(embedder="openai:a-model", cache_dir=str(cache), write_timeout_s=1),
-            fake.environ,
-        )
+        yield (Settings(embedder="openai:a-model", cache_dir=str(cache), write_timeout_s=1), fake.environ)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +104,6 @@ def begin_to_write(path: Path) -> None:
 
 
 def test_a_sound_registry_is_well(look: Look) -> None:
-    """Every check of both kinds is there and passes, with nothing to advise."""
     findings = look(deep=True)
     assert faults(findings) == set()
     assert list(findings)[: len(QUICK)] == QUICK

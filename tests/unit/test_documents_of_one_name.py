@@ -86,11 +86,7 @@ def servers(mark: str) -> dict[str, Any]:
     ],
 )
 def test_documents_of_one_name_are_agents_of_their_own_for_good(
-    registry: Registry,
-    folder: Path,
-    make: Callable[[str], Any],
-    names: tuple[str, str],
-    ids: set[str],
+    registry: Registry, folder: Path, make: Callable[[str], Any], names: tuple[str, str], ids: set[str]
 ) -> None:
     """Also after a sync again, and when a document comes that stands before them."""
     put(folder, names[0], make("alpha"))

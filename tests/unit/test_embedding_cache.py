@@ -60,7 +60,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_document_is_embedded_once(inner: HashEmbedder, path: Path) -> None:
-    """A second call, of the same process or of a later one, embeds only what is new."""
     first = CachedEmbedder(inner, path)
     before = first.embed(["a", "b", "a", ""], "document")
     assert first.embedded == 2
@@ -147,7 +146,6 @@ def test_threads_and_embedders_share_a_file(inner: HashEmbedder, path: Path, cap
 def test_a_damaged_file_is_put_aside(
     inner: HashEmbedder, path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file that is no database is renamed, a new one begun, and that is said."""
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     CachedEmbedder(inner, path).embed(["a"], "document")
@@ -240,7 +238,6 @@ def test_no_two_fingerprints_share_a_file() -> None:
 
 
 def test_a_query_is_embedded_once(inner: HashEmbedder) -> None:
-    """The same query again is not embedded again, and cannot be spoiled."""
     cache = QueryCache(inner, 10)
     first = cache.vector("a")
     assert cache.vector("a") is first

@@ -55,7 +55,6 @@ def test_rows_are_the_endpoints_at_length_one(fake: FakeOpenAI, opener: Opener) 
 
 
 def test_texts_go_in_batches_each_once(fake: FakeOpenAI, opener: Opener) -> None:
-    """Equal texts are sent once, empty ones never, no more at once than `batch_texts`."""
     matrix = opener(batch_texts=2).embed(["a", "b", "a", "", "c", "d", "e"], "document")
     assert fake.batches == [["a", "b"], ["c", "d"], ["e"]]
     np.testing.assert_array_equal(matrix[0], matrix[2])
@@ -63,7 +62,6 @@ def test_texts_go_in_batches_each_once(fake: FakeOpenAI, opener: Opener) -> None
 
 
 def test_a_dimension_is_asked_for(fake: FakeOpenAI, opener: Opener) -> None:
-    """A dimension that the user names is sent; otherwise the model's own is learned from its answer."""
     assert opener(dimension=16).embed(["a"], "query").shape == (1, 16)
     assert fake.requests[0]["dimensions"] == 16
     native = opener()

@@ -39,11 +39,7 @@ SCHEMA = {
     "properties": {"q": {"type": "string", "description": "what to\n find"}, "limit": {"type": "integer"}},
 }
 SEARCH = Tool(
-    id="github/search",
-    agent_id="github",
-    name="search",
-    description="Find issues.",
-    input_schema=json.dumps(SCHEMA),
+    id="github/search", agent_id="github", name="search", description="Find issues.", input_schema=json.dumps(SCHEMA)
 )
 
 

@@ -43,7 +43,6 @@ def pulled_folder(settings: Settings) -> Path:
 
 
 def test_the_package_holds_the_default_model(settings: Settings) -> None:
-    """Without anything else, the installed package is found, with the official weights."""
     assert locate(DEFAULT_EMBEDDER, settings) == package_folder()
     (only,) = list_models(settings)
     assert (only.spec, only.where, only.sha256) == (DEFAULT_EMBEDDER, "package", OFFICIAL_SHA256[DEFAULT_MODEL])

@@ -102,7 +102,6 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_an_export_changes_nothing_where_it_came_from(filled: LocalRegistry, tmp_path: Path) -> None:
-    """Ingesting an export into its own registry is an empty change set for every source, at the same revision."""
     before = filled.status().state.revision
     changes = take_export(filled, tmp_path / "export.json", export(filled, "json"))
     assert len(changes) == len(filled.sources())
@@ -111,7 +110,6 @@ def test_an_export_changes_nothing_where_it_came_from(filled: LocalRegistry, tmp
 
 
 def test_an_export_rebuilds_the_registry(filled: LocalRegistry, other: LocalRegistry, tmp_path: Path) -> None:
-    """In an empty registry it gives the same agents, tools, hashes, claims, operators' words and export."""
     first = export(filled, "json")
     take_export(other, tmp_path / "export.json", first)
     assert graph_of(other) == graph_of(filled)
@@ -133,7 +131,6 @@ def test_an_export_holds_what_sources_say(filled: LocalRegistry) -> None:
 
 
 def test_a_namespaced_agent_keeps_its_id(registry: LocalRegistry, other: LocalRegistry, tmp_path: Path) -> None:
-    """An agent that got another id than its key has that id again, in the same and in an empty registry."""
     take_document(registry, tmp_path / "zeta.json", catalogue({"id": "files", "transport": {"url": "http://one/"}}))
     take_document(registry, tmp_path / "alpha.json", catalogue({"id": "files", "transport": {"url": "http://two/"}}))
     assert [agent.id for agent in registry.agents()] == ["alpha.files", "files"]

@@ -17,10 +17,7 @@ from waygraph.registry.model.installation import install_command
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
-BROUGHT = {
-    "models": ("huggingface_hub", "onnx", "onnxruntime", "tokenizers"),
-    "neo4j": ("neo4j",),
-}
+BROUGHT = {"models": ("huggingface_hub", "onnx", "onnxruntime", "tokenizers"), "neo4j": ("neo4j",)}
 
 
 @pytest.fixture(autouse=True)

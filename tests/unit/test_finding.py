@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway_catalog import (
-    BOARD,
-    ISSUE,
-    PUBLIC,
-    READS,
-    SECRET,
-    agent,
-    fill,
-    github,
-    put,
-    tool,
-)
+from tests.gateway_catalog import BOARD, ISSUE, PUBLIC, READS, SECRET, agent, fill, github, put, tool
 from waygraph import Principal
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.catalog.find import FindAsked, find

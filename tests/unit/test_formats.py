@@ -9,12 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.catalog.tool_formats import (
-    TOOL_FORMATS,
-    ToolFormat,
-    definition,
-    definitions,
-)
+from waygraph.registry.catalog.tool_formats import TOOL_FORMATS, ToolFormat, definition, definitions
 from waygraph.registry.model.identity import sealed_tool, tool_id
 from waygraph.registry.model.nouns import Tool, canonical_json
 from waygraph.registry.model.parameters import original_arguments

@@ -129,16 +129,8 @@ CLAUDE = {
     },
 }
 FILES: dict[str, tuple[str, object, dict[str, Launch | str]]] = {
-    "Goose": (
-        "config.yaml",
-        GOOSE,
-        {"tides": KEYED, "wind": WIND, "later": OFF, "older": TIDES},
-    ),
-    "Continue": (
-        "config.yaml",
-        CONTINUE,
-        {"tides": KEYED, "wind": HttpLaunch(url=WIND.url, headers={"A": "b"})},
-    ),
+    "Goose": ("config.yaml", GOOSE, {"tides": KEYED, "wind": WIND, "later": OFF, "older": TIDES}),
+    "Continue": ("config.yaml", CONTINUE, {"tides": KEYED, "wind": HttpLaunch(url=WIND.url, headers={"A": "b"})}),
     "Codex": (
         "config.toml",
         CODEX,
@@ -151,11 +143,7 @@ FILES: dict[str, tuple[str, object, dict[str, Launch | str]]] = {
     "opencode": ("opencode.jsonc", OPENCODE, {"tides": KEYED, "wind": WIND, "later": OFF}),
     "opencode 2": ("opencode.json", OPENCODE_2, {"tides": StdioLaunch(command="uvx", args=("tides",), cwd="/srv")}),
     "Zed": ("settings.json", ZED, {"tides": KEYED, "flat": TIDES, "wind": WIND, "later": OFF}),
-    "Gemini CLI": (
-        ".gemini/settings.json",
-        GEMINI,
-        {"tides": KEYED, "wind": WIND, "later": OFF},
-    ),
+    "Gemini CLI": (".gemini/settings.json", GEMINI, {"tides": KEYED, "wind": WIND, "later": OFF}),
     "Windsurf": (
         "mcp_config.json",
         {"mcpServers": {"wind": {"serverUrl": WIND.url}, "later": {"serverUrl": WIND.url, "disabled": True}}},

@@ -42,8 +42,7 @@ words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
 few = st.integers(0, 9)
 schemas = words.map(lambda text: {"type": "object", "properties": {name: {"type": "string"} for name in text.split()}})
 tools: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-    {"name": st.sampled_from(TOOLS), "description": words},
-    optional={"inputSchema": schemas},
+    {"name": st.sampled_from(TOOLS), "description": words}, optional={"inputSchema": schemas}
 )
 agents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {

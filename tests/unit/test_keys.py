@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 
 from waygraph.registry.access.api_keys import KEY, LONGEST_LIFE, MAX_NAME_CHARS, KeyFile
 from waygraph.registry.access.authenticator import caller_with
-from waygraph.registry.model.errors import (
-    InvalidSetting,
-    KeysUnusable,
-    StorageFailed,
-    UnknownName,
-)
+from waygraph.registry.model.errors import InvalidSetting, KeysUnusable, StorageFailed, UnknownName
 
 CREATES = """
 import sys
@@ -294,7 +289,6 @@ def test_a_write_that_fails_leaves_the_file(keys: KeyFile, monkeypatch: pytest.M
 
 
 def test_processes_that_create_lose_no_key(keys: KeyFile) -> None:
-    """Three processes, ten keys each, at the same time: all thirty are there and good."""
     program = [sys.executable, "-c", CREATES, str(keys.path)]
     running = [
         subprocess.Popen([*program, name, "10"], stdout=subprocess.PIPE, text=True) for name in ("one", "two", "three")

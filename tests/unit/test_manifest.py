@@ -39,7 +39,6 @@ def tools_of(intake: Intake, *records: ToolRecord) -> tuple[Tool, ...]:
 
 
 def test_a_whole_record_is_taken(intake: Intake) -> None:
-    """Every field arrives, schemas as canonical JSON, tags sorted, hashes and call names made."""
     intake.take(
         agent(
             "io.github/git",
@@ -138,7 +137,6 @@ def test_a_schema_that_is_too_long_is_left_out_and_reported(intake: Intake, fiel
     ],
 )
 def test_a_bad_agent_is_rejected_alone(intake: Intake, fields: dict[str, object], reason: str) -> None:
-    """The place, the reason, and its key if it has one; the agents before and after it are taken."""
     intake.take(agent("before"))
     intake.take(agent(**fields))
     intake.take(agent("after"))

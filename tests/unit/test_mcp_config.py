@@ -125,10 +125,7 @@ def test_an_address_and_its_login_by_the_names_of_other_hosts() -> None:
         ({"name": "clerk", "tools": ["*"], "mcpServers": SERVERS}, ["time"]),
         ({"numStartups": 3, "mcpServers": SERVERS, "projects": {"/w/a": {"mcpServers": SERVERS}}}, ["time", "a/time"]),
         ({"projects": {"/w/a": {"mcpServers": SERVERS}, "/w/b": {"history": []}}}, ["a/time"]),
-        (
-            {"projects": {"/v/a": {"mcpServers": SERVERS}, "/w/a": {"mcpServers": SERVERS}}},
-            ["v/a/time", "w/a/time"],
-        ),
+        ({"projects": {"/v/a": {"mcpServers": SERVERS}, "/w/a": {"mcpServers": SERVERS}}}, ["v/a/time", "w/a/time"]),
     ],
     ids=str,
 )

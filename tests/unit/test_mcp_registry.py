@@ -14,9 +14,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Intake
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import kind_of
-from waygraph.registry.model.settings import Settings
 
-S = Settings()
 HERE = "http://127.0.0.1:8000/v0.1/servers"
 SECRET = "ghp_planted4SecretValue"  # noqa: S105
 
@@ -134,10 +132,7 @@ def test_what_was_deleted_is_gone_and_what_is_deprecated_is_marked() -> None:
             {"registry_name": "unknown", "name": "a/b", "version": ""},
             {"package": {"registryType": "unknown", "identifier": "a/b"}},
         ),
-        (
-            {"registryType": "npm", "identifier": "b", "runtimeHint": "rm -rf"},
-            {"command": "npx", "args": ["-y", "b"]},
-        ),
+        ({"registryType": "npm", "identifier": "b", "runtimeHint": "rm -rf"}, {"command": "npx", "args": ["-y", "b"]}),
     ],
     ids=str,
 )

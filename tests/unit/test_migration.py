@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 from tests.faults.processes import child
-from tests.migrations import (
-    Richly,
-    copy_and_stop_half_way,
-    files_of,
-    richly,
-    taken_from,
-)
+from tests.migrations import Richly, copy_and_stop_half_way, files_of, richly, taken_from
 from waygraph.api.cli.app import main
 from waygraph.cypher import load
 from waygraph.cypher.loader import parse
@@ -112,7 +106,6 @@ def test_every_node_edge_and_property_arrives(source: Path, target: Path, copy: 
 
 
 def test_a_copy_answers_the_same(rich: Richly, source: Path, target: Path, copy: Copy) -> None:
-    """Export and routes are equal, scores included, and the doctor finds it well."""
     copy()
     assert rich.routes(target) == rich.routes(source)
     with rich.open(source) as old, rich.open(target) as new:
@@ -122,7 +115,6 @@ def test_a_copy_answers_the_same(rich: Richly, source: Path, target: Path, copy:
 
 
 def test_nothing_is_embedded_and_the_source_is_only_read(rich: Richly, source: Path, copy: Copy) -> None:
-    """No request goes to the endpoint, and no byte of the source changes."""
     before, asked = files_of(source), len(rich.endpoint.requests)
     copy()
     assert len(rich.endpoint.requests) == asked
@@ -130,7 +122,6 @@ def test_nothing_is_embedded_and_the_source_is_only_read(rich: Richly, source: P
 
 
 def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> None:
-    """It is a registry like any other: the next write makes the next revision."""
     revision = copy().revision
     with rich.open(target) as registry:
         registry.operator.set("quarry-sql", tags=["mine"])
@@ -138,8 +129,6 @@ def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> Non
 
 
 def test_an_error_half_way_leaves_no_registry(source: Path, target: Path, copy: Copy, small_parts: int) -> None:
-    """What was written so far is not there for any reader; the same call then copies all."""
-
     def fail(done: int, total: int) -> None:
         if 2 * done > total:
             raise LookupError("half-way")
@@ -154,7 +143,6 @@ def test_an_error_half_way_leaves_no_registry(source: Path, target: Path, copy: 
 
 
 def test_a_copy_that_was_killed_half_way_is_made_again(source: Path, target: Path, copy: Copy) -> None:
-    """After SIGKILL between two parts there is no registry, and the same call copies all."""
     with child(copy_and_stop_half_way, str(source), str(target), Settings(), 2) as running:
         assert running.hear() == "half-way"
         running.kill()
@@ -213,10 +201,7 @@ PLANTED: dict[str, tuple[Callable[[Contents], Contents], str]] = {
     "owner": (
         lambda held: _change(
             held,
-            tools=[
-                replace(held.tools[0], tool=replace(held.tools[0].tool, agent_id="quarry-sql")),
-                *held.tools[1:],
-            ],
+            tools=[replace(held.tools[0], tool=replace(held.tools[0].tool, agent_id="quarry-sql")), *held.tools[1:]],
         ),
         "tools: 1 different (bazaar-lane/",
     ),
@@ -292,7 +277,6 @@ def test_a_registry_is_not_copied_to_itself(source: Path, tmp_path: Path) -> Non
 
 
 def test_the_command_tells_what_it_did(source: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Places and counts on stdout; the second time a note that there was nothing to copy."""
     assert main(["migrate", str(source), str(target)]) == 0
     first = capsys.readouterr()
     assert dict(line.split("\t") for line in first.out.splitlines())["to"] == str(target)

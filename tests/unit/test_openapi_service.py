@@ -5,16 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.openapi_documents import (
-    PETS_3_0,
-    agent_of,
-    body_of,
-    document_with,
-    http,
-    read,
-    schema,
-    told,
-)
+from tests.openapi_documents import PETS_3_0, agent_of, body_of, document_with, http, read, schema, told
 
 
 def test_a_service_is_an_agent() -> None:
@@ -86,10 +77,7 @@ def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> 
     ("reference", "reason"),
     [
         ("other.yaml#/Pet", "another document is left out, since none is fetched: other.yaml"),
-        (
-            "https://me:hunter2@host.example/pet.json?key=hunter2",
-            "since none is fetched: host.example/pet.json",
-        ),
+        ("https://me:hunter2@host.example/pet.json?key=hunter2", "since none is fetched: host.example/pet.json"),
         ("http://[x", "another document is left out"),
         ("#/components/schemas/Missing", "what this document does not hold"),
         ("#Pet", "what this document does not hold"),

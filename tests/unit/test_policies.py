@@ -14,11 +14,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.diff import Judge
 from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import (
-    Agent,
-    Query,
-    Tool,
-)
+from waygraph.registry.model.nouns import Agent, Query, Tool
 from waygraph.registry.registry import Registry
 
 WORDS = "moors ships"

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI
-from waygraph.ingest.manifest.questions import (
-    TRIES,
-    LanguageModelAuthor,
-    TemplateAuthor,
-    open_author,
-    thing_of,
-)
+from waygraph.ingest.manifest.questions import TRIES, LanguageModelAuthor, TemplateAuthor, open_author, thing_of
 from waygraph.ingest.manifest.records import (
     MAX_QUESTION_CHARS,
     MAX_QUESTIONS,

@@ -134,7 +134,6 @@ def test_reads_pass_even_with_names_that_look_like_clauses() -> None:
 
 
 def test_a_refusal_says_where_and_what_to_do() -> None:
-    """The message names the line, the column and the word, and how to write it if it is a name."""
     assert refused("MATCH (n)\n  SET n.x = 1") == (
         "line 2, column 3: SET is refused: it is a clause that does more than read. "
         "If it is a name, put it in backticks: `SET`."
@@ -142,14 +141,12 @@ def test_a_refusal_says_where_and_what_to_do() -> None:
 
 
 def test_a_refused_procedure_is_told_with_the_way_to_the_others() -> None:
-    """A procedure that is not on the list is named, with the call that lists those that are."""
     message = refused("CALL apoc.load.json('x')")
     assert "CALL of apoc.load.json" in message
     assert "CALL grafeo.procedures()" in message
 
 
 def test_a_statement_longer_than_the_limit_is_refused() -> None:
-    """The message has its length and the limit."""
     statement = "RETURN " + "1 + " * 30 + "1"
     check_read_only(statement, max_chars=len(statement))
     with pytest.raises(CypherRefused, match=f"has {len(statement)} characters, {len(statement) - 1} are allowed"):
@@ -181,7 +178,6 @@ def check_neo4j(statement: str) -> None:
 
 
 def test_a_refused_call_is_told_with_those_that_are_allowed() -> None:
-    """The message names what was called, where it stands, and what may be called."""
     with pytest.raises(CypherRefused) as function:
         check_neo4j("RETURN 1,\n apoc.load.json('x')")
     assert str(function.value).startswith("line 2, column 16: apoc.load.json is not among the functions")
@@ -214,7 +210,6 @@ lure = st.lists(st.one_of(st.sampled_from(LURES), plain_text), max_size=6).map("
 
 @given(lure)
 def test_text_in_a_string_never_changes_the_decision(text: str) -> None:
-    """Whatever stands in a string, a name in backticks or a comment, a read stays a read."""
     quoted = text.replace("'", "\\'")
     check_read_only(f"MATCH (n) WHERE n.id = '{quoted}' RETURN n", max_chars=20_000)
     check_read_only(f'MATCH (n) WHERE n.id = "{quoted}" RETURN n', max_chars=20_000)
@@ -225,7 +220,6 @@ def test_text_in_a_string_never_changes_the_decision(text: str) -> None:
 
 @given(lure)
 def test_text_around_a_write_never_lets_it_pass(text: str) -> None:
-    """Whatever stands in a string or a comment beside it, a write stays refused."""
     quoted = text.replace("'", "\\'")
     refused(f"MATCH (n) WHERE n.id = '{quoted}' DELETE n")
     refused(f"MATCH (n) // {text}\nSET n.x = 1")

@@ -22,11 +22,7 @@ from waygraph import Agent, Filters, Principal, Query
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local.file import current_path, folder_of
-from waygraph.registry.model.errors import (
-    InvalidSetting,
-    RegistryUnusable,
-    UnknownName,
-)
+from waygraph.registry.model.errors import InvalidSetting, RegistryUnusable, UnknownName
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
@@ -80,21 +76,9 @@ def test_a_write_after_an_older_file_was_restored_is_published(path: Path, tmp_p
     assert held(path) == ["alpha", "gamma"]
 
 
-def test_a_graph_that_is_gone_is_not_begun_anew(path: Path, registry: LocalRegistry, tmp_path: Path) -> None:
-    """Where the index is left but no graph, reading goes on, and a write is refused with where the copy is."""
-    ingest(registry, tmp_path / "a.json", agent("alpha"))
-    path.unlink()
-    shutil.rmtree(f"{path}.wal", ignore_errors=True)
-    with pytest.raises(RegistryUnusable, match=r"the graph file is gone"):
-        ingest(registry, tmp_path / "b.json", agent("beta"))
-    assert not path.exists()
-    assert held(path) == ["alpha"]
-
-
 def test_a_process_that_runs_follows_the_repair_of_the_index(
     path: Path, registry: LocalRegistry, tmp_path: Path
 ) -> None:
-    """With the folder of the index removed, the next answer comes from an index built anew."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     assert registry.route("parcels of alpha").matches
     shutil.rmtree(folder_of(path))
@@ -114,8 +98,6 @@ def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: L
 def test_a_file_system_without_hard_links_is_enough(
     registry: LocalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sync that finds nothing new copies what it cannot share, and what was published before stays as it was."""
-
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -143,7 +125,6 @@ def test_a_registry_is_where_its_file_is(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_cypher_runs_beside_a_writer(registry: LocalRegistry, tmp_path: Path) -> None:
-    """The copy that a statement reads stays until it has been read, whatever is published meanwhile."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     failed: list[Exception] = []
     done = threading.Event()
@@ -210,7 +191,6 @@ def _wait(hold: Event) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_keeps_no_lock(path: Path) -> None:
-    """A process forked while the lock was held does not hold it when its parent has let go."""
     context = multiprocessing.get_context("fork")
     hold = context.Event()
     with write_lock(path, 1):
@@ -271,17 +251,6 @@ def test_equal_references_do_not_make_two_agents_one(
     ingest(registry, tmp_path / "a.json", agent("alpha", transport=first))
     ingest(registry, tmp_path / "b.json", agent("beta", transport=second))
     assert [found.id for found in registry.agents()] == ["alpha", "beta"]
-
-
-def test_an_operators_word_holds_when_the_plain_id_becomes_free(registry: LocalRegistry, tmp_path: Path) -> None:
-    """An agent removed under its namespaced id does not come back under its plain one."""
-    ingest(registry, tmp_path / "a.json", agent("x", description="mail"))
-    ingest(registry, tmp_path / "b.json", agent("x", description="maps"))
-    assert [found.id for found in registry.agents()] == ["b.x", "x"]
-    registry.operator.remove("b.x")
-    registry.operator.forget(str(tmp_path / "a.json"))
-    ingest(registry, tmp_path / "b.json", agent("x", description="maps"))
-    assert registry.agents() == []
 
 
 def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: LocalRegistry, tmp_path: Path) -> None:

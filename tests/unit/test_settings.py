@@ -3,7 +3,6 @@
 import sys
 from dataclasses import fields
 
-import anyio
 import pytest
 
 from waygraph.ingest.manifest.records import StdioLaunch
@@ -16,7 +15,6 @@ from waygraph.registry.model.settings import LEAST, MAY_BE_ZERO, PREFIX, Setting
 
 
 def test_every_setting_has_its_variable() -> None:
-    """`write_timeout_s` is set by WAYGRAPH_WRITE_TIMEOUT_S, and so is every other one."""
     for field in fields(Settings):
         value = "True" if field.type is bool else "7" if field.type in (int, float) else "seven"
         value = '{"seven": 7}' if field.name == "openai_body" else value
@@ -80,17 +78,13 @@ def test_a_setting_arrives_where_it_counts(monkeypatch: pytest.MonkeyPatch) -> N
         (5, "ended with exit status 3, and said nothing"),
     ],
 )
-def test_the_last_words_of_a_server_are_told(kept_bytes: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_words_of_a_server_are_told(kept_bytes: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one that writes ten lines of nine characters to stderr and ends."""
     monkeypatch.setattr(stdio, "ERRORS_BYTES", kept_bytes)
     program = "import sys; sys.stderr.writelines(f'line {n:03}\\n' for n in range(10)); sys.exit(3)"
-
-    async def opened() -> None:
+    with pytest.raises(UpstreamUnreachable) as failed:
         async with connect(StdioLaunch(command=sys.executable, args=("-S", "-c", program)), Settings()):
             pass
-
-    with pytest.raises(UpstreamUnreachable) as failed:
-        anyio.run(opened)
     assert failed.value.reason == told
 
 

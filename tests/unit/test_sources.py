@@ -9,7 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import yaml
@@ -77,22 +77,6 @@ def test_one_page_of_a_list_is_none(tmp_path: Path) -> None:
     assert "half a list is none" in rejected.reason
 
 
-CATALOGUE: dict[str, Any] = {
-    "waygraph": 1,
-    "agents": [
-        {
-            "id": "harbour",
-            "name": "Harbour",
-            "description": "Looks after ships",
-            "tags": ["sea"],
-            "transport": {"command": "npx", "env": {"TOKEN": "abc"}},
-            "tools": [{"name": "moor", "description": "Moors", "inputSchema": {"type": "object"}}],
-        },
-        {"id": "quiet", "tools": []},
-    ],
-}
-
-
 def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
     document = [
         {
@@ -134,7 +118,6 @@ def test_what_is_not_json_is_refused_with_its_place(tmp_path: Path, content: str
 
 @pytest.mark.parametrize("text", ["nowhere.json", "nowhere/*.json", "x" * 5000, "a\0b", "~nobody-of-that-name/x", ""])
 def test_nothing_there_is_an_error(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing file, an empty glob, a name that cannot be: SourceError."""
     monkeypatch.chdir(tmp_path)
     assert refused(text).reason
 
@@ -225,7 +208,6 @@ def test_one_bad_file_of_a_folder_costs_itself(tmp_path: Path) -> None:
 
 
 def test_a_glob_is_one_source(tmp_path: Path) -> None:
-    """Only the files that match, in order of name; the folder gives the namespace."""
     for name in ("b.json", "a.json", "c.yaml"):
         written(tmp_path, {"waygraph": 1, "id": name[0]}, name)
     manifest = read(f"{tmp_path}/*.json")

@@ -12,13 +12,7 @@ from waygraph.ingest.manifest.suspicion.findings import examine
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.scanner import scanned_text
 from waygraph.registry.model.changes import AgentEntry
-from waygraph.registry.model.identity import (
-    STATED_OF_AGENT,
-    STATED_OF_TOOL,
-    sealed_agent,
-    sealed_tool,
-    stated_words,
-)
+from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, sealed_agent, sealed_tool, stated_words
 from waygraph.registry.model.nouns import Agent, Query, Tool, canonical_json
 from waygraph.registry.registry import Registry
 

@@ -14,7 +14,6 @@ from waygraph.ingest.sync.identity import part_of
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.graph import grafeo
 from waygraph.registry.graph.engine import Rows
-from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected, Written
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.model.identity import sealed_tool
@@ -31,7 +30,6 @@ def graph() -> Iterator[Graph]:
 
 
 def test_the_first_sync_creates_everything(graph: Graph) -> None:
-    """Agents, tools, ownership, claims, vectors and revision 1, in one go."""
     changes, written = graph.sync(manifest("a", entry("x", tools=["one", "two"]), entry("y", tools=[])))
     assert changes.created_agents == ("x", "y")
     assert changes.created_tools == ("x/one", "x/two")
@@ -41,7 +39,6 @@ def test_the_first_sync_creates_everything(graph: Graph) -> None:
 
 
 def test_an_unchanged_sync_changes_nothing(graph: Graph) -> None:
-    """Again the same: an empty change set, the same revision, nothing embedded, the source confirmed."""
     stated = manifest("a", entry("x"), entry("y"))
     graph.sync(stated)
     before = graph.session.read_graph_view()
@@ -57,7 +54,6 @@ def test_an_unchanged_sync_changes_nothing(graph: Graph) -> None:
 
 
 def test_only_what_changed_is_embedded(graph: Graph) -> None:
-    """A tool's new description embeds that tool's three texts, and nothing of its agent or its neighbours."""
     graph.sync(manifest("a", entry("x", tools=["one", "two"])))
     graph.embedder.texts.clear()
     changed = entry("x", tools=["one", "two"])
@@ -71,7 +67,6 @@ def test_only_what_changed_is_embedded(graph: Graph) -> None:
 
 
 def test_what_is_not_listed_any_more_goes(graph: Graph) -> None:
-    """A tool and an agent that the source lists no more are removed, with all that hung on them."""
     graph.sync(manifest("a", entry("x", tools=["one", "two"]), entry("y"), entry("z")))
     changes, _ = graph.sync(manifest("a", entry("x", tools=["two"]), entry("z")))
     assert changes.removed_agents == ("y",)
@@ -81,7 +76,6 @@ def test_what_is_not_listed_any_more_goes(graph: Graph) -> None:
 
 
 def test_changed_behaviour_is_told(graph: Graph) -> None:
-    """A known tool with another description or schema is listed; a new tool and a new tag are not."""
     graph.sync(manifest("a", entry("x", "old", tools=["one"]), entry("y", tools=["two"])))
     tagged = entry("y", tools=["two", "three"])
     with_tag = replace(tagged, tools=(sealed_tool(replace(tagged.tools[0], tags=("new",))), tagged.tools[1]))
@@ -120,7 +114,6 @@ def test_a_changed_tool_keeps_its_status_unless_its_source_states_one(graph: Gra
 
 
 def test_an_unreadable_record_keeps_what_was_held(graph: Graph) -> None:
-    """An agent whose record is rejected this time stays as it is; it is not taken for removed."""
     graph.sync(manifest("a", entry("x"), entry("y")))
     rejected = Rejected(where="a#/1", reason="no name", key="y")
     changes, _ = graph.sync(manifest("a", entry("x"), rejected=(rejected,)))
@@ -141,7 +134,6 @@ def test_a_source_read_in_part_loses_nothing(graph: Graph) -> None:
 
 
 def test_a_key_listed_twice_counts_once(graph: Graph) -> None:
-    """The first record of a key is taken, the second rejected with the reason."""
     changes, _ = graph.sync(manifest("a", entry("x", "first"), entry("x", "second"), entry("y")))
     assert graph.agents()["x"].description == "first"
     assert [(r.key, r.reason) for r in changes.rejected] == [
@@ -193,7 +185,6 @@ def test_agents_that_another_source_claims_are_not_lost(graph: Graph) -> None:
 
 
 def test_one_launch_is_one_agent(graph: Graph) -> None:
-    """Two sources that list the same launch under one key share the agent; it goes with the last claim."""
     graph.sync(manifest("a", entry("x", "said by a", transport="npx x")))
     changes, _ = graph.sync(manifest("b", entry("x", "said by b", transport="npx x")))
     assert changes.written == ()
@@ -207,7 +198,6 @@ def test_one_launch_is_one_agent(graph: Graph) -> None:
 
 
 def test_one_launch_is_one_agent_under_different_keys(graph: Graph) -> None:
-    """Two configurations that call the same launch `github` and `gh` mean one agent, and the report says so."""
     graph.sync(manifest("a", entry("github", transport="npx github")))
     changes, _ = graph.sync(manifest("b", entry("gh", transport="npx github"), entry("y")))
     assert changes.renamed == (("gh", "github"),)
@@ -216,7 +206,6 @@ def test_one_launch_is_one_agent_under_different_keys(graph: Graph) -> None:
 
 
 def test_a_launch_that_many_share_names_no_agent(graph: Graph) -> None:
-    """Where several agents stand behind one address, each keeps its own id."""
     graph.sync(manifest("a", entry("x", transport="url"), entry("y", transport="url")))
     graph.sync(manifest("b", entry("z", transport="url")))
     graph.sync(manifest("c", entry("v", transport="url"), entry("w", transport="url")))
@@ -224,7 +213,6 @@ def test_a_launch_that_many_share_names_no_agent(graph: Graph) -> None:
 
 
 def test_a_key_that_changes_keeps_its_agent(graph: Graph) -> None:
-    """A source that renames a key of the same launch keeps the agent; the old key is free for another."""
     graph.sync(manifest("a", entry("old", transport="T"), entry("y")))
     graph.sync(manifest("a", entry("new", transport="T"), entry("y")))
     assert claims(graph) == {("a", "new", "old"), ("a", "y", "y")}
@@ -350,7 +338,6 @@ def test_a_source_removes_only_what_it_claims(graph: Graph) -> None:
 
 
 def test_what_an_operator_said_survives_everything(graph: Graph) -> None:
-    """Pin, tags, groups and hiding outlast syncs, the agent's disappearance and its return."""
     both = manifest("a", entry("x"), entry("y"))
     graph.sync(both)
     graph.say("x", tags=("mine",), visible_to=("team",), pinned=True, hidden=True)
@@ -395,7 +382,6 @@ def test_a_word_that_was_taken_back_moves_no_agent(graph: Graph) -> None:
 
 
 def test_a_removed_agent_does_not_come_back_as_another(graph: Graph) -> None:
-    """A key whose agent an operator removed is withheld, also where some other agent has the same launch."""
     graph.sync(manifest("b", entry("gone", transport="T"), entry("y")))
     graph.say("gone", removed=True)
     graph.sync(manifest("a", entry("x", transport="T")))
@@ -425,20 +411,12 @@ def test_a_removed_agent_does_not_come_back_under_an_id_that_became_free(graph: 
 
 
 def test_an_imported_removal_removes(graph: Graph) -> None:
-    """What an export says of operators holds for agents that are already here, too."""
     graph.sync(manifest("a", entry("x"), entry("y")))
     said = OperatorSettings(agent_id="x", removed=True)
     changes, _ = graph.sync(replace(manifest("b", entry("z")), operator=(said,)))
     assert changes.removed_agents == ("x",)
     assert set(graph.agents()) == {"y", "z"}
     assert graph.sync(replace(manifest("b", entry("z")), operator=(said,)))[0].is_empty
-
-
-def test_a_plan_over_nothing_creates_everything() -> None:
-    changes = plan(GraphView(), manifest("a", entry("x", tools=["one", "two"])))
-    assert changes.created_agents == ("x",)
-    assert changes.created_tools == ("x/one", "x/two")
-    assert changes.removed_agents == ()
 
 
 WHOLE = {"read/agents", "read/claims", "read/settings", "read/tools", "read/transitions"}

@@ -75,7 +75,6 @@ def test_a_secret_becomes_a_reference(transport: dict[str, object], kept: dict[s
     ],
 )
 def test_what_is_no_secret_stays(transport: dict[str, object]) -> None:
-    """Commands, arguments and addresses without a secret are left alone."""
     assert references_only(transport) == transport
 
 

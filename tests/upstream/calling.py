@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,12 +102,9 @@ async def asking(launch: Launch) -> AsyncIterator[Asking]:
         yield Asking(connection)
 
 
-def over(launch: Launch, act: Callable[[Asking], Awaitable[object]]) -> None:
-    """Runs `act` over a connection of its own."""
-
-    async def run() -> None:
-        async with asking(launch) as calls:
-            with anyio.fail_after(2 * PATIENCE_S):
-                await act(calls)
-
-    anyio.run(run)
+@asynccontextmanager
+async def over(launch: Launch) -> AsyncIterator[Asking]:
+    """As `asking`, for a bounded time."""
+    async with asking(launch) as calls:
+        with anyio.fail_after(2 * PATIENCE_S):
+            yield calls

@@ -9,53 +9,41 @@ import anyio
 import pytest
 
 from tests.processes_left import is_gone, needs_proc
-from tests.upstream.calling import PATIENCE_S, Asking, Listening, over, tools_by_hand
+from tests.upstream.calling import PATIENCE_S, Listening, over, tools_by_hand
 from tests.upstream.programs.tools import RICH
 from waygraph.ingest.upstream import calls, inflight
 from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
 from waygraph.ingest.upstream.inflight import ANSWERED_S
-from waygraph.registry.model.errors import (
-    CallTimedOut,
-    UpstreamAnswered,
-    UpstreamError,
-    UpstreamUnreachable,
-)
+from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 
 KEY = "k-0123456789"
 
 
-def test_a_result_is_the_wire_s_own() -> None:
+async def test_a_result_is_the_wire_s_own() -> None:
     """Images, resources, structured content, `_meta` and what no protocol knows: nothing is lost and nothing added."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         assert await calls.raw("rich") == RICH
         assert await calls.json("echo", a=[1, {"b": None}], c="é") == {"a": [1, {"b": None}], "c": "é"}
 
-    over(tools_by_hand(), act)
 
-
-def test_an_error_of_the_protocol_keeps_code_and_data_and_no_secret() -> None:
-    async def act(calls: Asking) -> None:
+async def test_an_error_of_the_protocol_keeps_code_and_data_and_no_secret() -> None:
+    async with over(tools_by_hand(env={"KEY": KEY})) as calls:
         with pytest.raises(UpstreamAnswered) as raised:
             await calls.raw("errs")
         assert (raised.value.code, raised.value.message) == (-32050, "no paper for ***")
         assert raised.value.data == {"key": "***", "list": [1, {"deep": "<***>"}]}
         assert await calls.json("echo", still="there") == {"still": "there"}
 
-    over(tools_by_hand(env={"KEY": KEY}), act)
 
-
-def test_a_log_goes_to_the_host_whose_call_it_is_without_secrets() -> None:
-    async def act(calls: Asking) -> None:
+async def test_a_log_goes_to_the_host_whose_call_it_is_without_secrets() -> None:
+    async with over(tools_by_hand(env={"KEY": KEY})) as calls:
         host = Listening()
         await calls.raw("logs", host, times=2)
         assert host.heard == [("warning", {"number": n, "with": "***"}, "press") for n in range(2)]
 
-    over(tools_by_hand(env={"KEY": KEY}), act)
 
-
-def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
-    async def act(calls: Asking) -> None:
+async def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
+    async with over(tools_by_hand()) as calls:
         hosts = [Listening() for _ in range(20)]
         async with anyio.create_task_group() as group:
             group.start_soon(calls.text, "waits")
@@ -64,8 +52,6 @@ def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
             await calls.until_heard(lambda _: True)
             await calls.text("release")
         assert [len(host.heard) for host in hosts] == list(range(20))
-
-    over(tools_by_hand(), act)
 
 
 # Questions
@@ -87,15 +73,12 @@ def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
     ],
     ids=["elicitation", "sampling"],
 )
-def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any], answer: dict[str, Any]) -> None:
+async def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any], answer: dict[str, Any]) -> None:
     """The host sees the question and the server the answer as the other wrote it."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         host = Listening({method: answer})
         assert await calls.json("asks", host, method=method, params=params) == answer
         assert host.asked == [(method, params)]
-
-    over(tools_by_hand(), act)
 
 
 @pytest.mark.parametrize(
@@ -106,30 +89,24 @@ def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any],
     ],
     ids=["cannot", "does not"],
 )
-def test_a_question_that_no_host_answers_is_refused_with_the_reason(host: Listening, reason: str) -> None:
-    async def act(calls: Asking) -> None:
+async def test_a_question_that_no_host_answers_is_refused_with_the_reason(host: Listening, reason: str) -> None:
+    async with over(tools_by_hand()) as calls:
         refusal = await calls.json("asks", host, method="elicitation/create")
         assert refusal == {"code": -32600, "message": reason}
 
-    over(tools_by_hand(), act)
 
-
-def test_roots_are_no_host_s_to_tell_where_they_are_of_the_whole_connection() -> None:
+async def test_roots_are_no_host_s_to_tell_where_they_are_of_the_whole_connection() -> None:
     """Those of one host would open its folders to all that share the server."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         host = Listening({"roots/list": {"roots": [{"uri": "file:///a"}]}})
         refusal = await calls.json("asks", host, method="roots/list")
         assert refusal == {"code": -32600, "message": "List roots not supported"}
         assert not host.asked
 
-    over(tools_by_hand(), act)
 
-
-def test_a_question_that_could_be_of_another_host_s_call_is_refused() -> None:
+async def test_a_question_that_could_be_of_another_host_s_call_is_refused() -> None:
     """The protocol does not say whose it is, and nobody is to see what belongs to somebody else."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         host = Listening({"elicitation/create": {"action": "accept"}}, name="a")
         async with anyio.create_task_group() as group:
             group.start_soon(calls.text, "waits", Listening(name="b"))
@@ -138,11 +115,9 @@ def test_a_question_that_could_be_of_another_host_s_call_is_refused() -> None:
             await calls.text("release")
         assert not host.asked
 
-    over(tools_by_hand(), act)
 
-
-def test_what_a_call_that_was_given_up_may_still_ask_reaches_no_other_host() -> None:
-    async def act(calls: Asking) -> None:
+async def test_what_a_call_that_was_given_up_may_still_ask_reaches_no_other_host() -> None:
+    async with over(tools_by_hand()) as calls:
         with pytest.raises(CallTimedOut):
             await calls.raw("waits", Listening(name="b"), timeout_s=0.1)
         host = Listening({"elicitation/create": {"action": "accept"}}, name="a")
@@ -152,13 +127,10 @@ def test_what_a_call_that_was_given_up_may_still_ask_reaches_no_other_host() -> 
         again = Listening({"elicitation/create": {"action": "accept"}}, name="b")
         assert await calls.json("asks", again, method="elicitation/create") == {"action": "accept"}
 
-    over(tools_by_hand(), act)
 
-
-def test_what_comes_after_an_answer_reaches_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_comes_after_an_answer_reaches_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflight, "ANSWERED_S", PATIENCE_S)
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         other = Listening({"elicitation/create": {"action": "accept"}}, name="b")
         await calls.text("asks_later", Listening(name="a"))
         async with anyio.create_task_group() as group:
@@ -168,23 +140,18 @@ def test_what_comes_after_an_answer_reaches_no_other_host(monkeypatch: pytest.Mo
             assert (other.asked, other.heard) == ([], [])
             await calls.text("release", other)
 
-    over(tools_by_hand(), act)
 
-
-def test_a_question_ends_with_its_call() -> None:
+async def test_a_question_ends_with_its_call() -> None:
     """A host that still thinks when the result is there is not asked any more; the server learns it."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         host = Listening({"elicitation/create": {"action": "accept"}}, thinks=anyio.Event())
         assert await calls.text("asks_and_ends", host) == "not needed"
         refusal = await calls.until_heard(lambda message: message.get("id") == "q1")
         assert "has ended" in refusal["error"]["message"] or "no call" in refusal["error"]["message"]
 
-    over(tools_by_hand(), act)
 
-
-def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
-    async def act(calls: Asking) -> None:
+async def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
+    async with over(tools_by_hand()) as calls:
         host = Listening({"elicitation/create": {"action": "accept"}}, thinks=anyio.Event())
         for _ in range(150):  # more than a server may have open at a time
             assert await calls.text("asks_and_withdraws", host) == "never mind"
@@ -193,66 +160,52 @@ def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
         answered = {message["id"] for message in await calls.heard() if "id" in message}
         assert answered == {"roots-1", "q151"}
 
-    over(tools_by_hand(), act)
-
 
 # Ends
 
 
-def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() -> None:
-    async def act(calls: Asking) -> None:
+async def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() -> None:
+    async with over(tools_by_hand()) as calls:
         with pytest.raises(CallTimedOut, match=r"'waits' did not answer within 1 s"):
             await calls.raw("waits", timeout_s=1.0)
         await calls.until_heard(lambda message: message.get("method") == "notifications/cancelled")
-
-    over(tools_by_hand(), act)
 
 
 @pytest.mark.parametrize(
     ("tool", "reason"),
     [("answers_null", "its answer is not of the protocol"), ("answers_error_of_words", "-32603: out of paper")],
 )
-def test_an_answer_that_is_not_of_the_protocol_is_told_at_once(tool: str, reason: str) -> None:
+async def test_an_answer_that_is_not_of_the_protocol_is_told_at_once(tool: str, reason: str) -> None:
     """With the server's own words, where it has any."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         with pytest.raises(UpstreamError, match=reason):
             await calls.raw(tool)
         assert await calls.json("echo", a=1) == {"a": 1}
 
-    over(tools_by_hand(), act)
 
-
-def test_a_server_that_does_not_read_holds_nobody_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_read_holds_nobody_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its input is full, so that not even the word that nobody waits can be written."""
     monkeypatch.setattr(calls, "_CANCEL_S", 600.0)
-
-    async def act(calls: Asking) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: calls.raw("sleeps", seconds=600))
-            await anyio.wait_all_tasks_blocked()
-            with anyio.fail_after(PATIENCE_S), pytest.raises(CallTimedOut):
-                await calls.raw("echo", timeout_s=0.3, much="x" * 300_000)
-            group.cancel_scope.cancel()
-
-    over(tools_by_hand(), act)
+    async with over(tools_by_hand()) as asked, anyio.create_task_group() as group:
+        group.start_soon(lambda: asked.raw("sleeps", seconds=600))
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(PATIENCE_S), pytest.raises(CallTimedOut):
+            await asked.raw("echo", timeout_s=0.3, much="x" * 300_000)
+        group.cancel_scope.cancel()
 
 
-def test_a_server_that_dies_amid_a_call_is_told_with_its_last_words() -> None:
+async def test_a_server_that_dies_amid_a_call_is_told_with_its_last_words() -> None:
     """Whether the tool ran is not known, so that the error does not say that it may be called again."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand(env={"KEY": KEY})) as calls:
         with pytest.raises(UpstreamUnreachable, match="exit status 4: Error: out of paper, with \\*\\*\\*") as raised:
             await calls.raw("dies")
         assert isinstance(raised.value, MayHaveRun)
         assert not raised.value.retryable
         assert not calls.connection.is_open
 
-    over(tools_by_hand(env={"KEY": KEY}), act)
 
-
-def test_a_call_to_a_server_that_is_gone_was_not_delivered() -> None:
-    async def act(calls: Asking) -> None:
+async def test_a_call_to_a_server_that_is_gone_was_not_delivered() -> None:
+    async with over(tools_by_hand()) as calls:
         await calls.text("dies_afterwards")
         # Until it is gone its pipe still takes a call, of which nobody knows then whether it was read.
         with anyio.fail_after(PATIENCE_S):
@@ -262,18 +215,13 @@ def test_a_call_to_a_server_that_is_gone_was_not_delivered() -> None:
             await calls.raw("echo")
         await calls.connection.await_end()
 
-    over(tools_by_hand(), act)
-
 
 @needs_proc
-def test_a_call_into_a_pipe_that_nobody_reads_was_not_delivered() -> None:
+async def test_a_call_into_a_pipe_that_nobody_reads_was_not_delivered() -> None:
     """A killed server's end is not noticed before the next call is written."""
-
-    async def act(calls: Asking) -> None:
+    async with over(tools_by_hand()) as calls:
         pid = await calls.json("who")
         os.kill(pid, signal.SIGKILL)
         assert is_gone(pid), "and without a turn of the loop: its end is still unread"
         with pytest.raises(NotDelivered):
             await calls.raw("echo")
-
-    over(tools_by_hand(), act)

@@ -73,8 +73,8 @@ def http(request: pytest.FixtureRequest) -> Iterator[Launch]:
         yield launch
 
 
-def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -> None:
-    async def act(calls: Asking) -> None:
+async def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -> None:
+    async with over(launch) as calls:
         host = Listening()
         assert await calls.json("tells", host, times=3, of="one") == "done"
         told = [entry for entry in host.heard if entry[0] != "debug"]
@@ -83,11 +83,9 @@ def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -
             expected += [(step, 3, f"one {step}"), ("warning", f"one {step}", "press")]
         assert told == expected
 
-    over(launch, act)
 
-
-def test_over_http_each_host_is_asked_for_its_own_call(http: Launch) -> None:
-    async def act(calls: Asking) -> None:
+async def test_over_http_each_host_is_asked_for_its_own_call(http: Launch) -> None:
+    async with over(http) as calls:
         answers: list[Any] = []
 
         async def call(host: Listening) -> None:
@@ -100,13 +98,10 @@ def test_over_http_each_host_is_asked_for_its_own_call(http: Launch) -> None:
         assert [len(host.asked) for host in hosts] == [1] * 5
         assert answers in ([["accept"]] * 5, ["accept"] * 5, [[{"elicitation": ACCEPT}]] * 5)
 
-    over(http, act)
 
-
-def test_what_a_server_needs_to_know_is_asked_and_brought_back(modern: Launch) -> None:
+async def test_what_a_server_needs_to_know_is_asked_and_brought_back(modern: Launch) -> None:
     """All kinds of questions, over several rounds, with the server's state as it was."""
-
-    async def act(calls: Asking) -> None:
+    async with over(modern) as calls:
         host = Listening(EVERYTHING)
         seen = await calls.json("asks", host, what=["elicitation", "sampling", "roots"], rounds=3)
         answers = {
@@ -117,11 +112,9 @@ def test_what_a_server_needs_to_know_is_asked_and_brought_back(modern: Launch) -
         assert seen == [answers] * 3
         assert [method for method, _ in host.asked] == list(EVERYTHING) * 3
 
-    over(modern, act)
-
 
 @needs_proc
-def test_a_server_that_is_gone_when_it_is_answered_may_have_begun() -> None:
+async def test_a_server_that_is_gone_when_it_is_answered_may_have_begun() -> None:
     """The answer to its question was not written; what the tool did before it asked is done."""
 
     class Slow(Listening):
@@ -131,12 +124,10 @@ def test_a_server_that_is_gone_when_it_is_answered_may_have_begun() -> None:
             assert is_gone(pid)
             return await super().ask(question, params)
 
-    async def act(calls: Asking) -> None:
+    mark = new_mark()
+    async with over(replace(MODERN_STDIO, env={MARK: mark})) as calls:
         with pytest.raises(MayHaveRun):
             await calls.raw("asks", Slow(EVERYTHING), what=["elicitation"])
-
-    mark = new_mark()
-    over(replace(MODERN_STDIO, env={MARK: mark}), act)
 
 
 @pytest.mark.parametrize(
@@ -147,28 +138,25 @@ def test_a_server_that_is_gone_when_it_is_answered_may_have_begun() -> None:
     ],
     ids=["cannot", "does not"],
 )
-def test_a_call_whose_questions_nobody_answers_fails_with_the_reason(
+async def test_a_call_whose_questions_nobody_answers_fails_with_the_reason(
     modern: Launch, host: Listening, reason: str
 ) -> None:
     """By the SDK's server itself, where the host cannot; by us, where it does not."""
-
-    async def act(calls: Asking) -> None:
+    async with over(modern) as calls:
         with pytest.raises(UpstreamRefused, match=f"{reason}|-32021") as raised:
             await calls.raw("asks", host, what=["elicitation"])
         assert "elicitation" in str(raised.value)
 
-    over(modern, act)
 
-
-def test_a_server_that_asks_on_for_ever_is_refused(modern: Launch) -> None:
-    async def act(calls: Asking) -> None:
+async def test_a_server_that_asks_on_for_ever_is_refused(modern: Launch) -> None:
+    async with over(modern) as calls:
         with pytest.raises(UpstreamRefused, match="still more after 10 rounds"):
             await calls.raw("asks_for_ever")
 
-    over(modern, act)
 
-
-def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, request: pytest.FixtureRequest) -> None:
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(
+    launch: Launch, request: pytest.FixtureRequest
+) -> None:
     mark = request.node.name
 
     async def until_noted(calls: Asking, note: str) -> None:
@@ -176,7 +164,7 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, req
             while note not in await calls.json("knows"):
                 await anyio.sleep(0.02)
 
-    async def act(calls: Asking) -> None:
+    async with over(launch) as calls:
         async with anyio.create_task_group() as group:
             group.start_soon(partial(calls.raw, "waits", of=f"one {mark}"))
             await until_noted(calls, f"one {mark} begun")
@@ -186,18 +174,14 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, req
         await until_noted(calls, f"one {mark} cancelled")
         await until_noted(calls, f"other {mark} cancelled")
 
-    over(launch, act)
-
 
 @pytest.mark.parametrize("city", ["Ulm", "Großschönau"])
-def test_arguments_that_a_schema_wants_in_headers_stand_there(city: str) -> None:
-    async def act(calls: Asking) -> None:
-        result = await calls.connection.call(
-            "headers", {"city": city}, host=Listening(), input_schema=json.dumps(sdk_tools.HEADED)
-        )
-        headers = json.loads(result["content"][0]["text"])
-        assert headers["mcp-name"] == "headers"
-        assert headers["mcp-param-city"] in {city, "=?base64?R3Jvw59zY2jDtm5hdQ==?="}
-
+async def test_arguments_that_a_schema_wants_in_headers_stand_there(city: str) -> None:
     with launch_of("http") as launch:
-        over(launch, act)
+        async with over(launch) as calls:
+            result = await calls.connection.call(
+                "headers", {"city": city}, host=Listening(), input_schema=json.dumps(sdk_tools.HEADED)
+            )
+            headers = json.loads(result["content"][0]["text"])
+            assert headers["mcp-name"] == "headers"
+            assert headers["mcp-param-city"] in {city, "=?base64?R3Jvw59zY2jDtm5hdQ==?="}

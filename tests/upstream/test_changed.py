@@ -1,7 +1,8 @@
 """What a server tells by itself, in both eras and over both transports."""
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -23,13 +24,11 @@ def _waits_for_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_STANDS_S", PATIENCE_S)
 
 
-def following(launch: Launch, act: Callable[[Connection], object]) -> None:
-    async def run() -> None:
-        async with connect(launch, SETTINGS) as connection:
-            with anyio.fail_after(4 * PATIENCE_S):
-                await act(connection)  # type: ignore[misc]
-
-    anyio.run(run)
+@asynccontextmanager
+async def following(launch: Launch) -> AsyncIterator[Connection]:
+    async with connect(launch, SETTINGS) as connection:
+        with anyio.fail_after(4 * PATIENCE_S):
+            yield connection
 
 
 async def is_told(connection: Connection, within_s: float) -> bool:
@@ -40,21 +39,17 @@ async def is_told(connection: Connection, within_s: float) -> bool:
 
 
 @pytest.mark.parametrize("launch", [handshake("changes"), modern()], ids=["handshake", "modern"])
-def test_a_change_is_told_over_stdio(launch: Launch) -> None:
+async def test_a_change_is_told_over_stdio(launch: Launch) -> None:
     """A notification wakes whoever waits; a listing answers it, and until the next one all is quiet."""
-
-    async def act(connection: Connection) -> None:
+    async with following(launch) as connection:
         await connection.listing()
         await connection.await_change()
         await connection.await_change()
 
-    following(launch, act)
 
-
-def test_many_notifications_are_one() -> None:
+async def test_many_notifications_are_one() -> None:
     """20,000 in one go are one change, and cost less than the time they take to be read."""
-
-    async def act(connection: Connection) -> None:
+    async with following(handshake("flood")) as connection:
         await connection.listing()
         await connection.await_change()
         began = time.process_time()
@@ -62,15 +57,12 @@ def test_many_notifications_are_one() -> None:
         assert await is_told(connection, PATIENCE_S)
         assert time.process_time() - began < 5, "20,000 notifications kept a processor busy for 5 s"
 
-    following(handshake("flood"), act)
-
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
-def test_a_change_is_told_over_http(era: str) -> None:
+async def test_a_change_is_told_over_http(era: str) -> None:
     with served() as server:
         server.modern = era == "modern"
-
-        async def act(connection: Connection) -> None:
+        async with following(HttpLaunch(url=server.url)) as connection:
             first = await connection.listing()
             assert first.notifies
             server.tools.append("beta")
@@ -80,13 +72,10 @@ def test_a_change_is_told_over_http(era: str) -> None:
             assert [tool["name"] for tool in second.tools] == ["alpha", "beta"]
             assert first.protocol == ("2026-07-28" if era == "modern" else "2025-11-25")
 
-        following(HttpLaunch(url=server.url), act)
 
-
-def test_a_server_that_goes_is_told_to_whoever_waits() -> None:
+async def test_a_server_that_goes_is_told_to_whoever_waits() -> None:
     """The end of a process raises at once, with how it ended; and so does whatever is asked afterwards."""
-
-    async def act(connection: Connection) -> None:
+    async with following(handshake("is_killed")) as connection:
         await connection.listing()
         for _ in range(2):
             with pytest.raises(UpstreamUnreachable, match="was ended by SIGKILL"):
@@ -94,13 +83,10 @@ def test_a_server_that_goes_is_told_to_whoever_waits() -> None:
         with pytest.raises(UpstreamUnreachable, match="was ended by SIGKILL"):
             await connection.listing()
 
-    following(handshake("is_killed"), act)
 
-
-def test_a_subscription_that_ends_is_opened_again() -> None:
+async def test_a_subscription_that_ends_is_opened_again() -> None:
     with served() as server:
-
-        async def act(connection: Connection) -> None:
+        async with following(HttpLaunch(url=server.url)) as connection:
             await connection.listing()
             assert not await is_told(connection, 0.2)
             server.end_streams()
@@ -108,5 +94,3 @@ def test_a_subscription_that_ends_is_opened_again() -> None:
             await connection.listing()
             await anyio.to_thread.run_sync(server.tell)
             assert await is_told(connection, PATIENCE_S)
-
-        following(HttpLaunch(url=server.url), act)

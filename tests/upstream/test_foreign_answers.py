@@ -206,18 +206,15 @@ def older(_: Path, body: bytes) -> Iterator[Launch]:
 
 @pytest.mark.parametrize("served", [stdio, over_json, over_events, older])
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_an_answer_that_cannot_be_read_fails_its_call_at_once(name: str, served: Any, tmp_path: Path) -> None:
+async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(name: str, served: Any, tmp_path: Path) -> None:
     """The call has a minute; that it ends is enough."""
     body, reason = UNREADABLE[name]
-
-    async def call(calls: Any) -> None:
-        with anyio.fail_after(20):
-            with pytest.raises(UpstreamError, match=reason):
-                await calls.raw("alpha")
-            assert len((await calls.connection.listing()).tools) == 2, "the connection goes on"
-
     with served(tmp_path, body) as launch:
-        over(launch, call)
+        async with over(launch) as calls:
+            with anyio.fail_after(20):
+                with pytest.raises(UpstreamError, match=reason):
+                    await calls.raw("alpha")
+                assert len((await calls.connection.listing()).tools) == 2, "the connection goes on"
 
 
 INDENTED = json.dumps({"jsonrpc": "2.0", "id": 0, "result": {"content": [{"type": "text", "text": "} {"}]}}, indent=1)
@@ -243,22 +240,19 @@ ODD: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("served", [stdio, over_json, over_events, older])
 @pytest.mark.parametrize("name", ODD)
-def test_what_a_server_says_in_another_form_reaches_its_caller(name: str, served: Any, tmp_path: Path) -> None:
+async def test_what_a_server_says_in_another_form_reaches_its_caller(name: str, served: Any, tmp_path: Path) -> None:
     body, reason = ODD[name]
     if served in (over_events, older):
         body = body.replace(b"\n", b"\ndata: ")  # as an event has lines
-
-    async def call(calls: Any) -> None:
-        with anyio.fail_after(20):
-            if not reason:
-                assert "content" in await calls.raw("alpha")
-                return
-            with pytest.raises(UpstreamAnswered) as caught:
-                await calls.raw("alpha")
-            assert caught.value.message == reason
-
     with served(tmp_path, body) as launch:
-        over(launch, call)
+        async with over(launch) as calls:
+            with anyio.fail_after(20):
+                if not reason:
+                    assert "content" in await calls.raw("alpha")
+                    return
+                with pytest.raises(UpstreamAnswered) as caught:
+                    await calls.raw("alpha")
+                assert caught.value.message == reason
 
 
 LOGS = [
@@ -271,12 +265,10 @@ LOGS = [
 
 
 @pytest.mark.parametrize("line", LOGS, ids=range(len(LOGS)))
-def test_a_line_that_is_no_answer_fails_nothing(line: bytes, tmp_path: Path) -> None:
-    async def call(calls: Any) -> None:
-        assert await calls.raw("alpha") == {"content": []}
-
+async def test_a_line_that_is_no_answer_fails_nothing(line: bytes, tmp_path: Path) -> None:
     with stdio(tmp_path, line + b'\n{"jsonrpc": "2.0", "id": %ID%, "result": {"content": []}}') as launch:
-        over(launch, call)
+        async with over(launch) as calls:
+            assert await calls.raw("alpha") == {"content": []}
 
 
 # -- an error of the protocol, whole

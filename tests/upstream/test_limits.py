@@ -42,13 +42,10 @@ def test_a_server_that_takes_too_much_memory_is_ended(escapes: tuple[str, ...], 
     assert none_left(mark), left_of(mark)
 
 
-def test_whoever_called_what_takes_too_much_learns_why() -> None:
-    async def act() -> None:
-        async with connect(tools_by_hand(), replace(SETTINGS, server_memory_mib=200)) as connection:
-            with pytest.raises(MayHaveRun, match=r"200 are allowed .*whether the tool did its work is not known"):
-                await Asking(connection).raw("hoards")
-
-    anyio.run(act)
+async def test_whoever_called_what_takes_too_much_learns_why() -> None:
+    async with connect(tools_by_hand(), replace(SETTINGS, server_memory_mib=200)) as connection:
+        with pytest.raises(MayHaveRun, match=r"200 are allowed .*whether the tool did its work is not known"):
+            await Asking(connection).raw("hoards")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +120,7 @@ def test_a_server_can_be_let_go_while_its_memory_is_measured(monkeypatch: pytest
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_memory_that_processes_share_counts_once() -> None:
+async def test_memory_that_processes_share_counts_once() -> None:
     """Ten children of one that has 60 MiB, all of which they only read."""
     code = """if True:
         import os, sys, time
@@ -135,13 +132,9 @@ def test_memory_that_processes_share_counts_once() -> None:
     """
     launch = handshake()
     beside = replace(launch, args=("-S", "-c", code, *launch.args[1:]))
-
-    async def hold() -> None:
-        async with connect(beside, replace(SETTINGS, server_memory_mib=300)) as connection:
-            await anyio.sleep(2.5)  # several looks
-            assert (await connection.listing()).tools
-
-    anyio.run(hold)
+    async with connect(beside, replace(SETTINGS, server_memory_mib=300)) as connection:
+        await anyio.sleep(2.5)  # several looks
+        assert (await connection.listing()).tools
 
 
 def status_of(launch: StdioLaunch) -> dict[str, str]:

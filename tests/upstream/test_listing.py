@@ -1,6 +1,5 @@
 """What a server offers, over both transports and in both protocol eras."""
 
-import anyio
 import pytest
 
 from tests.upstream.launches import SETTINGS, handshake, listing_of, modern
@@ -35,33 +34,22 @@ def test_a_server_that_ends_at_the_probe_is_asked_as_of_old() -> None:
     assert listing_of(handshake("dislikes_the_probe")).name == "handshake"
 
 
-def test_a_closed_connection_says_so() -> None:
-    async def ask() -> None:
-        async with connect(handshake(), SETTINGS) as connection:
-            pass
+async def test_a_closed_connection_says_so() -> None:
+    async with connect(handshake(), SETTINGS) as connection:
+        pass
+    with pytest.raises(UpstreamUnreachable, match="closed"):
         await connection.listing()
 
-    with pytest.raises(UpstreamUnreachable, match="closed"):
-        anyio.run(ask)
 
-
-def test_what_the_block_raises_comes_out_as_it_is() -> None:
+async def test_what_the_block_raises_comes_out_as_it_is() -> None:
     """An error of whoever uses the connection is no group, and no error of the server."""
-
-    async def ask() -> None:
+    with pytest.raises(KeyError, match="mine"):
         async with connect(handshake(), SETTINGS):
             raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="mine"):
-        anyio.run(ask)
 
-
-def test_a_server_that_ends_is_told_with_its_last_words() -> None:
+async def test_a_server_that_ends_is_told_with_its_last_words() -> None:
     """Amid a listing it is an error of the listing: half of one is none."""
-
-    async def ask() -> None:
+    with pytest.raises(UpstreamUnreachable, match="exit status 4: Error: out of paper"):
         async with connect(handshake("ends"), SETTINGS) as connection:
             await connection.listing()
-
-    with pytest.raises(UpstreamUnreachable, match="exit status 4: Error: out of paper"):
-        anyio.run(ask)

@@ -84,54 +84,47 @@ def lines_of(chunk: bytes) -> list[Item]:
     return [note(line.decode()) for line in chunk.splitlines()]
 
 
-def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> None:
-    async def run() -> list[str]:
-        reading, writing, found = Pipe(ends[0]), LinesOut(Pipe(ends[1])), b""
-        given_up = anyio.CancelScope()
+async def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> None:
+    reading, writing, found = Pipe(ends[0]), LinesOut(Pipe(ends[1])), b""
+    given_up = anyio.CancelScope()
 
-        async def send_until_given_up() -> None:
-            with given_up:
-                await writing.write(line("a" * LONG))
+    async def send_until_given_up() -> None:
+        with given_up:
+            await writing.write(line("a" * LONG))
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(writing.run)
-            tasks.start_soon(send_until_given_up)
-            await anyio.wait_all_tasks_blocked()
-            given_up.cancel()
-            await anyio.wait_all_tasks_blocked()
-            assert given_up.cancelled_caught
-            tasks.start_soon(writing.write, line("b" * LONG))
-            tasks.start_soon(writing.write, line("c"))
-            while found.count(b"\n") < 3:
-                found += await reading.receive()
-            await writing.write(line("d"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writing.run)
+        tasks.start_soon(send_until_given_up)
+        await anyio.wait_all_tasks_blocked()
+        given_up.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert given_up.cancelled_caught
+        tasks.start_soon(writing.write, line("b" * LONG))
+        tasks.start_soon(writing.write, line("c"))
+        while found.count(b"\n") < 3:
             found += await reading.receive()
-            tasks.cancel_scope.cancel()
-        return [text_of(line) for line in found.splitlines()]
+        await writing.write(line("d"))
+        found += await reading.receive()
+        tasks.cancel_scope.cancel()
+    assert [text_of(line) for line in found.splitlines()] == ["a" * LONG, "b" * LONG, "c", "d"]
 
-    assert anyio.run(run) == ["a" * LONG, "b" * LONG, "c", "d"]
 
-
-def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
+async def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
     gone: list[str] = []
+    writing = LinesOut(Pipe(ends[1]), on_gone=lambda: gone.append("gone"))
 
-    async def run() -> None:
-        writing = LinesOut(Pipe(ends[1]), on_gone=lambda: gone.append("gone"))
+    async def send() -> None:
+        with pytest.raises(anyio.BrokenResourceError):
+            await writing.write(line("a" * LONG))
 
-        async def send() -> None:
-            with pytest.raises(anyio.BrokenResourceError):
-                await writing.write(line("a" * LONG))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(writing.run)
-            tasks.start_soon(send)
-            tasks.start_soon(send)
-            await anyio.wait_all_tasks_blocked()
-            ends[0].close()
-        with pytest.raises(anyio.ClosedResourceError):
-            await writing.write(line("b"))
-
-    anyio.run(run)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writing.run)
+        tasks.start_soon(send)
+        tasks.start_soon(send)
+        await anyio.wait_all_tasks_blocked()
+        ends[0].close()
+    with pytest.raises(anyio.ClosedResourceError):
+        await writing.write(line("b"))
     assert gone == ["gone"]
 
 
@@ -140,25 +133,21 @@ async def listen(reading: MessagesIn, heard: list[Item]) -> None:
 
 
 @pytest.mark.parametrize("is_waiting", [False, True])
-def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> None:
+async def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> None:
     """A server that answered and was gone before we knew: its answer is in the pipe, and nothing comes after it."""
+    pipe = Pipe(ends[0])
+    reading = MessagesIn(pipe, lines_of)
+    heard: list[Item] = []
 
-    async def run() -> None:
-        pipe = Pipe(ends[0])
-        reading = MessagesIn(pipe, lines_of)
-        heard: list[Item] = []
-
-        async with anyio.create_task_group() as tasks:
-            if is_waiting:
-                tasks.start_soon(listen, reading, heard)
-                await anyio.wait_all_tasks_blocked()
-            ends[1].write(b"the answer\n")
-            ends[1].flush()
-            reading.end_with(pipe.drain())
-            ends[1].write(b"too late\n")
-            ends[1].flush()
-            if not is_waiting:
-                tasks.start_soon(listen, reading, heard)
-        assert [str((item.message.params or {})["text"]) for item in heard] == ["the answer"]  # type: ignore[union-attr]
-
-    anyio.run(run)
+    async with anyio.create_task_group() as tasks:
+        if is_waiting:
+            tasks.start_soon(listen, reading, heard)
+            await anyio.wait_all_tasks_blocked()
+        ends[1].write(b"the answer\n")
+        ends[1].flush()
+        reading.end_with(pipe.drain())
+        ends[1].write(b"too late\n")
+        ends[1].flush()
+        if not is_waiting:
+            tasks.start_soon(listen, reading, heard)
+    assert [str((item.message.params or {})["text"]) for item in heard] == ["the answer"]  # type: ignore[union-attr]

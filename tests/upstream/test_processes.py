@@ -43,16 +43,12 @@ def test_whatever_ends_us_ends_them(how: signal.Signals, mark: str) -> None:
         process.wait(PATIENCE_S)
 
 
-def test_many_servers_end_together(mark: str) -> None:
+async def test_many_servers_end_together(mark: str) -> None:
     """Twelve that do not want to go, and all that they started, daemons too; their parents go with them."""
-
-    async def hold() -> None:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(12):
-                await tasks.start(_held, mark)
-            tasks.cancel_scope.cancel()
-
-    anyio.run(hold)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(12):
+            await tasks.start(_held, mark)
+        tasks.cancel_scope.cancel()
     assert not left_of(mark)
     assert has_reapers(os.getpid(), 0)
 
@@ -63,28 +59,21 @@ async def _held(mark: str, *, task_status: "anyio.abc.TaskStatus[None]") -> None
         await anyio.sleep_forever()
 
 
-def test_a_connection_that_is_cancelled_as_it_opens_leaves_nothing(mark: str) -> None:
-    async def give_up() -> None:
-        launch = handshake("with_child", "stays", env={MARK: mark})
-        for delay_s in (0.0, 0.01, 0.05, 0.1):
-            with anyio.move_on_after(delay_s):
-                async with connect(launch, SETTINGS):
-                    await anyio.sleep_forever()
-
-    anyio.run(give_up)
+async def test_a_connection_that_is_cancelled_as_it_opens_leaves_nothing(mark: str) -> None:
+    launch = handshake("with_child", "stays", env={MARK: mark})
+    for delay_s in (0.0, 0.01, 0.05, 0.1):
+        with anyio.move_on_after(delay_s):
+            async with connect(launch, SETTINGS):
+                await anyio.sleep_forever()
     assert not left_of(mark)
 
 
-def test_a_server_that_ends_its_parent_is_ended(mark: str) -> None:
+async def test_a_server_that_ends_its_parent_is_ended(mark: str) -> None:
     """Its parent is the process that would end it with us."""
-
-    async def hold() -> None:
+    with suppress(UpstreamError):
         launch = handshake("with_child", "stays", "kills_its_parent", env={MARK: mark})
         async with connect(launch, SETTINGS):
             assert await anyio.to_thread.run_sync(none_left, mark), left_of(mark)
-
-    with suppress(UpstreamError):
-        anyio.run(hold)
 
 
 def test_a_program_that_cannot_be_started_leaves_nothing(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:

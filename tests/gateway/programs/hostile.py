@@ -7,12 +7,7 @@ import json
 import sys
 from typing import Any
 
-from hostile_answers import (  # type: ignore[import-not-found] # beside it: it runs as a program
-    ERRORS,
-    NAMES,
-    RESULTS,
-    SAID,
-)
+from hostile_answers import ERRORS, NAMES, RESULTS, SAID  # type: ignore[import-not-found] # beside it: it runs as a program
 
 
 def write(line: str) -> None:

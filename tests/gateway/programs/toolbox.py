@@ -26,12 +26,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "tell", "description": "Tell how far it is.", "inputSchema": ANY, "annotations": READS},
     {"name": "ask", "description": "Ask a person for a colour.", "inputSchema": ANY, "annotations": READS},
     {"name": "fail", "description": "Fail to open a door.", "inputSchema": ANY, "annotations": READS},
-    {
-        "name": "refuse",
-        "description": "Refuse by an error of MCP.",
-        "inputSchema": ANY,
-        "annotations": READS,
-    },
+    {"name": "refuse", "description": "Refuse by an error of MCP.", "inputSchema": ANY, "annotations": READS},
 ]
 PICTURE: dict[str, Any] = {
     "content": [
