@@ -16,6 +16,7 @@ from benchmarks import (
     clear_requests,
     default_recipe,
     embedders,
+    end_to_end,
     findability,
     first_call,
     hidden_words,
@@ -83,6 +84,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     watch.NAME: watch.run,
     gateway.NAME: gateway.run,
     loop.NAME: loop.run,
+    end_to_end.NAME: end_to_end.run,
     engines.NAME: engines.run,
     scale.NAME: scale.run,
     million.NAME: million.run,
@@ -209,7 +211,7 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         MODEL,
         default="",
-        help=f"openai:MODEL, for {loop.NAME} and {taxonomy.NAME}, or several with commas between; needs {SPEND}",
+        help=f"openai:MODEL, for {taxonomy.NAME}, {loop.NAME} and {end_to_end.NAME}, or some; needs {SPEND}",
     )
     parser.add_argument(JOBS, type=int, default=4, help="queries at a time that a model is asked for")
     parser.add_argument(
