@@ -41,6 +41,7 @@ from benchmarks.explorer import benchmark as explorer
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
+from benchmarks.processes import ProcessFailed, ServerFailed
 from benchmarks.record import IS_CLONE, PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
 from benchmarks.service import ratio as service_ratio
@@ -151,7 +152,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         try:
             _measure(name, world, options.evals)
             print(f"{name}: ended after {time.perf_counter() - started:.0f} s", file=sys.stderr)
-        except WaygraphError as error:
+        except (WaygraphError, ProcessFailed, ServerFailed) as error:
             failed = True
             print(f"{name}: {error}", file=sys.stderr)
     return 1 if failed else 0
