@@ -17,10 +17,13 @@ from benchmarks import taxonomy
 from benchmarks.naming import BY_TEXTS, Request, judge_names, judge_tree, tables_of
 from benchmarks.one_shot import AXIS, VARIANTS
 from benchmarks.record import PROJECT
+from benchmarks.rewriting import read_need
 from benchmarks.taxonomy_by_model import ablations, measured_break_even, navigate_by_model
 from benchmarks.trees import Grown, perfect_sets
 from benchmarks.world import EXAMPLES, World, data_folder
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -59,7 +62,14 @@ TREE = taxonomy_of(category("root", "x", "y"), category("x", holds="ab"), catego
 @pytest.fixture
 def registry() -> Iterator[LocalRegistry]:
     with LocalRegistry.open(":memory:", embedder="none") as opened:
+        fill(opened)
         yield opened
+
+
+def fill(registry: LocalRegistry) -> None:
+    """With the example catalogue."""
+    for manifest in read_path(str(PROJECT / "examples" / "catalog"), registry.settings):
+        sync(registry, manifest)
 
 
 @pytest.mark.parametrize("crosses", [True, False])
@@ -144,7 +154,8 @@ def test_a_model_is_asked_where_an_endpoint_is_named(
     told = [row["method"] for row in rows]
     assert told[:3] == ["m: full context", "m: full context, whole texts", "m: get_all, tree by vectors"]
     assert told[5:8] == [f"m: {mode}, tree by the model" for mode in ("get_all", "get_important", "get_one")]
-    assert told[8:] == [f"m: get_all, {each}" for each in (*ablations(len(ids)), *VARIANTS)]
+    assert told[8:-2] == [f"m: get_all, {each}" for each in (*ablations(len(ids)), *VARIANTS)]
+    assert told[-2:] == [f"m: MCP-Zero's rewriting, first {size}" for size in (5, 10)]
     assert [build["build"] for build in builds] == ["the model", *ablations(len(ids)), *VARIANTS]
     for row in rows[:8]:
         assert (row["Calls"], row["Tokens"], row["Size"]) == (1, sum(USAGE.values()), 1)
@@ -164,6 +175,8 @@ def test_a_model_is_asked_where_an_endpoint_is_named(
 
 def guide(request: Mapping[str, Any]) -> str:
     """Opens and takes the first choice; designs a catalogue of two leaves, and puts one service into none."""
+    if "<tool_assistant>" in request["messages"][0]["content"]:
+        return "<tool_assistant>\nserver: Trackers\ntool: find what is lost\n</tool_assistant>"
     told = json.loads(request["messages"][1]["content"])
     if "choices" in told:
         return '{"numbers": [1]}'
@@ -196,6 +209,7 @@ def navigate_kept(folder: Path, url: str, jobs: int = 1) -> list[dict[str, Any]]
     world = World(settings=settings, environ=environ, data=folder, cache=folder, jobs=jobs, lines=folder)
     dataset = replace(found := world.dataset(EXAMPLES), questions=found.questions[:6])
     with LocalRegistry.open(":memory:", embedder="none") as registry, world.asking(taxonomy.NAME) as asking:
+        fill(registry)
         return navigate_by_model(world, asking, "m", EXAMPLES, dataset, grown(TREE, registry))[0]
 
 
@@ -206,8 +220,8 @@ def test_a_killed_run_goes_on(endpoint: FakeOpenAI, tmp_path: Path, capsys: pyte
     waits, killed, walks = threading.Event(), threading.Event(), list[str]()
 
     def wait_in_a_walk(request: Mapping[str, Any]) -> str:
-        if "choices" in (told := json.loads(request["messages"][1]["content"])):
-            walks.append(told["request"])
+        if '"choices"' in request["messages"][1]["content"]:
+            walks.append(request["messages"][1]["content"])
         if len(walks) == 15 and not killed.is_set():
             waits.set()
             killed.wait(100)
@@ -226,8 +240,8 @@ def test_a_killed_run_goes_on(endpoint: FakeOpenAI, tmp_path: Path, capsys: pyte
     assert [line["id"] for line in lines[:7]] == [*(line["id"] for line in lines[:6]), lines[0]["id"]]
     endpoint.requests.clear()
     rows = navigate_kept(tmp_path, endpoint.url, jobs=3)
-    asked = [json.loads(each["messages"][1]["content"]) for each in endpoint.requests]
-    assert all("choices" in told for told in asked), "a build is asked again"
+    asked = [each["messages"][1]["content"] for each in endpoint.requests]
+    assert all('"choices"' in text or text.startswith("I need to ") for text in asked), "a build is asked again"
     told = capsys.readouterr().err
     assert f"; {len(lines)} queries were not asked again; the lines are in {tmp_path / 'taxonomy.jsonl'}" in told
     assert f"taxonomy: asked: {len(asked)} calls, {len(asked) * USAGE['prompt_tokens']:,} + " in told
@@ -237,6 +251,21 @@ def test_a_killed_run_goes_on(endpoint: FakeOpenAI, tmp_path: Path, capsys: pyte
     assert navigate_kept(tmp_path, endpoint.url) == rows
     assert endpoint.requests == []
     assert f"; {queries} queries were not asked again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("answer", "need"),
+    [
+        (
+            "<tool_assistant>\nserver: GitHub\ntool: open a pull request\n</tool_assistant>",
+            "GitHub open a pull request",
+        ),
+        ("Server: maps\nTool: route</tool_assistant>", "maps route"),
+        ("I cannot help.", ""),
+    ],
+)
+def test_what_a_model_needs_is_read_of_its_block(answer: str, need: str) -> None:
+    assert read_need(answer) == need
 
 
 def test_a_query_that_failed_is_told_and_asked_again(endpoint: FakeOpenAI, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fake_openai import USAGE, fake_openai
 from waygraph.api.cli.app import main
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph_lab.evaluation.findability import MOST_REQUESTS, advise, own_requests
@@ -146,3 +147,25 @@ def test_the_advice_adds_what_a_description_lacks() -> None:
     full = Tool(id="a/x", agent_id="a", name="list_branches", description="List all branches.")
     assert advise(agent, full) == ("List branches of Harbor Git.", "List all branches. List branches of Harbor Git.")
     assert advise(agent, full, ["who works on what"])[1] == "List all branches. For example: who works on what"
+
+
+def test_requests_are_split_by_a_model_where_one_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each once, with the cost before and after; where it fails, one line names the request."""
+    with fake_openai() as endpoint:
+        for name, value in {**endpoint.environ, "WAYGRAPH_OPENAI_RETRIES": "0"}.items():
+            monkeypatch.setenv(name, value)
+        endpoint.answers = ['{"steps": ["look up the moon", "list the feast days"]}']
+        told = run("lint", "almanac/lookup", "--by-steps", "openai:m", "--json")
+        made = json.loads(told.splitlines()[0])["requests"]
+        assert len(endpoint.requests) == made > 0
+        assert f"at most {made} calls of openai:m" in told
+        assert (
+            f"asked: {made} calls, {made * USAGE['prompt_tokens']} + {made * USAGE['completion_tokens']} tokens" in told
+        )
+        endpoint.overloads = 1
+        failed = run("lint", "almanac/lookup", "--by-steps", "openai:m", status=1)
+        assert "error: query '" in failed
+        assert "127.0.0.1 still answers 429" in failed
+    assert "expected openai:MODEL" in run("lint", "--by-steps", "cross:x", status=2)

@@ -8,8 +8,8 @@ from typing import Any, LiteralString
 import pytest
 from neo4j import GraphDatabase
 
+from benchmarks import neo4j_server
 from benchmarks.neo4j_server import Neo4jServer, NoServer, Release, start_server
-from tests import neo4j_server
 from tests.neo4j_fixtures import neo4j_needed, selected_releases
 from tests.neo4j_server import DATABASE
 

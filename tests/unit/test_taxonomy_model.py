@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import taxonomy
+from benchmarks.taxonomy_by_model import ablations
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import Access, ChatModel, Patience
@@ -369,7 +369,7 @@ def test_parts_of_the_algorithm_can_be_left_out(fake: FakeOpenAI, tmp_path: Path
         return script.answer(name, json.loads(request["messages"][1]["content"]))
 
     fake.answer = answer
-    for told, left_out in taxonomy.ablations(130).items():
+    for told, left_out in ablations(130).items():
         script.calls.clear()
         seen.clear()
         folder = tmp_path / told

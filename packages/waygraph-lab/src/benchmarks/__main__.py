@@ -18,6 +18,7 @@ from benchmarks import (
     clear_requests,
     default_recipe,
     embedders,
+    end_to_end,
     findability,
     first_call,
     hidden_words,
@@ -45,6 +46,7 @@ from benchmarks.explorer import benchmark as explorer
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
+from benchmarks.processes import ProcessFailed, ServerFailed
 from benchmarks.record import IS_CLONE, PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
 from benchmarks.service import ratio as service_ratio
@@ -93,6 +95,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     watch.NAME: watch.run,
     gateway.NAME: gateway.run,
     loop.NAME: loop.run,
+    end_to_end.NAME: end_to_end.run,
     engines.NAME: engines.run,
     scale.NAME: scale.run,
     million.NAME: million.run,
@@ -164,7 +167,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         try:
             _measure(name, world, options.evals)
             print(f"{name}: ended after {time.perf_counter() - started:.0f} s", file=sys.stderr)
-        except WaygraphError as error:
+        except (WaygraphError, ProcessFailed, ServerFailed) as error:
             failed = True
             print(f"{name}: {error}", file=sys.stderr)
     return 1 if failed else 0
@@ -224,7 +227,7 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         MODEL,
         default="",
-        help=f"openai:MODEL, for {agent_routes.NAME}, {loop.NAME} and {taxonomy.NAME}, "
+        help=f"openai:MODEL, for {agent_routes.NAME}, {taxonomy.NAME}, {loop.NAME} and {end_to_end.NAME}, "
         f"or several with commas between; needs {SPEND}",
     )
     parser.add_argument(JOBS, type=int, default=4, help="queries at a time that a model is asked for")

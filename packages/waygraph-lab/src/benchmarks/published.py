@@ -1,6 +1,7 @@
 """Figures that the papers and the data's notes state, to stand beside measured ones."""
 
 from collections.abc import Mapping, Sequence
+from itertools import batched
 from typing import Any
 
 Figures = Mapping[str, float]
@@ -150,6 +151,28 @@ SCALEMCP: Mapping[tuple[str, str, str, int], Reported] = {
     ("4", LLM, "TDWA var-2", 10): _reported(LARGE, (0.88, 0.485, 0.485, 0.656, 0.889, 0.528, 0.447, 0.899, 0.273)),
 }
 """(table, method, storage, synthetic questions) → embedding model and values."""
+
+
+_AGENTS: Mapping[str, str] = {
+    "GPT 4.1": "39.1 73.2  45 82.4  44.8 85.8",
+    "GPT 4.1-mini": "48.5 74.4  53 85.5  52.8 81.1",
+    "GPT 4.1-nano": "31.1 75.6  38.4 81.1  31.7 80.6",
+    "GPT 4o": "47.9 75.9  51.7 86.5  51.7 83.9",
+    "GPT 4o-mini": "49.9 81.2  50.7 86.5  54 86.7",
+    "GPT o4-mini": "37.5 84.1  38.6 81.3  40.7 85.6",
+    "GPT o3": "36.1 78.9  22.2 88.9  36.1 94.4",
+    "Claude 3.7 Sonnet": "23.9 42.9  28.5 73.2  23.1 69.4",
+    "Claude 3.5 Sonnet": "13.9 45  29.2 29.6  13.9 44.4",
+    "Llama 3.3 70B": "0 48  0 51  0 48.8",
+}
+"""Of text search, vector search, and that with Cohere's reranker: tool correctness and task completion, in percent."""
+FOUND_BY = ("Text Search", "Vector Search", "Vector Search + Cohere Reranker")
+SCALEMCP_AGENTS: Mapping[tuple[str, str], tuple[float, float]] = {
+    (model, method): (float(correct), float(completed))
+    for model, values in _AGENTS.items()
+    for method, (correct, completed) in zip(FOUND_BY, batched(values.split(), 2), strict=True)
+}
+"""(Model, way of finding) → the two, of Table A6, of which Table 3 is a part."""
 
 
 # -- ToolACE-MCP (../shared/papers/toolace-mcp.txt), and the baselines of the data's own README ----------------

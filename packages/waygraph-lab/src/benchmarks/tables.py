@@ -14,6 +14,7 @@ from benchmarks import (
     clear_requests,
     default_recipe,
     embedders,
+    end_to_end,
     findability,
     first_call,
     livemcpbench,
@@ -66,6 +67,8 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     engines.NAME: engines.tables_of,
 }
 """Record → what its `details` say, in Markdown, for `python -m benchmarks details`."""
+DETAILS_BY_MODEL: Mapping[str, Callable[[Details], str]] = {end_to_end.NAME: end_to_end.tables_of}
+"""The same of what needs a model, so that no record of it has to be there."""
 FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {
     agent_as_a_graph.NAME: agent_as_a_graph.figures_of,
 }
@@ -179,8 +182,8 @@ def detail_tables(records: Records) -> str:
 def _details(record: Mapping[str, Any]) -> Iterable[str]:
     yield f"# {record['name']}"
     yield measures_table([record])
-    if record["name"] in DETAILS:
-        yield DETAILS[record["name"]](record["details"])
+    if table := {**DETAILS, **DETAILS_BY_MODEL}.get(record["name"]):
+        yield table(record["details"])
 
 
 def replace_between(page: Path, part: str, markers: tuple[str, str]) -> str:

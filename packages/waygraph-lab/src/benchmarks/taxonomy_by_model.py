@@ -12,6 +12,8 @@ from typing import Any
 
 from benchmarks.one_shot import VARIANTS, Additions, build_in_one_shot
 from benchmarks.published import A2X_BUILDS
+from benchmarks.rewriting import SYSTEM as REWRITING_SYSTEM
+from benchmarks.rewriting import rewrite_set
 from benchmarks.trees import Grown, perfect_sets, set_of, set_row
 from benchmarks.world import World
 from waygraph.registry.language_model.answers import ModelAnswers
@@ -35,6 +37,8 @@ WINDOW_TOKENS = 150_000
 """A catalogue that is larger is not put before a model whole."""
 WHOLE = 1_000_000
 """Characters of a text that is not cut."""
+REWRITING, REWRITTEN = "MCP-Zero's rewriting", (5, 10)
+"""As A2X's Table 3 has it: of ToolRet the first 5 services, of publicMCP the first 10."""
 BY_MODEL, BY_VECTORS = "the model", "vectors"
 
 type Answering = Callable[[Asked], SetAnswer]
@@ -132,6 +136,9 @@ def _methods(
         for mode in Mode if told in (BY_MODEL, BY_VECTORS) else (Mode.ALL,):
             method = f"{mode.value}, tree by {told}" if told in (BY_MODEL, BY_VECTORS) else f"{mode.value}, {told}"
             yield method, _walking(chat, tree, taxonomy, mode), [digest, mode.value]
+    for size in REWRITTEN:
+        about = [size, tree.registry.status().state.embedder]
+        yield f"{REWRITING}, first {size}", partial(rewrite_set, chat, tree.registry, size), about
 
 
 def _contexts(tree: Grown) -> dict[str, int]:
@@ -236,6 +243,9 @@ def estimates(asking: Asking, model: str, dataset: Dataset, tree: Grown) -> Iter
     for told, chars in _contexts(tree).items():
         whole = len(asked), sum(whole_tokens(tree, chars) + tree.count(query.texts[0]) for query in asked)
         yield _left(asking, f"{model}: {told}", dataset, *whole)
+    texts = sum(tree.count(f"{REWRITING_SYSTEM}{query.texts[0]}") for query in asked)
+    for first in REWRITTEN:
+        yield _left(asking, f"{model}: {REWRITING}, first {first}", dataset, len(asked), texts + 40 * len(asked))
     plain = (BY_MODEL, BY_VECTORS)
     methods = [f"{mode.value}, tree by {told}" for told in plain for mode in Mode]
     methods += [f"{Mode.ALL.value}, {told}" for told in (*ablations(size), *VARIANTS)]

@@ -80,7 +80,7 @@ class World:
 
         Raises QueryFailed if a query failed: the next run asks it alone.
         """
-        kept = KeptLines(self._line_file(name))
+        kept = KeptLines(self.line_file(name))
         asking = Asking(lines=kept, at_once=self.jobs)
         with metered() as meter:
             try:
@@ -94,18 +94,18 @@ class World:
     @contextmanager
     def paid_bench(self, name: str) -> Iterator[Bench]:
         """As `bench`, for trials that ask a model: their lines are kept, and told of as `asking` does."""
-        lines = AnswerLines(self._line_file(name))
+        lines = AnswerLines(self.line_file(name))
         with metered() as meter:
             try:
                 yield replace(self.bench, lines=lines, at_once=self.jobs, keeps_free=False)
             finally:
                 lines.close()
                 told = (
-                    f"{meter.text}; {lines.kept} queries were not asked again; the lines are in {self._line_file(name)}"
+                    f"{meter.text}; {lines.kept} queries were not asked again; the lines are in {self.line_file(name)}"
                 )
                 print(f"{name}: {told}", file=sys.stderr)
 
-    def _line_file(self, name: str) -> Path:
+    def line_file(self, name: str) -> Path:
         return (self.lines or self.cache / "lines") / f"{name}.jsonl"
 
     @property

@@ -33,6 +33,9 @@ def lint(
         str,
         Option("--try", metavar="TEXT", help="Show what another description of the one tool would win; or its file."),
     ] = "",
+    by_steps: Annotated[
+        str, Option(metavar="SPEC", help="openai:MODEL splits each request into steps before the search.")
+    ] = "",
     fail_under: Annotated[
         float, Option(metavar="PERCENT", min=0, max=100, help="Exit 1 if fewer of all requests are won.")
     ] = 0,
@@ -48,6 +51,9 @@ def lint(
     Requests are made of a tool's own texts by fixed rules, without a language model. --try changes nothing.
     """
     from waygraph.registry.registry import require_local
+    from waygraph.registry.routing.recipes import DEFAULT_RECIPE
+    from waygraph_lab.datasets.trials import named_recipes
+    from waygraph_lab.evaluation.asking import metered
     from waygraph_lab.evaluation.findability import described, measure, requests_for
 
     options = invocation(context)
@@ -57,12 +63,19 @@ def lint(
         if text and len(tools) != 1:
             raise typer.BadParameter("it needs the NAME of one tool, agent/tool", param_hint="'--try'")
         asked = requests_for(registry, tools, _read_requests(registry, requests) if requests else ())
-        with progress_bar("Asking") as progress:
-            found = measure(registry, asked, progress)
+        (recipe,) = named_recipes([DEFAULT_RECIPE], steps_by=by_steps) if by_steps else (DEFAULT_RECIPE,)
+        if by_steps:
+            note(f"at most {sum(map(len, asked.values())) * (2 if text else 1):,} calls of {by_steps}")
         tried: list[Findability] = []
+        with metered() as meter:
+            with progress_bar("Asking") as progress:
+                found = measure(registry, asked, progress, recipe)
+            if text:
+                with described(require_local(registry), {tools[0].id: _description(text)}) as copy:
+                    tried = measure(copy, asked, recipe=recipe)
+        if meter.calls:
+            note(meter.text)
         if text:
-            with described(require_local(registry), {tools[0].id: _description(text)}) as copy:
-                tried = measure(copy, asked)
             note(f"to set it: waygraph set-tool {tools[0].id} --describe TEXT")
     judged = tried or found
     count, first = sum(each.requests for each in judged), sum(each.first for each in judged)

@@ -412,12 +412,13 @@ def _former_attempt(line: Line, trial: AgentTrial) -> Attempt:
 
 def _facts_of(registry: LocalRegistry, trial: AgentTrial) -> list[object]:
     """All but the task that an attempt depends on."""
-    nouns: list[Agent | Tool] = [*registry.agents(), *registry.tools()]
+    agents = sorted((each.id, each.name, each.description) for each in registry.agents())  # their addresses change
     settings, state = registry.settings, registry.status().state
     return [
         {name: value for name, value in asdict(trial).items() if name not in ("runs", "judge")},
         [state.embedder, settings.walk, settings.rerank, settings.openai_body],
-        sorted((each.id, each.content_hash) for each in nouns),
+        agents,
+        sorted((each.id, each.content_hash) for each in registry.tools()),
     ]
 
 

@@ -17,7 +17,10 @@ from waygraph.ingest.manifest.questions import ASKS, FALLBACK, SYNONYMS, paramet
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.texts import SENTENCE_END, first_sentence
 from waygraph.registry.index.analyser import telling_words
+from waygraph.registry.model.errors import LanguageModelError
 from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
+from waygraph_lab.evaluation.asking import QueryFailed
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
@@ -90,9 +93,15 @@ def requests_for(
 
 
 def measure(
-    registry: Searchable, requests: Mapping[str, Sequence[Request]], progress: "Progress | None" = None
+    registry: Searchable,
+    requests: Mapping[str, Sequence[Request]],
+    progress: "Progress | None" = None,
+    recipe: str | Recipe = DEFAULT_RECIPE,
 ) -> list[Findability]:
-    """Of each tool by its requests; the least found first. Raises KeyError for a tool that is not there."""
+    """Of each tool by its requests; the least found first. `recipe`: how tools are found.
+
+    Raises KeyError for a tool that is not there, QueryFailed if a stage of the recipe fails.
+    """
     agents = {agent.id: agent for agent in registry.agents()}
     tools = {tool.id: tool for tool in registry.tools()}
     uses = Counter(_bare_description(tool) for tool in tools.values())
@@ -101,18 +110,32 @@ def measure(
         tool = tools[tool_id]
         agent = agents[tool.agent_id]
         faults = _faults(agent, tool, is_repeated=uses[_bare_description(tool)] > 1)
-        found.append(_judge(registry, agent, tool, own, tuple(faults)))
+        found.append(_judge(registry, agent, tool, own, tuple(faults), recipe))
         if progress:
             progress(done, len(requests))
     return sorted(found, key=lambda each: (each.first / each.requests, each.top / each.requests, each.tool_id))
 
 
-def _judge(
-    registry: Searchable, agent: Agent, tool: Tool, requests: Sequence[Request], faults: tuple[str, ...]
+def _find(registry: Searchable, request: Request, recipe: str | Recipe) -> list[str]:
+    """Raises QueryFailed, with the request, if the model of a recipe fails."""
+    try:
+        found = registry.find_tools(request.text, limit=TOP, recipe=recipe)
+    except LanguageModelError as error:
+        raise QueryFailed(request.text, str(error)) from error
+    return [match.tool.id for match in found.matches]
+
+
+def _judge(  # noqa: PLR0917 - what it is judged by
+    registry: Searchable,
+    agent: Agent,
+    tool: Tool,
+    requests: Sequence[Request],
+    faults: tuple[str, ...],
+    recipe: str | Recipe,
 ) -> Findability:
     top, lost, winners = 0, list[Request](), Counter[str]()
     for request in requests:
-        ids = [match.tool.id for match in registry.find_tools(request.text, limit=TOP).matches]
+        ids = _find(registry, request, recipe)
         top += not request.right.isdisjoint(ids)
         if request.right.isdisjoint(ids[:1]):
             lost.append(request)
