@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Vectors
 from waygraph.registry.taxonomy.name_choice import EmbedNames
 from waygraph.registry.taxonomy.rows import read_directions, read_taxonomies
 from waygraph.registry.taxonomy.tree import By, Drift, Taxonomy
@@ -61,7 +61,9 @@ class Structure:
         )
 
 
-def share_found_by_name(taxonomy: Taxonomy, vectors: Vectors, embed: EmbedNames) -> float | None:
+def share_found_by_name(
+    taxonomy: Taxonomy, vectors: Mapping[str, NDArray[np.float32]], embed: EmbedNames
+) -> float | None:
     """Of the members of all siblings, those to whose vectors the name of their category is the nearest of these names.
 
     None where nothing has siblings. Vectors: float32 of shape (dimension,), by the embedder of `embed`.
