@@ -236,7 +236,7 @@ class Structure:
         )
 
 
-def share_found_by_name(taxonomy: Taxonomy, vectors: Vectors, embed: EmbedNames) -> float | None:
+def share_found_by_name(taxonomy: Taxonomy, vectors: Mapping[str, NDArray[np.float32]], embed: EmbedNames) -> float | None:
     """Of the members of all siblings, those to whose vectors the name of their category is the nearest of these names.
 
     None where nothing has siblings. Vectors: float32 of shape (dimension,), by the embedder of `embed`.

@@ -127,7 +127,7 @@ def test_questions_of_a_schema_have_values(name: str, properties: dict[str, Any]
 
 def test_questions_are_offered_and_approved_by_a_source(run: Run, tmp_path: Path) -> None:
     """Those that it states are offered no more; of several tools none are."""
-    schema = {"properties": {"city": {}}}
+    schema: dict[str, Any] = {"properties": {"city": {}}}
     tool: dict[str, Any] = {"name": "get_rain", "description": "Rain of a city.", "inputSchema": schema}
     offers = ["get rain in Berlin", "What is the rain in Tokyo", "Show me the rain in Berlin"]
     for approved in ([], offers[:2]):
