@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import GraphSession
@@ -33,6 +33,10 @@ from waygraph.registry.taxonomy.upkeep import (
     vectors_to_place,
 )
 from waygraph.registry.writer import RegistryNoun, WriteSession
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 REBUILD_SHARE = 0.2
 """Of what a taxonomy holds, placed since it was built: from here on a rebuild pays."""
@@ -236,7 +240,9 @@ class Structure:
         )
 
 
-def share_found_by_name(taxonomy: Taxonomy, vectors: Mapping[str, NDArray[np.float32]], embed: EmbedNames) -> float | None:
+def share_found_by_name(
+    taxonomy: Taxonomy, vectors: "Mapping[str, NDArray[np.float32]]", embed: EmbedNames
+) -> float | None:
     """Of the members of all siblings, those to whose vectors the name of their category is the nearest of these names.
 
     None where nothing has siblings. Vectors: float32 of shape (dimension,), by the embedder of `embed`.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.loop.tasks import Step
-from waygraph.registry.language_model.messages import after_thoughts
 from waygraph.registry.language_model.endpoint import ChatModel
+from waygraph.registry.language_model.messages import after_thoughts
 from waygraph_lab.datasets.react import Action, react_prompt, read_step
 
 ODDS = (0.7, 0.2, 0.1)

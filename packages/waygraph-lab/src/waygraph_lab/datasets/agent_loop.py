@@ -18,8 +18,8 @@ from waygraph.api.mcp.meta_tools import EXECUTE, FIND_TOOLS, ROUTE, instructions
 from waygraph.ingest.execution.call import ToolCall, ToolCaller
 from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.catalog.tool_formats import definition
-from waygraph.registry.language_model.messages import after_thoughts
 from waygraph.registry.language_model.endpoint import ChatModel
+from waygraph.registry.language_model.messages import after_thoughts
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, UpstreamError
 from waygraph.registry.model.identity import replace_surrogates
