@@ -35,16 +35,7 @@ from waygraph.registry.index.neo4j_upkeep import (
     make_vector_indexes,
     vector_index,
 )
-from waygraph.registry.index.search_index import (
-    TEXT_LEGS,
-    VECTOR_LEGS,
-    CallNames,
-    Hits,
-    Leg,
-    QueryText,
-    Scope,
-    Transitions,
-)
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, QueryText, Scope
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool
@@ -106,7 +97,7 @@ class Neo4jIndex:
     # -- search ------------------------------------------------------------------------------------
 
     @property
-    def transitions(self) -> Transitions | None:
+    def transitions(self) -> call_graph.NextTools | None:
         return self._recall("transitions", self._read_transitions)
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
