@@ -1,7 +1,6 @@
 """A collector of traces on a free loopback port: OTLP over HTTP with protobuf, as the specification has it."""
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from tests.http_doubles import Quiet, serve_in_thread
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,12 @@ def fake_collector() -> Iterator[Collector]:
     collector = Collector()
     with ThreadingHTTPServer(("127.0.0.1", 0), _answering_for(collector)) as server:
         collector.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with serve_in_thread(server):
             yield collector
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def _answering_for(collector: Collector) -> type[BaseHTTPRequestHandler]:
-    class Endpoint(BaseHTTPRequestHandler):
+    class Endpoint(Quiet, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             known = self.path == "/v1/traces" and self.headers["Content-Type"] == "application/x-protobuf"
@@ -72,9 +68,6 @@ def _answering_for(collector: Collector) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
 
     return Endpoint
 

@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
 
+from tests.http_doubles import Quiet, serve_in_thread
+
 DISCOVERY = "/.well-known/openid-configuration"
 AUDIENCE = "https://waygraph.example.com"
 HASHES: dict[str, HashAlgorithm] = {"256": SHA256(), "384": SHA384(), "512": SHA512()}
@@ -159,18 +161,15 @@ def fake_issuer(*signers: Signer, tls: ssl.SSLContext | None = None) -> Iterator
         if tls:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         fake.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield fake
-        finally:
-            fake.gate.set()
-            server.shutdown()
-            thread.join()
+        with serve_in_thread(server):
+            try:
+                yield fake
+            finally:
+                fake.gate.set()
 
 
 def _answering_for(fake: FakeIssuer) -> type[BaseHTTPRequestHandler]:
-    class Endpoint(BaseHTTPRequestHandler):
+    class Endpoint(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             fake.requests.append(self.path)
             fake.gate.wait()
@@ -200,9 +199,6 @@ def _answering_for(fake: FakeIssuer) -> type[BaseHTTPRequestHandler]:
             for start in range(0, len(body), size or 1):
                 self.wfile.write(body[start : start + size])
                 time.sleep(fake.drip_s)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
 
     return Endpoint
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
+from tests.http_doubles import serve_in_thread
+
 SOCKS_5, BY_NAME = 5, 3
 _SUCCEEDED = bytes((SOCKS_5, 0, 0, 1)) + bytes(6)
 
@@ -33,13 +35,8 @@ def forward_proxy(target_port: int) -> Iterator[ForwardProxy]:
     with _Server(("127.0.0.1", 0), _Connection) as server:
         server.target = ("127.0.0.1", target_port)
         server.proxy = ForwardProxy(server.server_address[1])
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
+        with serve_in_thread(server):
             yield server.proxy
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 class _Server(ThreadingTCPServer):

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 
 
 class Quiet:
@@ -19,11 +20,17 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def serving(endpoint: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """Its address, without a path."""
-    with _Server(("127.0.0.1", 0), endpoint) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with _Server(("127.0.0.1", 0), endpoint) as server, serve_in_thread(server):
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+@contextmanager
+def serve_in_thread(server: BaseServer) -> Iterator[None]:
+    """Until the block ends."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()

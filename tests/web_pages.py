@@ -1,7 +1,6 @@
 """A web server on a free loopback port, with or without TLS, that answers what a test says."""
 
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,8 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.http_doubles import Quiet, serve_in_thread
 
 type Answer = tuple[int, Mapping[str, str], bytes]
 type Act = Callable[[BaseHTTPRequestHandler], None]
@@ -48,17 +49,12 @@ def web_pages(
             server.socket = context.wrap_socket(server.socket, server_side=True)
         served.url = f"{'https' if certificate else 'http'}://{host}:{server.server_port}"
         server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that breaks off is no fault
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with serve_in_thread(server):
             yield served
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def _answering_for(served: WebPages) -> type[BaseHTTPRequestHandler]:
-    class Pages(BaseHTTPRequestHandler):
+    class Pages(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             served.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
             answer = served.pages.get(self.path.partition("?")[0], (404, {}, b"not here"))
@@ -73,9 +69,6 @@ def _answering_for(served: WebPages) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of the base class
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Says nothing."""
 
     return Pages
 

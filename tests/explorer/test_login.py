@@ -1,14 +1,14 @@
 """Logging in: what one sees is what the key may see, and a page of elsewhere does nothing with it."""
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser import Visit
+from tests.http_doubles import Quiet, serving
 from tests.service import Served, agent, ingest, served
 
 
@@ -86,23 +86,15 @@ addEventListener("load", async () => {{
 def elsewhere(explored: Served) -> Iterator[str]:
     """The address of a page on another port of the same host: to a browser it is of the same site, and gets cookies."""
 
-    class Attack(BaseHTTPRequestHandler):
+    class Attack(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
             self.wfile.write(ATTACK.format(url=explored.url).encode())
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Attack)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Attack) as url:
+        yield url
 
 
 def test_a_cross_site_form_changes_nothing(visit: Visit, explored: Served, elsewhere: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 
 from tests.gateway.hosts import PATIENCE_S, Era
+from tests.http_doubles import Quiet, serve_in_thread
 from tests.identity_provider import Person
 from tests.servers.certificates import certified
 
@@ -92,7 +92,7 @@ def client_document(folder: Path, callback: str = CALLBACK) -> Iterator[tuple[st
     """The address of a client's metadata document, and who trusts it."""
     certificate = certified(folder)
 
-    class Document(BaseHTTPRequestHandler):
+    class Document(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             told = {"client_id": address, "client_name": "a host", "redirect_uris": [callback]}
             body = json.dumps(told).encode()
@@ -102,16 +102,8 @@ def client_document(folder: Path, callback: str = CALLBACK) -> Iterator[tuple[st
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
-
     with HTTPServer(("127.0.0.1", 0), Document) as server:
         server.socket = certificate.context().wrap_socket(server.socket, server_side=True)
         address = f"https://127.0.0.1:{server.server_port}/host.json"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with serve_in_thread(server):
             yield address, ssl.create_default_context(cafile=certificate.authority)
-        finally:
-            server.shutdown()
-            thread.join()

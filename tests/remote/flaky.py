@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from socket import SHUT_RDWR, socket
 from typing import Any
 
+from tests.http_doubles import serve_in_thread
 from waygraph.registry.http.problems import problem
 
 type Behaviour = Callable[[socket], None]
@@ -52,13 +53,8 @@ def flaky(*script: Behaviour, port: int = 0) -> Iterator[Flaky]:
 
     with Server(("127.0.0.1", port), Handler) as server:
         service = Flaky(server.server_address[1], list(script))
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
+        with serve_in_thread(server):
             yield service
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def _read(stream: Any) -> Seen | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.http_doubles import Quiet, serve_in_thread
 from tests.servers.wire import greeting, listing, tool
 
 Json = Any
@@ -34,7 +35,7 @@ class Endpoint:
     """Set when the test is over: nothing is held any longer."""
 
 
-class Exchange(BaseHTTPRequestHandler):
+class Exchange(Quiet, BaseHTTPRequestHandler):
     """A request and what is written back; `endpoint` and `behaviour` are set by `misbehaving_http`."""
 
     protocol_version = "HTTP/1.1"
@@ -79,9 +80,6 @@ class Exchange(BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Connection", "close")
         self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        pass
 
 
 Behaviour = Callable[[Exchange, dict[str, Json]], None]
@@ -261,11 +259,8 @@ def misbehaving_http(behaviour: Behaviour, tls: ssl.SSLContext | None = None, ot
             # The handshake is the thread's that answers: one that fails is that caller's alone.
             server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         endpoint.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/mcp"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield endpoint
-        finally:
-            endpoint.ended.set()
-            server.shutdown()
-            thread.join()
+        with serve_in_thread(server):
+            try:
+                yield endpoint
+            finally:
+                endpoint.ended.set()

@@ -1,8 +1,7 @@
 """Arguments against a tool's schema: what was expected and where, whatever either side sends."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tests.gateway_catalog import ISSUE
+from tests.http_doubles import serving
 from waygraph.registry.model.arguments import MAX_DEPTH, MAX_FAULTS, MAX_SCHEMA_CHARS, check_arguments, mend_arguments
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import Tool
@@ -271,12 +271,9 @@ def test_no_reference_is_fetched() -> None:
             asked.append(self.path)
             self.send_error(404)
 
-    with HTTPServer(("127.0.0.1", 0), Listening) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        place = f"http://127.0.0.1:{server.server_port}"
+    with serving(Listening) as place:
         for keyword in ("$ref", "$schema", "$dynamicRef", "$id"):
             assert faults({keyword: f"{place}/{keyword}", "properties": {"a": {"$ref": "x.json"}}}, {"a": 1}) == {}
-        server.shutdown()
     assert asked == []
 
 

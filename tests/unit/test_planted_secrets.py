@@ -8,16 +8,16 @@ import json
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from tests.fake_mcp_registry import entry, fake_mcp_registry
+from tests.http_doubles import Quiet, serving
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
@@ -65,7 +65,7 @@ class Planted:
 def echo() -> Iterator[str]:
     """The address of a web server that refuses everything, and repeats what it was sent."""
 
-    class Echo(BaseHTTPRequestHandler):
+    class Echo(Quiet, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.dumps({"path": self.path, "headers": dict(self.headers)}).encode()
             self.send_response(401 if "auth" in self.path else 500, f"no {self.path}")
@@ -77,17 +77,8 @@ def echo() -> Iterator[str]:
         def do_GET(self) -> None:
             self.do_POST()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Echo) as url:
+        yield url.removeprefix("http://")
 
 
 def everywhere(planted: Planted, prefix: str) -> dict[str, object]:
