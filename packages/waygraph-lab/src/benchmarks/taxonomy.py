@@ -30,6 +30,7 @@ from waygraph.registry.routing.recipes import AGENTS, HYBRID
 from waygraph.registry.taxonomy.prompts import SELECT, service_rows
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors, direction_of, keep_ids
+from waygraph_lab.evaluation.asking import Asking
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Asked, Dataset
 from waygraph_lab.evaluation.sets import SET_METRICS, SetAnswer
@@ -74,7 +75,7 @@ def run(world: World) -> Result:
     if not models:
         print(f"{NAME}: {NO_MODEL}", file=sys.stderr)
     parts: dict[str, list[dict[str, Any]]] = {name: [] for name in PARTS}
-    with world.asking(NAME) if models else nullcontext() as asking:
+    with world.asking(NAME) if models else nullcontext(Asking()) as asking:
         for name, of in SETS:
             if not world.has(name):
                 continue
@@ -85,7 +86,7 @@ def run(world: World) -> Result:
                 if of is Of.AGENTS:
                     parts["sets"] += navigate(world, name, dataset, tree)
                     parts["break_even"].append(break_even(dataset, tree))
-                for model in models if asking and of is Of.AGENTS else ():
+                for model in models if of is Of.AGENTS else ():
                     rows, builds = navigate_by_model(world, asking, model, name, dataset, tree)
                     parts["sets"] += rows
                     parts["builds"] += builds

@@ -42,6 +42,7 @@ def run(world: World) -> Result:
     counter = open_counter(world)
     queries = QUICK_QUERIES if world.quick else QUERIES
     rows: list[dict[str, Any]] = []
+    embedder = ""
     for name, manifests, texts in _catalogues(world, queries):
         with open_host(world, manifests) as host:
             rows += anyio.run(measure, name, host, counter, texts)
