@@ -14,7 +14,6 @@ from tests.fake_openai import fake_openai
 from waygraph.api.cli.app import main
 from waygraph.registry.model.settings import load_settings
 
-
 SHARED = data_folder(os.environ)
 """As it is before a test begins, which has variables of its own."""
 
