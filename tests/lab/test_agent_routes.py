@@ -14,6 +14,9 @@ from tests.fake_openai import fake_openai
 from waygraph.api.cli.app import main
 from waygraph.registry.model.settings import load_settings
 
+SHARED = data_folder(os.environ)
+"""As it is before a test begins, which has variables of its own."""
+
 
 def turns() -> list[dict[str, Any]]:
     return [turn for line in FILE.read_text(encoding="utf-8").splitlines() for turn in json.loads(line)["turns"]]
@@ -46,9 +49,9 @@ def test_each_call_is_of_an_agent_that_there_is(world: World) -> None:
     assert len(set(texts)) == len(texts)
 
 
-@pytest.mark.skipif(not (data_folder(os.environ) / CARDS).is_file(), reason="the shared data are not here")
+@pytest.mark.skipif(not (SHARED / CARDS).is_file(), reason="the shared data are not here")
 def test_the_cards_are_those_of_the_shared_data(world: World) -> None:
-    assert read_routes(replace(world, data=data_folder(os.environ))).questions
+    assert read_routes(replace(world, data=SHARED)).questions
 
 
 def test_a_router_is_judged_by_what_it_knows(world: World) -> None:
