@@ -109,7 +109,8 @@ def test_what_is_used_together_is_found_together(registry: LocalRegistry) -> Non
     answer = registry.find_tools(query, principal=PUBLIC)
     assert [match.tool.id for match in answer.matches] == ["post/own", "mint/own", "host/own"]
     [vote] = [vote for vote in answer.matches[1].votes if vote.leg == "together"]
-    assert (vote.entity_id, vote.score) == ("post/own", pytest.approx(10 / 21))
+    assert vote.entity_id == "post/own"
+    assert vote.score == pytest.approx(10 / 21)
     assert answer.matches[1].score == pytest.approx(sum(each.contribution for each in answer.matches[1].votes))
     assert [notice.about for notice in answer.notices if notice.code == "together"] == [("mint/own", "host/own")]
     after_a_call = replace(query, history=(Turn(role="call", tool="post/own"),))
