@@ -363,15 +363,15 @@ class _Search:
         facts: dict[str, Any] = {"better_agents": agents} if agents else {}
         # On request all that a walk selected.
         selection = route.walked.selected if request.tells_selection and route.walked else ()
-        told = notices_field(route) | ({"selected": list(selection)} if selection else {})
+        more = notices_field(route) | ({"selected": list(selection)} if selection else {})
         if not candidates:
             near = nearest(self.scope, request.query, steps=request.steps, within=request.within)
             hint = "these are the nearest: if one is meant, find it by its name"
             advice = {"nearest": near, "hint": hint} if near else {}
-            return ToolsAnswer([], facts | {"reason": route.reason} | advice | told)
+            return ToolsAnswer([], facts | {"reason": route.reason} | advice | more)
         # At least one tool a step.
         answer = self._result_of(candidates, max(request.limit, len(route.query.steps)))
-        facts |= told | _tools_by_step(route, answer.tools, request.limit)
+        facts |= more | _tools_by_step(route, answer.tools, request.limit)
         facts |= confidence_field(route.confidence) if answer.tools else {}
         if request.detail != "names" and not _NUMBER.search(" ".join((request.query, *request.steps))):
             self._add_needs(answer.tools, candidates)
@@ -427,8 +427,8 @@ class _Search:
         some_run = not all(each.why_not for each in choices)
         facts: dict[str, Any] = {}
         if refusals:
-            shown = refusals[:REFUSED_TOLD]
-            facts["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in shown]
+            some = refusals[:REFUSED_TOLD]
+            facts["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in some]
         if len(refusals) > REFUSED_TOLD:
             facts["not_callable_more"] = len(refusals) - REFUSED_TOLD
         if choices:

@@ -264,8 +264,9 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
         claims_by_source.setdefault(claim.source, []).append((claim.key, claim.agent_id))
     sources = []
     for row in session.run(_READ_SOURCES):
-        lists = {"claims": tuple(claims_by_source.get(row["name"], ()))}
-        sources.append(SourceSummary(**row | lists | {"failures": read_failures(row["name"], row["failures"])}))
+        lists: dict[str, Any] = {"failures": read_failures(row["name"], row["failures"])}
+        lists["claims"] = tuple(claims_by_source.get(row["name"], ()))
+        sources.append(SourceSummary(**{**row, **lists}))
     return sources
 
 
