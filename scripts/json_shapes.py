@@ -92,7 +92,7 @@ SHAPES: dict[str, Any] = {
     "logins list": _LOGINS,
     "logins remove": _LOGINS,
     "model list": {"models": [InstalledModel]},
-    "lint": {"requests": int, "first": int, "tools": [Findability], "tried": [Findability]},
+    "lint": {"requests": int, "first": int, "tools": [Findability], "tried": [Findability], "offers": [str]},
     "connect": ConnectOutcome,
     "connect --check": HostContact,
     "doctor": {"ok": bool, "findings": [Finding]},
