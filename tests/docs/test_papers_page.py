@@ -11,7 +11,7 @@ from tests.docs.pages import ROOT, rows
 
 HEAD = ["row", "paper", "state", "command"]
 PAPERS = {"Agent-as-a-Graph", "ScaleMCP", "A2X", "ToolACE-MCP", "RFC 0001"}
-STATES = ("measured", "estimated", "needs")
+STATES = ("measured", "estimated", "needs", "works")
 """How a state begins."""
 TABLE = rows(ROOT / "evals" / "papers.md")
 
