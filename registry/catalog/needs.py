@@ -16,7 +16,7 @@ from waygraph.registry.model.parameters import parameters_of_text
 _GIVES = tuple(terms("list search find query lookup browse get fetch read retrieve create add start open"))
 """Verbs of tools that give ids; the first are asked rather."""
 _ANY = frozenset(terms("next all recent latest current available new top popular trending"))
-_BOUND = frozenset(terms("by for in of from with to"))
+_PREPOSITIONS = frozenset(terms("by for in of from with to"))
 """Behind them a name says of what, or by what."""
 _ID = re.compile(r"(?:(?<=\w)[_-](?i:id|uuid|guid)|(?<=[a-z])(?:Id|ID|Uuid|UUID|Guid))s?$")
 
@@ -32,7 +32,7 @@ def need_of(tool: Tool, siblings: Sequence[Tool]) -> Need | None:
     """Return the first id that a call of the tool requires and one of its agent's tools gives; None: there is none."""
     names = {each.id: terms(each.name) for each in siblings}
     firsts = {words[0] for words in names.values() if words}
-    prefix = len(firsts) == 1 < len(names)  # of the server itself, such as `drive_` of `drive_search`
+    prefix = len(firsts) == 1 < len(names)  # all begin with the name of the server
     subject = frozenset(terms(tool.name))
     for argument in required_ids(tool):
         noun = terms(_ID.sub("", argument))
@@ -58,20 +58,20 @@ def _rank(
 
     `words`: of its name. `subject`: words of the tool that requires it; the giver's name says nothing narrower.
     """
-    required = required_ids(giver)
-    if _fold(argument) in map(_fold, required) or "id" in parameters_of_text(giver.input_schema).required:
+    ids = required_ids(giver)
+    if _fold(argument) in map(_fold, ids) or "id" in parameters_of_text(giver.input_schema).required:
         return ()
     if _fold(argument) in map(_fold, given_names(giver.output_schema)):
-        return (0, len(required))
+        return (0, len(ids))
     verb = next((word for word in words if word in _GIVES), "")
-    end = next((at for at, word in enumerate(words) if word in _BOUND), len(words))
+    end = next((at for at, word in enumerate(words) if word in _PREPOSITIONS), len(words))
     things = [word for word in words[:end] if word not in _GIVES and word not in _ANY]
     extra = set(things).difference(noun)
     if not verb or things[-len(noun) :] != list(noun):
         return ()
     if not extra <= subject:
         return ()
-    return (1, len(required), len(extra), _GIVES.index(verb))
+    return (1, len(ids), len(extra), _GIVES.index(verb))
 
 
 def _fold(name: str) -> str:

@@ -154,8 +154,9 @@ def read_partners(
     if not partners:
         return None
     shares = {each: share for each, (_, share) in partners.items()}
-    found = _worths(TOGETHER, _within(shares, _findable_tools(index, shares, Scope(query.filters, principal))), weight)
-    return found._replace(speakers=tuple(partners[each][0] for each in found.by_id)) if found else None
+    shares = _within(shares, _findable_tools(index, shares, Scope(query.filters, principal)))
+    worths = _worths(TOGETHER, shares, weight)
+    return worths._replace(speakers=tuple(partners[each][0] for each in worths.by_id)) if worths else None
 
 
 def _read_calls(index: SearchIndex, query: Query, scope: Scope) -> tuple[list[_Call], list[int]]:

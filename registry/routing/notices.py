@@ -64,9 +64,9 @@ def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
 
 def _pairs(answer: ToolRoute) -> list[tuple[str, str, float]]:
     """The tools that the answer shows beside one that they are called with, that one, and the share of its calls."""
-    shown = {match.tool.id for match in answer.matches}
+    ids = {match.tool.id for match in answer.matches}
     votes = ((match.tool.id, vote) for match in answer.matches for vote in match.votes if vote.leg == TOGETHER)
-    pairs = [(tool, vote.entity_id, vote.score) for tool, vote in votes if vote.entity_id in shown]
+    pairs = [(tool, vote.entity_id, vote.score) for tool, vote in votes if vote.entity_id in ids]
     return pairs[:MOST_PAIRS] if not answer.steps else []
 
 

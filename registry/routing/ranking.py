@@ -91,7 +91,7 @@ class Ranking:
         return finish.at[finish.scores > 0] if finish else np.empty(0, np.int64)
 
     @property
-    def found(self) -> Scores:
+    def tools_by_text(self) -> Scores:
         """Score the tools without what usually follows the last call, or comes instead of one that failed."""
         return score_tools(self._matrix)
 

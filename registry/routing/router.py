@@ -229,8 +229,8 @@ class Router:
         if self.queries is not None and not self.queries.knows_script(query.text):
             effective_ask = ask.by(for_unread_script(recipe))
 
-        def rank(given: Past[Worths]) -> Ranking:
-            ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, given)
+        def rank(past: Past[Worths]) -> Ranking:
+            ranking = Ranking.of(effective_ask.recipe, effective_ask.weights, hits, past)
             if recipe.judges_calls:
                 with span("calls"):
                     both = f"{words.text} {query.text}" if words.text else query.text
@@ -266,7 +266,7 @@ class Router:
 
     def _read_partners(self, query: Query, ask: Ask, ranking: Ranking) -> Worths | None:
         """What is often called beside the first tools."""
-        shares, scores = ask.recipe.history, ranking.found
+        shares, scores = ask.recipe.history, ranking.tools_by_text
         first = [ranking.candidates.ids[at] for at in best_places(scores, FIRST_TOOLS)]
         weight = shares.together * scores.best if shares else 0.0
         return read_partners(self.index, query, first, weight, ask.principal) if first and weight > 0 else None
