@@ -106,8 +106,7 @@ function Matches({ matches, grouping, of }) {
 
 /** @param {{match: any, most: number, grouping: Grouping, above: any, within: string}} props */
 function Match({ match, most, grouping, above, within }) {
-  const { agent, tool, votes, score } = match;
-  const of = tool || agent;
+  const { agent, tool, votes, score } = match, of = tool || agent;
   return html`<li class="card">
     <div class="row between"><h4>${tool ? html`<${ToolLink} id=${tool.id} />` : html`<${AgentLink} id=${agent.id} />`}</h4><span class="number" title="score">${digits(score)}</span></div>
     <${Bars} parts=${partsOf(votes, grouping)} most=${most} label=${`Score ${digits(score)}: ${partsOf(votes, grouping).map((part) => `${part.name} ${digits(part.value)}`).join(", ")}`} />
