@@ -439,7 +439,8 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
 
 def _name_giver(gateway: Gateway, asker: Asker, tool: Tool, error: errors.InvalidArguments) -> errors.InvalidArguments:
     """The error with the tool of the same agent that gives a missing id."""
-    siblings = gateway.registry.tools(tool.agent_id, principal=asker.principal) if required_ids(tool) else ()
+    registry = gateway.view(asker).registry
+    siblings = registry.tools(tool.agent_id, principal=asker.principal) if required_ids(tool) else ()
     if not (need := need_of(tool, [each for each in siblings if not each.pending])):
         return error
     hint, place = f"; {need.tool.call_name} gives it", f"/{need.argument}"

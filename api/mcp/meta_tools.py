@@ -230,13 +230,15 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
 def _find_failures(
     gateway: Gateway, asker: Asker, history: Sequence[Turn] | None, tools: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
-    """Names of the tools whose last two calls failed. `history`: what the host sent; None: the session counts."""
+    """Names of the tools whose last two calls failed. `history`: what the host sent; without a call the session
+    counts.
+    """
     names = [str(tool["name"]) for tool in tools]
-    if history is None:
+    calls = [turn for turn in history or () if turn.role == "call"]
+    if not calls:
         return frozenset(name for name in names if asker.session.failure_count(asker.caller, name) > 1)
-    calls = [turn for turn in history if turn.role == "call"]
     lookup = gateway.view(asker).registry.tool
-    ids = {name: lookup(name, principal=asker.principal).id for name in names} if calls else {}
+    ids = {name: lookup(name, principal=asker.principal).id for name in names}
     last_two = {name: [turn.outcome for turn in calls if turn.tool in (name, ids[name])][-2:] for name in ids}
     return frozenset(name for name, outcomes in last_two.items() if outcomes == ["failed", "failed"])
 

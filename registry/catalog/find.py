@@ -32,7 +32,7 @@ from waygraph.registry.catalog.tool_formats import (
     describe_tool,
     summary,
 )
-from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownName
+from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownName, WaygraphError
 from waygraph.registry.model.nouns import (
     Agent,
     Filters,
@@ -301,9 +301,16 @@ _FACTS = frozenset({"nothing", "withheld", "better_agents", "words_only"})
 """Codes of notices that stand as `reason`, `nearest` and `better_agents`, and one that an operator alone can change."""
 
 
-def notices_field(route: Route | ToolRoute) -> dict[str, Any]:
-    """The notices of an answer, as a model reads them, without what other facts of it say."""
-    notices = [{"code": each.code, "text": each.text} for each in route.notices if each.code not in _FACTS]
+def notices_field(route: Route | ToolRoute, tool_ids: frozenset[str] | None = None) -> dict[str, Any]:
+    """The notices of an answer, as a model reads them, without what other facts of it say.
+
+    `tool_ids`: of the tools that are shown; no others are told as used together. None: any.
+    """
+    notices = [
+        {"code": each.code, "text": each.text}
+        for each in route.notices
+        if each.code not in _FACTS and (each.code != "together" or tool_ids is None or tool_ids.issuperset(each.about))
+    ]
     return {"notices": notices} if notices else {}
 
 
@@ -363,15 +370,17 @@ class _Search:
         facts: dict[str, Any] = {"better_agents": agents} if agents else {}
         # On request all that a walk selected.
         selection = route.walked.selected if request.tells_selection and route.walked else ()
-        more = notices_field(route) | ({"selected": list(selection)} if selection else {})
+        more = {"selected": list(selection)} if selection else {}
         if not candidates:
             near = nearest(self.scope, request.query, steps=request.steps, within=request.within)
             hint = "these are the nearest: if one is meant, find it by its name"
             advice = {"nearest": near, "hint": hint} if near else {}
-            return ToolsAnswer([], facts | {"reason": route.reason} | advice | more)
+            return ToolsAnswer([], facts | {"reason": route.reason} | advice | notices_field(route) | more)
         # At least one tool a step.
         answer = self._result_of(candidates, max(request.limit, len(route.query.steps)))
-        facts |= more | _tools_by_step(route, answer.tools, request.limit)
+        names = {each["name"] for each in answer.tools}
+        ids = frozenset(each.tool.id for each in candidates if each.tool.call_name in names)
+        facts |= notices_field(route, ids) | more | _tools_by_step(route, answer.tools, request.limit)
         facts |= confidence_field(route.confidence) if answer.tools else {}
         if request.detail != "names" and not _NUMBER.search(" ".join((request.query, *request.steps))):
             self._add_needs(answer.tools, candidates)
@@ -379,11 +388,18 @@ class _Search:
 
     def _add_needs(self, entries: Iterable[dict[str, Any]], candidates: Iterable[_JudgedTool]) -> None:
         """To the entry of a tool that requires an id, say which tool of its agent gives it."""
-        tools = {each.tool.call_name: each.tool for each in candidates}
-        for entry in entries:
-            if (tool := tools.get(str(entry["name"]))) and required_ids(tool):
-                siblings = self.scope.registry.tools(tool.agent_id, principal=self.scope.principal)
-                if need := need_of(tool, [each for each in siblings if not each.pending]):
+        pairs = {each.tool.call_name: each for each in candidates}
+        wanting = [(entry, pairs[entry["name"]]) for entry in entries if required_ids(pairs[entry["name"]].tool)]
+        for agent in {pair.agent.id: pair.agent for _, pair in wanting}.values():
+            try:
+                tools = self.scope.registry.tools(agent.id, principal=self.scope.principal)
+            except WaygraphError:  # gone since, or a service that does not list tools for this key: only a hint is lost
+                continue
+            givers = [
+                each for each in tools if not each.pending and self._judge(agent, each).judgement.verdict != "deny"
+            ]
+            for entry, pair in wanting:
+                if pair.agent.id == agent.id and (need := need_of(pair.tool, givers)):
                     entry["needs"] = f"{need.argument} ← {need.tool.call_name}"
 
     def _agent(self, agent_id: str) -> Agent:

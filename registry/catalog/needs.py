@@ -35,7 +35,8 @@ def need_of(tool: Tool, siblings: Sequence[Tool]) -> Need | None:
     prefix = len(firsts) == 1 < len(names)  # all begin with the name of the server
     subject = frozenset(terms(tool.name))
     for argument in required_ids(tool):
-        noun = terms(_ID.sub("", argument))
+        if not (noun := terms(_ID.sub("", argument))):
+            continue
         ranks = [
             (rank, each.name, each)
             for each in siblings

@@ -144,6 +144,8 @@ LEAST_CHANCE = 0.001
 """A smaller one is not told: of a large registry nearly all are."""
 LEAST_TOGETHER = 1.5
 """Of a pair that was counted less often nothing is said: once is chance, and a count fades."""
+LEAST_SHARE = 0.1
+"""Of the calls of a tool: what comes with it less often is not called beside it."""
 _MOST_CHANCES = 4_096
 """So many answers are kept."""
 
@@ -205,7 +207,7 @@ class NextTools:
             calls = sum(count for first, count in self._calls[tool] if not first or sees(owner_of(first)))
             for partner, count in counts.items():
                 share = min(count, calls) / (calls + PRIOR)
-                if count >= LEAST_TOGETHER and share > best.get(partner, ("", 0.0))[1]:
+                if count >= LEAST_TOGETHER and share > best.get(partner, ("", LEAST_SHARE))[1]:
                     best[partner] = (tool, share)
         return best
 

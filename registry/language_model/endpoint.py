@@ -5,7 +5,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -54,7 +54,7 @@ class Access:
     """Where an endpoint is, the key to it (empty: none), and how long its answers may take."""
 
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
     patience: Patience
 
     @classmethod

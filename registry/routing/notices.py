@@ -52,22 +52,21 @@ def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
         yield Notice(code="unlikely", text="Probably nothing here fits.")
     elif len(near_ids := _near(answer)) == 2:
         yield Notice(code="unsure", text=f"Unsure between {' and '.join(near_ids)}.", about=near_ids)
-    if isinstance(answer, ToolRoute) and (pairs := _pairs(answer)):
-        text = "; ".join(
-            [f"{one} is often used with {other} ({share:.0%} of its calls)" for one, other, share in pairs]
-        )
-        yield Notice(code="together", text=f"{text}.", about=tuple(partner for partner, *_ in pairs))
+    for first, partner, share in _pairs(answer) if isinstance(answer, ToolRoute) else ():
+        text = f"Often used together: {partner}, in {share:.0%} of the calls of {first}."
+        yield Notice(code="together", text=text, about=(first, partner))
     if answer.exclusions:
         text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
         yield Notice(code="excluded", text=text, about=answer.exclusions)
 
 
 def _pairs(answer: ToolRoute) -> list[tuple[str, str, float]]:
-    """The tools that the answer shows beside one that they are called with, that one, and the share of its calls."""
+    """A tool of the answer, another one that it is called with, and the share of its calls; for the first ones."""
+    if answer.steps:
+        return []
     ids = {match.tool.id for match in answer.matches}
     votes = ((match.tool.id, vote) for match in answer.matches for vote in match.votes if vote.leg == TOGETHER)
-    pairs = [(tool, vote.entity_id, vote.score) for tool, vote in votes if vote.entity_id in ids]
-    return pairs[:MOST_PAIRS] if not answer.steps else []
+    return [(vote.entity_id, tool, vote.score) for tool, vote in votes if vote.entity_id in ids][:MOST_PAIRS]
 
 
 def _near(answer: Route | ToolRoute) -> tuple[str, ...]:

@@ -98,7 +98,10 @@ class _AtArmsLength:
 
     def __init__(self, inner: ContributedReranker, plugin_name: str) -> None:
         self._inner, self._plugin_name = inner, plugin_name
-        self.close = blaming(plugin_name, errors.LanguageModelRefused)(inner.close)
+
+    def close(self) -> None:
+        with blaming(self._plugin_name, errors.LanguageModelRefused):
+            self._inner.close()
 
     def order(self, choice: Choice) -> Sequence[int]:
         count = len(choice.documents)

@@ -14,7 +14,7 @@ from waygraph.registry.graph.read import read_state
 from waygraph.registry.index.names import find_named, visible_agents
 from waygraph.registry.model import clock
 from waygraph.registry.model.changes import CypherResult, SourceSummary, Written
-from waygraph.registry.model.errors import ModelNotFound
+from waygraph.registry.model.errors import EmbedderError, ModelNotFound
 from waygraph.registry.model.nouns import (
     DEFAULT_TAXONOMY,
     Agent,
@@ -189,21 +189,23 @@ class LocalRegistry(GraphAccess, Searchable):
     def name_embedder(self) -> "EmbedNames | None":
         """Embeds names to be compared with the stored vectors; None where the embedder of these is not here."""
         state = self.read(read_state)
-        with suppress(ModelNotFound):
+        with suppress(EmbedderError):
             embedder = self._embedders.open(state.embedder_spec).embedder if state and state.embedder else None
             if state and embedder and embedder.fingerprint == state.embedder:
                 return partial(embedder.embed, role="document")
         return None
 
     def share_found_by_name(self, taxonomy: "Taxonomy") -> float | None:
-        """As `taxonomies.share_found_by_name`; None too where the embedder of the stored vectors is not here."""
+        """As `taxonomies.share_found_by_name`; None too where the embedder of the stored vectors does not answer."""
         from waygraph.registry.taxonomy.taxonomies import share_found_by_name
         from waygraph.registry.taxonomy.upkeep import read_placeable_vectors
 
         ids = list(taxonomy.below(taxonomy.root))
         vectors = self.read(lambda session: read_placeable_vectors(session, taxonomy.of, ids))
-        embed = self.name_embedder()
-        return share_found_by_name(taxonomy, vectors, embed) if embed else None
+        if embed := self.name_embedder():
+            with suppress(EmbedderError):
+                return share_found_by_name(taxonomy, vectors, embed)
+        return None
 
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: Progress | None = None

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waygraph.registry.index.analyser import rarity, telling_words
+from waygraph.registry.model.errors import EmbedderError
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.name_choice import EmbedNames, choose_names, remember
 from waygraph.registry.taxonomy.prompts import Service
@@ -89,7 +90,10 @@ class CategoryNamer:
                 {name: 1.0} if name else {word: parts.tell(number, _stem(word)) for word in words[:_STILL_TELLING]}
                 for number, (name, words) in enumerate(zip(names, rankings, strict=True))
             ]
-            names = choose_names(candidates, members, self._embed)
+            try:
+                names = choose_names(candidates, members, self._embed)
+            except EmbedderError:  # an endpoint does not answer: the other names are chosen by texts, too
+                self._embed = None
         # A word names the sibling of which it tells the most, and no other.
         for number in sorted(range(len(classes)), key=lambda number: -parts.best(number, avoid)):
             sibling_terms = {_stem(word) for name in names for word in name.split("-") if word and not word.isdigit()}
@@ -252,4 +256,4 @@ def _telling(term: str) -> float:
 
 
 def _stem(word: str) -> str:
-    return next(term for term, _ in telling_words(word))
+    return next((term for term, _ in telling_words(word)), word)

@@ -98,9 +98,11 @@ def build(
             return
         builders = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
         plain = builders.get(by or "", vectors_build.build_without_model)
-        builder: Builder = partial(plain, settings=settings, embed=registry.name_embedder())
         if model:
-            builder = _model_builder(model, settings, options.settings, stack)
+            builder: Builder = _model_builder(model, settings, options.settings, stack)
+        else:
+            embed = None if by == "words" else registry.name_embedder()
+            builder = partial(plain, settings=settings, embed=embed)
         tree = registry.build_taxonomy(
             builder, name=name, of=kind, private=private, shown_to_all=show_to_all, keep_current=keep_current
         )

@@ -5,11 +5,12 @@ each with all turns before it, as a gateway knows them, and with none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
 from benchmarks.published import AGENT_ROUTES
-from benchmarks.record import PROJECT, Measure, Result
+from benchmarks.record import IS_CLONE, NEEDS_CLONE, PROJECT, Measure, Result
 from benchmarks.world import World, scratch_folder
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.language_model.endpoint import configured_model
@@ -24,6 +25,7 @@ from waygraph_lab.datasets.conversations import (
 from waygraph_lab.datasets.decisions import decisions
 from waygraph_lab.evaluation.compare import Table, markdown_table, mean_markdown, tabulate
 from waygraph_lab.evaluation.dataset import Asker, Dataset
+from waygraph_lab.evaluation.record import record_of
 from waygraph_lab.evaluation.run import Trial
 from waygraph_lab.synthesis.mutation_rules import RuleAuthor
 from waygraph_lab.synthesis.mutations import evolve, write_mutations
@@ -50,6 +52,8 @@ NOTES = (
 
 def run(world: World) -> Result:
     """Raises InvalidSetting and LanguageModelError of a model as the router, NotReranked."""
+    if not IS_CLONE:
+        return Result(name=NAME, skipped=NEEDS_CLONE)
     if not (world.data / CARDS).is_file():
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
     with scratch_folder() as folder:
@@ -95,14 +99,17 @@ def measure(world: World, dataset: Dataset) -> Table:
         for asker, label in ASKERS.items()
         if recipe.history or asker == "stranger"
     ]
-    (table,) = tabulate([(NAME, world.record(dataset, trials))], metrics=(METRIC, "Recall@5"))
+    with world.paid_bench(NAME) if world.model else nullcontext(world.bench) as bench:
+        outcomes = sorted(bench.outcomes(dataset, trials), key=lambda outcome: trials.index(outcome.trial))
+    record = record_of(dataset, [outcome.refuse_failures() for outcome in outcomes], {})
+    (table,) = tabulate([(NAME, record)], metrics=(METRIC, "Recall@5"))
     return table
 
 
 def _recipes(world: World) -> Iterator[Recipe]:
     yield from (HYBRID, LEXICAL, AGENTS)
-    if world.model:
-        model = configured_model(world.model, world.environ, option="--model", purpose="for the router")
+    for spec in world.models:
+        model = configured_model(spec, world.environ, option="--model", purpose="for the router")
         yield with_rerank(HYBRID, Rerank(spec=f"openai:{model}"))
 
 

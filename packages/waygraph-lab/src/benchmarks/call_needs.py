@@ -7,7 +7,7 @@ from names and descriptions.
 import json
 from collections.abc import Iterator
 
-from benchmarks.record import PROJECT, Measure, Result, Target
+from benchmarks.record import IS_CLONE, NEEDS_CLONE, PROJECT, Measure, Result, Target
 from benchmarks.world import World
 from waygraph.registry.catalog.needs import need_of, required_ids
 from waygraph_lab.datasets.conversations import read_catalogue
@@ -22,7 +22,9 @@ type Pair = tuple[str, str, str, str]
 
 
 def run(world: World) -> Result:
-    """Skipped without the shared data."""
+    """Skipped without a clone and the shared data."""
+    if not IS_CLONE:
+        return Result(name=NAME, skipped=NEEDS_CLONE)
     sources = [str(world.data / name) for name in CATALOGUES if (world.data / name).exists()]
     if not sources:
         return Result(name=NAME, skipped="none of the catalogues is among the shared data")

@@ -259,7 +259,7 @@ ONE_SHOT_LEAF_TOKENS = 2_000
 
 def _left(asking: Asking, method: str, dataset: Dataset, calls: int, tokens: int) -> CostEstimate:
     queries = len(dataset.queries("questions"))
-    kept = asking.lines.count(_title(method, dataset)) if asking.lines else 0
+    kept = min(queries, asking.lines.count(_title(method, dataset))) if asking.lines else 0
     share = 1 - kept / queries
     return CostEstimate(
         name=method, by="questions", queries=queries, kept=kept, calls=round(share * calls),

@@ -202,13 +202,15 @@ async def _measure(  # noqa: PLR0917 - as anyio.run hands them on
         sessions = {name: Client(stdio_client(_parameters(each), errlog=log)) for name, each in launches.items()}
         runs: dict[tuple[str, str], list[Run | None]] = {}
         async with open_servers(sessions) as servers, _open_arms(host, servers, counter, scale.arms) as arms:
+            with host.open_registry() as registry:
+                catalogue = key_of(sorted((each.id, each.content_hash) for each in registry.tools()))
             wanted = {task.name: await _state_after(place, servers, task) for task in tasks}
             if part.at == 0 and asking.lines:
                 _tell_estimate(host, counter, scale, tasks, list(arms), part.of)
             for arm, opening in arms.items():
                 for name, mind in scale.minds.items():
                     print(f"loop: {scale.distractors} distractors, {arm}, {name}", file=sys.stderr)
-                    trial = _Trial(place, opening, mind, f"{arm}, {name}, {scale.distractors} distractors")
+                    trial = _Trial(place, opening, mind, f"{arm}, {name}, {scale.distractors} distractors", catalogue)
                     runs[arm, name] = [
                         await _kept_run(trial, task, wanted[task.name], asking, failures) for task in tasks
                     ]
@@ -221,17 +223,19 @@ class _Trial:
     opening: Opening
     mind: Mind
     name: str
+    catalogue: str
+    """A digest of all tools that there are to find."""
 
 
 async def _kept_run(
     trial: _Trial, task: Task, wanted: Mapping[str, Any], asking: Asking, failures: Failures
 ) -> Run | None:
     """None if a model failed; of an earlier run what is kept. Raises QueryFailed after several failures in a row."""
-    if not isinstance(trial.mind, ModelMind):
+    if not isinstance(trial.mind, ModelMind | ReActMind):
         return await _run(trial.place, trial.opening, trial.mind, task, wanted)
     steps = [[step.say, step.tool, dict(step.arguments), step.broken] for step in task.steps]
     told = json.dumps(steps).replace(str(trial.place.folder), "/state")
-    key = key_of(trial.name, trial.mind.model.key(), version("waygraph"), task.name, told)
+    key = key_of(trial.name, trial.catalogue, trial.mind.model.key(), version("waygraph"), task.name, told)
     failures.refuse()
     if former := asking.former(key):
         tally = Tally(**former["tally"])

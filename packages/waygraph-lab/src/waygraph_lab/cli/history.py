@@ -28,6 +28,10 @@ def history(
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     tasks: Annotated[int, typer.Option(min=0, help="At most so many calls, drawn by a seed; 0: all.")] = 0,
     at_once: Annotated[int, typer.Option(min=1, help="Queries at a time that a model is asked for.")] = 1,
+    lines: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep a line a query, and do not ask again what has one."),
+    ] = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -43,16 +47,22 @@ def history(
     from waygraph_lab.cli import shapes, views
     from waygraph_lab.datasets.read_dataset import read_dataset
     from waygraph_lab.datasets.trials import Bench
+    from waygraph_lab.evaluation.answer_lines import AnswerLines
     from waygraph_lab.evaluation.compare import tabulate
     from waygraph_lab.evaluation.record import record_of
 
     command = invocation(context)
-    refuse_files(output)
+    refuse_files(output, lines)
     trials = list(_trials(recipe, rerank, without or rerank, split, command.embedder))
     dataset = read_dataset(folder, command.settings)
     dataset = dataset.draw(tasks, split=split) if tasks else dataset
-    bench = Bench(settings=command.settings, environ=os.environ, watching=progress_bar, at_once=at_once)
-    outcomes, failure = until_failure(bench.outcomes(dataset, trials))
+    kept = AnswerLines(lines) if lines else None
+    bench = Bench(settings=command.settings, environ=os.environ, watching=progress_bar, at_once=at_once, lines=kept)
+    try:
+        outcomes, failure = until_failure(bench.outcomes(dataset, trials))
+    finally:
+        if kept:
+            kept.close()
     record = record_of(dataset, outcomes, about_run())
     remark_on_failures(record)
     unwritten = write_error(record, output) if output else None

@@ -55,7 +55,8 @@ def read_tasks(checkout: Path) -> TaskSet:
     """Raises InvalidDataset if the folder is a checkout of neither."""
     if (universe := checkout / "mcpuniverse").is_dir():
         tasks = tuple(_universe_tasks(universe / "benchmark" / "configs", checkout))
-        servers = _json(universe / "mcp" / "configs" / "server_list.json")
+        listed = universe / "mcp" / "configs" / "server_list.json"
+        servers = _json(listed) if _is_plain_file(listed) else {}
         return TaskSet(
             origin="SalesforceAIResearch/MCP-Universe", license="Apache-2.0", tasks=tasks, launches=_launches(servers)
         )
@@ -92,10 +93,11 @@ def write_tasks(
         "catalog": str(Path(source).expanduser().resolve()),
     }
     needed = {server for task in kept for server in task.servers}
-    launches = {agents[name]: tasks.launches[name] for name in sorted(needed) if name in tasks.launches}
+    launches = {_agent_of(name, agents): tasks.launches[name] for name in sorted(needed) if name in tasks.launches}
     with own_folder(folder, (QUERIES, LEFT_OUT, SERVERS), about):
         write_lines(folder / QUERIES, (_query(task, agents) for task in kept))
         write_lines(folder / LEFT_OUT, ({"id": task.id, "reason": reason} for task, reason in reasons))
+        (folder / SERVERS).unlink(missing_ok=True)
         if launches:
             (folder / SERVERS).write_text(json.dumps({"mcpServers": launches}, indent=1) + "\n", encoding="utf-8")
     return TasksWritten(
@@ -117,6 +119,11 @@ def _plain(name: str) -> str:
     return "-".join(words)
 
 
+def _agent_of(server: str, agents: Mapping[str, str]) -> str:
+    """Raises KeyError for a server that the catalogue has not."""
+    return agents.get(server) or agents[_plain(server)]
+
+
 def _reason(task: Task, agents: Mapping[str, str]) -> str:
     if not task.text.strip():
         return "it has no text"
@@ -127,7 +134,7 @@ def _reason(task: Task, agents: Mapping[str, str]) -> str:
 
 
 def _query(task: Task, agents: Mapping[str, str]) -> dict[str, Any]:
-    gold = [[agents.get(name) or agents[_plain(name)]] for name in task.servers]
+    gold = [[_agent_of(name, agents)] for name in task.servers]
     return {"id": task.id, "text": task.text, "gold": gold, **({"split": task.split} if task.split else {})}
 
 

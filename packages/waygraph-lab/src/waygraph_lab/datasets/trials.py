@@ -22,7 +22,7 @@ from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_co
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.nouns import Agent, Mode, Of, TextForm, Tool, Walked
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.recipes import TAXONOMY, Recipe, Walk, recipe_named
+from waygraph.registry.routing.recipes import HYBRID, TAXONOMY, Recipe, Walk, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Taxonomy
@@ -38,7 +38,7 @@ from waygraph_lab.evaluation.agents import (
     judge_attempt,
     untried,
 )
-from waygraph_lab.evaluation.answer_lines import AnswerLines, TrialLines
+from waygraph_lab.evaluation.answer_lines import AnswerLines, TrialLines, digest_of_file
 from waygraph_lab.evaluation.asking import MOST_FAILURES, KeptLines, Line, key_of
 from waygraph_lab.evaluation.dataset import Asked, Dataset
 from waygraph_lab.evaluation.estimate import CostEstimate, estimate_rerank, estimate_steps, perfect_walks
@@ -379,9 +379,11 @@ class AgentBench:
                 if former or len(faults) < MOST_FAILURES:
                     result = _former_attempt(former, trial) if former else await loop.attempt(task)
                     result = await _judge_answer(replace(result, run=run), judge)
-                    faults[:] = [*faults, result.fault] if result.fault or len(faults) >= MOST_FAILURES else []
+                    if not former:
+                        faults[:] = [*faults, result.fault] if result.fault or len(faults) >= MOST_FAILURES else []
                     line = {"key": key, "model": trial.model, "judge": trial.judge} | attempt_line(result)
-                    if self.lines and line != former:
+                    # A run without a judge leaves the score that another one was paid for.
+                    if self.lines and line != former and (trial.judge or not former):
                         self.lines.add(key, line)
                 else:
                     result = untried(task, f"not tried, as {MOST_FAILURES} failed in a row")
@@ -414,8 +416,13 @@ def _facts_of(registry: LocalRegistry, trial: AgentTrial) -> list[object]:
     """All but the task that an attempt depends on."""
     agents = sorted((each.id, each.name, each.description) for each in registry.agents())  # their addresses change
     settings, state = registry.settings, registry.status().state
+    if trial.surface == "react":  # nothing is searched
+        trial = replace(trial, recipe=HYBRID, limit=0)
+    stages = trial.recipe
     return [
         {name: value for name, value in asdict(trial).items() if name not in ("runs", "judge")},
+        registry.operator.taxonomy(None).as_json()["categories"] if stages.walk else [],
+        digest_of_file(stages.rerank.spec) if stages.rerank else "",
         [state.embedder, settings.walk, settings.rerank, settings.openai_body],
         agents,
         sorted((each.id, each.content_hash) for each in registry.tools()),

@@ -104,11 +104,11 @@ def _digest_of(registry: "LocalRegistry", trial: Trial, tree: "Taxonomy | None")
         tree.as_json()["categories"] if tree and recipe.walk else [],
         [asdict(recipe), trial.by, registry.status().state.texts, trial.embedder or settings.embedder],
         [settings.walk if recipe.walk else "", settings.rerank if recipe.rerank else "", settings.openai_body],
-        [_digest_of_file(spec) for spec in (settings.rerank, recipe.rerank.spec)] if recipe.rerank else [],
+        [digest_of_file(spec) for spec in (settings.rerank, recipe.rerank.spec)] if recipe.rerank else [],
     )
 
 
-def _digest_of_file(spec: str) -> str:
+def digest_of_file(spec: str) -> str:
     """Of a ranker's file, which may be learnt anew under the same name; empty for any other reranker."""
     scheme, _, file = spec.partition(":")
     return sha256(Path(file).read_bytes()).hexdigest() if scheme == "ranker" else ""

@@ -124,14 +124,16 @@ CALL_TOKENS, ANSWER_TOKENS, RESULT_TOKENS = 40, 200, 300
 
 def estimate_agents(trial: "AgentTrial", tasks: Sequence[Asked], tools: Sequence[Tool]) -> CostEstimate:
     """Of a model that searches once for each right tool, calls it once, and answers. A search is taken to find tools
-    of mean length: in its answer, and bound from then on. What a walk or a reranker asks for is not in it.
+    of mean length: in its answer, and bound from then on; on the surface `react` each turn holds all tools. What a walk
+    or a reranker asks for is not in it.
     """
     mean = sum(count_tokens(json.dumps(definition(tool, "openai"))) for tool in tools) // max(1, len(tools))
     prompt = completion = 0
     for task in tasks:
         needs, text = len(task.gold_tools), SYSTEM_TOKENS + count_tokens("\n".join(task.texts))
         found = needs * trial.limit * mean
-        prompt += AGENT_TURNS * text + 2 * 2 * found + needs * (2 * CALL_TOKENS + RESULT_TOKENS)
+        offered = AGENT_TURNS * len(tools) * mean if trial.surface == "react" else 2 * 2 * found
+        prompt += AGENT_TURNS * text + offered + needs * (2 * CALL_TOKENS + RESULT_TOKENS)
         completion += 2 * needs * CALL_TOKENS + ANSWER_TOKENS
         prompt += (text + ANSWER_TOKENS + needs * (CALL_TOKENS + RESULT_TOKENS)) if trial.judge else 0
     judged = len(tasks) if trial.judge else 0

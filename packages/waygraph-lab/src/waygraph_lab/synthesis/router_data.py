@@ -57,7 +57,7 @@ def known_to(asker: Asker, decision: Decision) -> Decision:
     if asker == "service":
         return decision
     if asker == "stranger":
-        return replace(decision, history=(), turns=())
+        return replace(decision, history=(), turns=(), query={"role": "user", "text": decision.request})
     pairs = zip((*decision.history, decision.query), decision.turns, strict=True)
     kept = [(_without_result(written, turn), known) for written, turn in pairs if (known := turn_known_to(asker, turn))]
     turns_written, turns = zip(*kept, strict=True)
