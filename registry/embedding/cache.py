@@ -33,9 +33,8 @@ from waygraph.registry.embedding.embedder import (
 )
 from waygraph.registry.embedding.texts import is_latin
 from waygraph.registry.model.errors import RegistryError
-from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.sqlite_file import BUSY_TIMEOUT_S, SqliteFile
+from waygraph.registry.model.sqlite_file import SqliteFile
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +42,6 @@ KEYS_A_QUERY = 500
 CREATE = "CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL)"
 """With row ids: random keys of a table without them leave its pages of whole vectors half empty."""
 SUFFIX = ".3.sqlite"
-FORMER_SUFFIX = ".2.sqlite"
-"""Its vectors had no checksum: from the takeover on they have."""
 
 
 def vector_file_path(settings: Settings, fingerprint: str) -> Path:
@@ -60,7 +57,6 @@ class VectorFile:
     def __init__(self, path: Path) -> None:
         self._file = SqliteFile(path, CREATE)
         self.kept_open = self._file.kept_open
-        self._former: Path | None = path.with_name(path.name.removesuffix(SUFFIX) + FORMER_SUFFIX)
         self._warned = False
 
     def read(self, keys: Sequence[bytes], dimension: int) -> "dict[bytes, Vector]":
@@ -78,32 +74,12 @@ class VectorFile:
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """The work's result; None if the file does not let itself be used."""
         try:
-            self._take_over()
             return self._file.run(work)
         except (RegistryError, OSError) as error:
             if not self._warned:
                 self._warned = True
                 logger.warning("vectors are not kept: %s", error)
             return None
-
-    def _take_over(self) -> None:
-        """Moves the vectors of a file in the former layout here; tried once. Raises StorageFailed, RegistryLocked."""
-        former, self._former = self._former, None
-        if former is None or not former.exists():
-            return
-        self._file.run(lambda _: None)  # makes the table
-        with write_lock(self._file.path, BUSY_TIMEOUT_S, brief=False):
-            if former.exists():  # no other process did it
-                SqliteFile(former, CREATE).run(self._copy_from)
-                for suffix in ("-wal", "-shm", ""):
-                    former.with_name(former.name + suffix).unlink(missing_ok=True)
-
-    def _copy_from(self, former: sqlite3.Connection) -> None:
-        former.execute("ATTACH ? AS kept", (str(self._file.path),))
-        former.create_function("seal", 2, _seal)
-        former.execute(
-            "INSERT OR IGNORE INTO kept.vector (key, value) SELECT key, seal(key, CAST(value AS BLOB)) FROM vector"
-        )
 
 
 def _seal(key: bytes, value: bytes) -> bytes:

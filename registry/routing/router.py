@@ -46,7 +46,7 @@ from waygraph.registry.routing.history import (
 )
 from waygraph.registry.routing.ranking import OTHERS, REMOVALS, Ranking
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
-from waygraph.registry.routing.votes import Candidate, best_candidates, best_places, best_tools
+from waygraph.registry.routing.votes import Candidate, best_candidates, best_tools
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
@@ -267,7 +267,7 @@ class Router:
     def _read_partners(self, query: Query, ask: Ask, ranking: Ranking) -> Worths | None:
         """What is often called beside the first tools."""
         shares, scores = ask.recipe.history, ranking.tools_by_text
-        first = [ranking.candidates.ids[at] for at in best_places(scores, FIRST_TOOLS)]
+        first = [each.id for each in best_candidates(scores, FIRST_TOOLS)]
         weight = shares.together * scores.best if shares else 0.0
         return read_partners(self.index, query, first, weight, ask.principal) if first and weight > 0 else None
 

@@ -367,13 +367,6 @@ class Candidate(NamedTuple):
     votes: tuple[Vote, ...]
 
 
-def best_places(scores: Scores, limit: int) -> list[int]:
-    """Return the positions of the best `limit`, best first; equal ones by id."""
-    values, ids = scores.values, scores.matrix.candidates.ids
-    top = (-values).argsort(kind="stable")[:limit]
-    return sorted(top[values[top] > -np.inf].tolist(), key=lambda at: (-values[at], ids[at]))
-
-
 def best_candidates(scores: Scores, limit: int) -> list[Candidate]:
     """Return the best `limit`, in the one order: by score, then by smaller best rank, then by id."""
     matrix, values, partners = scores

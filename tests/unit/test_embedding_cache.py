@@ -3,7 +3,6 @@
 import sqlite3
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -163,46 +162,6 @@ def test_a_vector_takes_little_more_than_its_numbers(tmp_path: Path) -> None:
         keys = [sha256(f"text {i}".encode()).digest() for i in range(start, start + BATCH_TEXTS)]
         file.write(dict.fromkeys(keys, np.ones(384, np.float32)))
     assert sum(each.stat().st_size for each in tmp_path.glob("v.sqlite*")) <= 1_700 * count
-
-
-@pytest.fixture
-def former(tmp_path: Path) -> Path:
-    """A file in the former layout, with the vector of `a`, where the one of `b` is damaged."""
-    path = vector_file_path(Settings(cache_dir=str(tmp_path)), "hash@1")
-    path.parent.mkdir()
-    former = path.with_name(path.name.replace(".3.sqlite", ".2.sqlite"))
-    value = HashEmbedder().embed(["a"], "document")[0].tobytes()
-    with sqlite3.connect(former) as database:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute(CREATE)
-        rows = [(sha256(b"a").digest(), value), (sha256(b"b").digest(), b"\0\0")]
-        database.executemany("INSERT INTO vector VALUES (?, ?)", rows)
-    database.close()
-    return former
-
-
-def test_a_file_in_the_former_layout_is_taken_over(
-    inner: HashEmbedder, former: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its vectors are found by all who come at once, and it is gone afterwards."""
-    path = vector_file_path(Settings(cache_dir=str(tmp_path)), "hash@1")
-    embedders = [CachedEmbedder(inner, path) for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda embedder: embedder.embed(["a"], "document"), embedders))
-    np.testing.assert_array_equal(np.vstack(found), np.vstack([HashEmbedder().embed(["a"], "document")] * 4))
-    assert [embedder.embedded for embedder in embedders] == [0, 0, 0, 0]
-    assert not former.exists()
-    assert not caplog.records
-
-
-def test_a_damaged_file_in_the_former_layout_is_put_aside(inner: HashEmbedder, former: Path, tmp_path: Path) -> None:
-    former.write_bytes(b"not a database" * 1000)
-    path = vector_file_path(Settings(cache_dir=str(tmp_path)), "hash@1")
-    CachedEmbedder(inner, path).embed(["a"], "document")
-    again = CachedEmbedder(inner, path)
-    again.embed(["a"], "document")
-    assert again.embedded == 0
-    assert not former.exists()
 
 
 @pytest.mark.parametrize(
