@@ -202,9 +202,7 @@ class NextTools:
             for partner, between, count in self._pairs.get(tool, ()):
                 if sees(owner_of(partner)) and (not between or sees(owner_of(between))):
                     counts[partner] += count  # type: ignore[assignment]  # no whole numbers
-            if not counts:
-                continue
-            calls = sum(count for first, count in self._calls[tool] if not first or sees(owner_of(first)))
+            calls = sum(count for first, count in self._calls.get(tool, ()) if not first or sees(owner_of(first)))
             for partner, count in counts.items():
                 share = min(count, calls) / (calls + PRIOR)
                 if count >= LEAST_TOGETHER and share > best.get(partner, ("", LEAST_SHARE))[1]:
