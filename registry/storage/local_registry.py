@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.embedder import Progress, full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
-from waygraph.registry.graph.read import read_state
 from waygraph.registry.index.names import find_named, visible_agents
 from waygraph.registry.model import clock
 from waygraph.registry.model.changes import CypherResult, SourceSummary, Written
@@ -188,6 +187,8 @@ class LocalRegistry(GraphAccess, Searchable):
 
     def name_embedder(self) -> "EmbedNames | None":
         """Embeds names to be compared with the stored vectors; None where the embedder of these is not here."""
+        from waygraph.registry.graph.read import read_state
+
         state = self.read(read_state)
         with suppress(EmbedderError):
             embedder = self._embedders.open(state.embedder_spec).embedder if state and state.embedder else None

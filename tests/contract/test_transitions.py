@@ -112,10 +112,8 @@ def test_what_is_used_together_is_found_together(registry: LocalRegistry) -> Non
     assert vote.entity_id == "post/own"
     assert vote.score == pytest.approx(10 / 21)
     assert answer.matches[1].score == pytest.approx(sum(each.contribution for each in answer.matches[1].votes))
-    assert [notice.about for notice in answer.notices if notice.code == "together"] == [
-        ("post/own", "mint/own"),
-        ("post/own", "host/own"),
-    ]
+    told = [notice.about for notice in answer.notices if notice.code == "together"]
+    assert told == [("post/own", "mint/own"), ("post/own", "host/own")]
     after_a_call = replace(query, history=(Turn(role="call", tool="post/own"),))
     assert "together" not in legs(after_a_call)
 

@@ -53,8 +53,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "recipe": ("--recipe", "taxonomy"),
     "history": ("--used", "nobody__nothing"),
 }
-OF_SESSIONS = {"failed", "sent_before"}
-"""What only a session of a gateway can know."""
+OF_SESSIONS = {"failed", "sent_before", "together"}
+"""What only a session of a gateway can know, or counts of calls (tests/contract/test_transitions.py)."""
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,8 @@ def test_each_door_reaches_all_that_a_caller_may_find(service: Served, kind: str
     principal = Principal(groups=groups)
     assert bool(expected) == (kind != "none")
     assert any(name.startswith(GROUP_ONLY) for name in expected) == (bool(expected) and caller == "member")
-    assert not expected or caller != "member" or len(expected) == len(service.registry.tools()) == TOOLS
+    tools = {each.call_name for each in service.registry.tools()}
+    assert not expected or caller != "member" or (expected >= tools and len(tools) == TOOLS)
 
     def ask_here(**arguments: Any) -> dict[str, Any]:
         return find(service.registry, FindAsked(browses=True, **arguments), principal=principal)

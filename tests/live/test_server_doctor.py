@@ -53,6 +53,7 @@ DEEP = [
     *(
         "vectors",
         "vector keys",
+        "descriptions",
         "taxonomies",
         "toolsets",
         "index of agents",
