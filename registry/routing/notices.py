@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from typing import get_args
 
 from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute, match_id
@@ -52,21 +53,19 @@ def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
         yield Notice(code="unlikely", text="Probably nothing here fits.")
     elif len(near_ids := _near(answer)) == 2:
         yield Notice(code="unsure", text=f"Unsure between {' and '.join(near_ids)}.", about=near_ids)
-    for first, partner, share in _pairs(answer) if isinstance(answer, ToolRoute) else ():
-        text = f"Often used together: {partner}, in {share:.0%} of the calls of {first}."
-        yield Notice(code="together", text=text, about=(first, partner))
+    for pair in _pairs(answer) if isinstance(answer, ToolRoute) else ():
+        yield Notice(code="together", text=f"Often used together: {' and '.join(pair)}.", about=pair)
     if answer.exclusions:
         text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
         yield Notice(code="excluded", text=text, about=answer.exclusions)
 
 
-def _pairs(answer: ToolRoute) -> list[tuple[str, str, float]]:
-    """A tool of the answer, another one that it is called with, and the share of its calls; for the first ones."""
-    if answer.steps:
-        return []
-    ids = {match.tool.id for match in answer.matches}
+def _pairs(answer: ToolRoute) -> list[tuple[str, str]]:
+    """The first pairs of tools of the answer that conversations call together, each once."""
+    ids = [] if answer.steps else [match.tool.id for match in answer.matches]
     votes = ((match.tool.id, vote) for match in answer.matches for vote in match.votes if vote.leg == TOGETHER)
-    return [(vote.entity_id, tool, vote.score) for tool, vote in votes if vote.entity_id in ids][:MOST_PAIRS]
+    pairs = {frozenset((tool, vote.entity_id)) for tool, vote in votes}
+    return [(one, other) for one, other in combinations(ids, 2) if {one, other} in pairs][:MOST_PAIRS]
 
 
 def _near(answer: Route | ToolRoute) -> tuple[str, ...]:
