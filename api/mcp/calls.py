@@ -27,7 +27,7 @@ from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find import judging
-from waygraph.registry.catalog.needs import need_of, required_ids
+from waygraph.registry.catalog.needs import need_of
 from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
@@ -439,8 +439,7 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
 
 def _name_giver(gateway: Gateway, asker: Asker, tool: Tool, error: errors.InvalidArguments) -> errors.InvalidArguments:
     """The error with the tool of the same agent that gives a missing id."""
-    registry = gateway.view(asker).registry
-    siblings = registry.tools(tool.agent_id, principal=asker.principal) if required_ids(tool) else ()
+    siblings = gateway.view(asker).registry.tools(tool.agent_id, principal=asker.principal)
     if not (need := need_of(tool, [each for each in siblings if not each.pending])):
         return error
     hint, place = f"; {need.tool.call_name} gives it", f"/{need.argument}"

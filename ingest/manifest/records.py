@@ -19,6 +19,7 @@ from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy
 from waygraph.registry.model.identity import (
     agent_id,
     canonical_text,
+    copy_text,
     name_fault,
     replace_surrogates,
     sealed_agent,
@@ -191,12 +192,12 @@ class Intake:
     def _entry(self, record: AgentRecord) -> AgentEntry:
         if fault := name_fault(record.key):
             raise Refusal(f"agent id: {fault}")
-        key = _copy(str(record.key))
+        key = copy_text(str(record.key))
         if record.name and (fault := name_fault(record.name)):
             raise Refusal(f"agent name: {fault}")
         agent = Agent(
             id=agent_id(key),
-            name=_copy(str(record.name or key)),
+            name=copy_text(str(record.name or key)),
             description=self._text(record.description, f"{record.pointer}/description"),
             kind=_kind(record.kind),
             version=_version(record.version),
@@ -237,7 +238,7 @@ class Intake:
     def _tool(self, agent: Agent, record: ToolRecord) -> Tool:
         if fault := name_fault(record.name):
             raise Refusal(f"tool name: {fault}")
-        name = _copy(str(record.name))
+        name = copy_text(str(record.name))
         tool = Tool(
             id=tool_id(agent.id, name),
             agent_id=agent.id,
@@ -270,7 +271,7 @@ class Intake:
             raise Refusal(f"description: expected a string, found {shape_of(value)}")
         if len(text) > MAX_TEXT_CHARS:
             self.note_cut(pointer, f"{len(text)} characters, kept {MAX_TEXT_CHARS}")
-        return _copy(replace_surrogates(text[:MAX_TEXT_CHARS]))
+        return copy_text(replace_surrogates(text[:MAX_TEXT_CHARS]))
 
     def _schema(self, value: object, pointer: str) -> str:
         """Canonical JSON of a schema; empty if there is none, and if it has more than MAX_TEXT_CHARS."""
@@ -293,11 +294,6 @@ class Intake:
         if (length := len(_canonical(value, "transport"))) > MAX_TEXT_CHARS:
             raise Refusal(f"transport: {length} characters; {MAX_TEXT_CHARS} are allowed")
         return held_transport(value)
-
-
-def _copy(text: str) -> str:
-    """A text of its own: one that stays where its document lay keeps the memory around it from being used again."""
-    return text.encode().decode()
 
 
 def held_transport(value: Mapping[str, object]) -> JsonText:
@@ -332,7 +328,7 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
     for item in value:
         if fault := name_fault(item):
             raise Refusal(f"{name}: {fault}")
-    return tuple(sorted(map(_copy, set(value))))
+    return tuple(sorted(map(copy_text, set(value))))
 
 
 def _version(value: object) -> str:

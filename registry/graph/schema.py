@@ -71,12 +71,13 @@ unique_id = partial(load, "schema/unique_id")
 """The constraint that the nodes of a label have ids of their own."""
 _AT_FIRST = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
 _SUBJECTS = (
-    load("subject/agents_of_changes"),
-    load("subject/tools_of_changes"),
-    load("subject/sources_of_changes"),
-    load("subject/toolsets_of_changes"),
-    load("subject/agents_of_settings"),
+    ("", load("subject/agents_of_changes")),
+    ("", load("subject/tools_of_changes")),
+    ("source:", load("subject/sources_of_changes")),
+    ("toolset:", load("subject/toolsets_of_changes")),
+    ("", load("subject/agents_of_settings")),
 )
+"""How the ids begin that a statement is about, and the statement."""
 _LINKS = 6
 """The migration since which changes and settings have edges."""
 MIGRATIONS = (
@@ -120,8 +121,9 @@ def link_subjects(session: GraphSession, agent_ids: Iterable[str], sources: Iter
     `source:NAME` or `toolset:NAME`.
     """
     for ids in batched(agent_ids, BATCH_ROWS):
-        for statement in _SUBJECTS:
-            session.run(statement, agent_ids=list(ids))
+        for beginning, statement in _SUBJECTS:
+            if some := [each for each in ids if each.startswith(beginning)]:
+                session.run(statement, agent_ids=some)
     for source in sources:
         session.run(_SUBJECT_ORIGINS_OF_CHANGES, source=source)
 

@@ -51,6 +51,11 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def copy_text(text: str) -> str:
+    """A text of its own: one that stays where its document lay keeps the memory around it from being used again."""
+    return text.encode().decode()
+
+
 def canonical_text(value: object) -> JsonText:
     """Canonical JSON with `?` for each half of a surrogate pair. Raises ValueError, TypeError, RecursionError."""
     return replace_surrogates(json.dumps(value, **CANONICAL))
