@@ -216,8 +216,8 @@ def _parameters_of(group: Any, own_names: Collection[str]) -> Iterator[inspect.P
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-_METAVARS = {"agent_id": "ID", "agent": "ID", "agents": "ID", "tools": "ID", "tags": "TAG", "callers": "GROUP"}
-_METAVARS["name"] = "NAME"
+_IDS = dict.fromkeys(("agent_id", "agent", "agents", "tools"), "ID")
+_METAVARS = {**_IDS, "tags": "TAG", "callers": "GROUP", "name": "NAME"}
 """What stands for a value in the help, by the field of a request; where it is not here, its type."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from waygraph.registry.index.analyser import terms
-from waygraph.registry.index.call_graph import given_names
+from waygraph.registry.index.call_graph import fold_name, given_names
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.parameters import parameters_of_text
 
@@ -77,4 +77,4 @@ def _rank(
 
 def _fold(name: str) -> str:
     """`taskIds` and `task_id` are one argument."""
-    return name.replace("_", "").replace("-", "").lower().removesuffix("s")
+    return fold_name(name).removesuffix("s")

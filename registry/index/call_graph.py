@@ -120,7 +120,7 @@ def given_names(output_schema: JsonText) -> set[str]:
     schema = parse_field(output_schema)
     items = schema.get("items") if isinstance(schema, Mapping) else None
     parts = [part.get("properties") for part in (schema, items) if isinstance(part, Mapping)]
-    return {_fold(name) for part in parts if isinstance(part, Mapping) for name in part} - _SAY_NOTHING
+    return {fold_name(name) for part in parts if isinstance(part, Mapping) for name in part} - _SAY_NOTHING
 
 
 def required_names(input_schema: JsonText) -> set[str]:
@@ -128,10 +128,10 @@ def required_names(input_schema: JsonText) -> set[str]:
     schema = parse_field(input_schema)
     values = schema.get("required") if isinstance(schema, Mapping) else None
     names = [name for name in values if isinstance(name, str)] if isinstance(values, list) else []
-    return {_fold(name) for name in names[:_MOST_INPUTS]} - _SAY_NOTHING
+    return {fold_name(name) for name in names[:_MOST_INPUTS]} - _SAY_NOTHING
 
 
-def _fold(name: str) -> str:
+def fold_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()  # as `toLower` of Cypher does
 
 

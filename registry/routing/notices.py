@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
 from typing import get_args
 
 from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute, match_id
@@ -63,9 +62,10 @@ def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
 def _pairs(answer: ToolRoute) -> list[tuple[str, str]]:
     """The first pairs of tools of the answer that conversations call together, each once."""
     ids = [] if answer.steps else [match.tool.id for match in answer.matches]
+    places = {each: at for at, each in enumerate(ids)}
     votes = ((match.tool.id, vote) for match in answer.matches for vote in match.votes if vote.leg == TOGETHER)
-    pairs = {frozenset((tool, vote.entity_id)) for tool, vote in votes}
-    return [(one, other) for one, other in combinations(ids, 2) if {one, other} in pairs][:MOST_PAIRS]
+    pairs = [(places[tool], places[vote.entity_id]) for tool, vote in votes if vote.entity_id in places]
+    return [(ids[one], ids[other]) for one, other in sorted({(min(pair), max(pair)) for pair in pairs})[:MOST_PAIRS]]
 
 
 def _near(answer: Route | ToolRoute) -> tuple[str, ...]:

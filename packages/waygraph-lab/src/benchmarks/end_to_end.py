@@ -17,14 +17,14 @@ from benchmarks.processes import free_port
 from benchmarks.published import SCALEMCP_AGENTS
 from benchmarks.record import Measure, Result
 from benchmarks.scalemcp import COMPANIES, QUICK_COMPANIES, QUICK_INSTANCES, RERANKERS_VARIABLE
-from benchmarks.world import World, report_part, scratch_folder
+from benchmarks.world import World, keeping, report_part, scratch_folder
 from waygraph.registry.language_model.endpoint import configured_model, model_in
 from waygraph.registry.routing.recipes import TOOLS
 from waygraph_lab.datasets.folder import write_server_config
 from waygraph_lab.datasets.read_dataset import read_dataset
 from waygraph_lab.datasets.trials import AgentBench, agent_trials, choose_tasks
 from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, attempt_of
-from waygraph_lab.evaluation.asking import KeptLines, QueryFailed, estimate_text, metered
+from waygraph_lab.evaluation.asking import KeptLines, QueryFailed, estimate_text
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.estimate import estimate_agents
 from waygraph_lab.scalemcp.companies import read_companies
@@ -114,13 +114,8 @@ def _trials(world: World) -> list[AgentTrial]:
 def kept_attempts(world: World) -> Iterator[KeptLines]:
     """As `World.asking`, of whole tasks."""
     lines = KeptLines(world.line_file(NAME), attempt_of)
-    with metered() as meter:
-        try:
-            yield lines
-        finally:
-            lines.close()
-            told = f"{meter.text}; {lines.kept} tasks were not tried again; the lines are in {lines.file}"
-            print(f"{NAME}: {told}", file=sys.stderr)
+    with keeping(NAME, lines, lines.file, "tasks were not tried again"):
+        yield lines
 
 
 def refuse_failures(outcome: AgentOutcome) -> None:

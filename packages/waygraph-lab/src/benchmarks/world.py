@@ -82,28 +82,16 @@ class World:
         """
         kept = KeptLines(self.line_file(name))
         asking = Asking(lines=kept, at_once=self.jobs)
-        with metered() as meter:
-            try:
-                yield asking
-            finally:
-                kept.close()
-                told = f"{meter.text}; {kept.kept} queries were not asked again; the lines are in {kept.file}"
-                print(f"{name}: {told}", file=sys.stderr)
+        with keeping(name, kept, kept.file):
+            yield asking
         asking.refuse_failures()
 
     @contextmanager
     def paid_bench(self, name: str) -> Iterator[Bench]:
         """As `bench`, for trials that ask a model: their lines are kept, and told of as `asking` does."""
         lines = AnswerLines(self.line_file(name))
-        with metered() as meter:
-            try:
-                yield replace(self.bench, lines=lines, at_once=self.jobs, keeps_free=False)
-            finally:
-                lines.close()
-                told = (
-                    f"{meter.text}; {lines.kept} queries were not asked again; the lines are in {self.line_file(name)}"
-                )
-                print(f"{name}: {told}", file=sys.stderr)
+        with keeping(name, lines, self.line_file(name)):
+            yield replace(self.bench, lines=lines, at_once=self.jobs, keeps_free=False)
 
     def line_file(self, name: str) -> Path:
         return (self.lines or self.cache / "lines") / f"{name}.jsonl"
@@ -173,6 +161,19 @@ class World:
             manifests = read_path(str(write_catalogue(folder, tools)), here.settings)
             with here.registry_of(manifests, texts="contextual") as registry:
                 yield registry
+
+
+@contextmanager
+def keeping(
+    name: str, lines: KeptLines | AnswerLines, file: Path, what: str = "queries were not asked again"
+) -> Iterator[None]:
+    """Closes the lines at the end of a benchmark's work, and tells what was asked, how much was kept, and where."""
+    with metered() as meter:
+        try:
+            yield
+        finally:
+            lines.close()
+            print(f"{name}: {meter.text}; {lines.kept} {what}; the lines are in {file}", file=sys.stderr)
 
 
 @contextmanager
