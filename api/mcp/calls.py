@@ -26,7 +26,7 @@ from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.catalog.find import judging
+from waygraph.registry.catalog.find import Judging, judging
 from waygraph.registry.catalog.needs import need_of
 from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
 from waygraph.registry.model import errors
@@ -290,11 +290,7 @@ async def run_call(gateway: Gateway, asker: Asker, call: ToolCall, host: Host) -
     try:
         return await _call_server(gateway, call)
     except errors.NeedsLogin as needed:
-        error = needed
-        if asker.site is not None:
-            page = asker.login_page(needed.agent_id)
-            how = "" if page else "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it"
-            error = errors.NeedsLogin(needed.tool, needed.agent_id, page=page, how=how)
+        error = asker.needs_login(needed.tool, needed.agent_id)
     logins = gateway.executor.logins
     if logins is None or not error.page or not await _open_page(host, call, error):
         raise error
@@ -433,14 +429,17 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
         if reason := gateway.reach.now().why_not(agent):
             advice = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
             raise errors.NotCallable(tool.call_name, "; ".join(filter(None, advice))) from None
-        raise _name_giver(gateway, asker, tool, error) from None
+        raise _name_giver(gateway, asker, judges, (agent, tool), error) from None
     return _ChosenTool(agent, tool, judgement, arguments, mendings)
 
 
-def _name_giver(gateway: Gateway, asker: Asker, tool: Tool, error: errors.InvalidArguments) -> errors.InvalidArguments:
-    """The error with the tool of the same agent that gives a missing id."""
-    siblings = gateway.view(asker).registry.tools(tool.agent_id, principal=asker.principal)
-    if not (need := need_of(tool, [each for each in siblings if not each.pending])):
+def _name_giver(
+    gateway: Gateway, asker: Asker, judges: Judging, pair: tuple[Agent, Tool], error: errors.InvalidArguments
+) -> errors.InvalidArguments:
+    """The error with the tool of the same agent that gives a missing id, if the caller may call it."""
+    agent, tool = pair
+    siblings = gateway.view(asker).registry.tools(agent.id, principal=asker.principal)
+    if not (need := need_of(tool, judges.callable_tools(agent, siblings))):
         return error
     hint, place = f"; {need.tool.call_name} gives it", f"/{need.argument}"
     faults = [(at, f"{text}{hint}" if at == place and "required" in text else text) for at, text in error.faults]

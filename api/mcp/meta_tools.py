@@ -173,7 +173,14 @@ def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -
     registry, within = gateway.view(asker)
     from waygraph.ingest.hosts.hosts import title_of
 
-    asked = find.FindAsked(agent_ids=within, recipe=gateway.recipe_of(mode), title_of=title_of, **request)
+    logins = gateway.executor.logins
+
+    def login_of(agent_id: str) -> str:
+        lacks_login = logins is not None and logins.lacks_login(asker.call_caller, agent_id)
+        return asker.needs_login("", agent_id).way if lacks_login else ""
+
+    recipe = gateway.recipe_of(mode)
+    asked = find.FindAsked(agent_ids=within, recipe=recipe, title_of=title_of, login_of=login_of, **request)
     why_not = gateway.reach.now().why_not
     start_s = perf_counter()
     answer = find.answer_request(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)

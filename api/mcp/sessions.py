@@ -19,7 +19,7 @@ from waygraph.api.mcp.protocol import UNFIT, mend_question
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
-from waygraph.registry.model.errors import TooManyRequests
+from waygraph.registry.model.errors import NeedsLogin, TooManyRequests
 from waygraph.registry.model.nouns import Agent, Principal, Tool, Turn
 
 Context = ServerRequestContext[Any, Any]
@@ -110,6 +110,13 @@ class Asker:
     def login_page(self, agent_id: str) -> str:
         """Where the caller logs in at the agent's server; empty: nowhere."""
         return f"{self.site}/login/{quote(agent_id)}" if self.site else ""
+
+    def needs_login(self, tool: str, agent_id: str) -> NeedsLogin:
+        """The error that says where this caller logs in at the agent's server."""
+        page = self.login_page(agent_id)
+        lacks_page = self.site is not None and not page
+        how = "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it" if lacks_page else ""
+        return NeedsLogin(tool, agent_id, page=page, how=how)
 
     @property
     def principal(self) -> Principal | None:

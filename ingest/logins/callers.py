@@ -239,6 +239,11 @@ class OwnLogins:
         """None: the agent is called as the operator."""
         return next((rule for rule in self.rules if rule.agent == agent_id), None)
 
+    def lacks_login(self, caller: str, agent_id: str) -> bool:
+        """Whether the caller has to log in at the agent, where a login is kept for each. Raises as the file does."""
+        rule = self.rule(agent_id)
+        return rule is not None and rule.takes_login and not self.file.has(caller or LOCAL_USER, agent_id, rule.by)
+
     async def operator_launch(self, agent: Agent) -> Launch:
         """The launch with the operator's login. Raises NotCallable where callers have their own."""
         if rule := self.rule(agent.id):

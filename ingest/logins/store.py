@@ -151,6 +151,11 @@ class LoginFile:
         login = self._current().get((caller, agent_id, False))
         return login if login and login.address == self.place_of(caller, address) else None
 
+    def has(self, caller: str, agent_id: str, by: str) -> bool:
+        """Whether the caller has a login at the agent, for whatever address. It needs no key."""
+        login = self._current().get((caller, agent_id, False))
+        return login is not None and login.by == by
+
     def place_of(self, caller: str, address: str) -> str:
         """A digest of the server's address, and of the issuer that knows the caller."""
         return digest_of(f"{self._issuer} {address}" if caller.startswith("oidc:") else address)

@@ -71,6 +71,10 @@ class Judging:
         sources = self.claims.get(agent.id, frozenset())
         return judge(agent, tool, self.policy, by_name=by_name, principal=self.principal, sources=sources)
 
+    def callable_tools(self, agent: Agent, tools: Iterable[Tool]) -> list[Tool]:
+        """Those that may be called by name."""
+        return [tool for tool in tools if not tool.pending and self.judge(agent, tool, by_name=True).verdict != "deny"]
+
 
 def judging(registry: "Searchable", policy: CallPolicy | None, principal: Principal | None) -> Judging:
     """Without a policy the one that says nothing holds."""
@@ -175,7 +179,8 @@ class FindAsked:
     many of what that answer lists are left out, since they were listed before. `run_by`: the tool that runs what is
     found; empty: each is called by its own name. `tells_selection`: whether `selected` holds the ids of all that a walk
     selected. `history`: as a query's; the answer's `notice` says what of it is unknown. `title_of`: what a model is
-    told for the name of a source, which may be a place on this machine.
+    told for the name of a source, which may be a place on this machine. `login_of`: how the caller logs in at an agent
+    first; empty: there is no need.
     """
 
     query: str = ""
@@ -193,6 +198,7 @@ class FindAsked:
     tells_selection: bool = False
     history: tuple[Turn, ...] = field(default=(), repr=False)
     title_of: Callable[[str], str] = str
+    login_of: Callable[[str], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,9 +401,7 @@ class _Search:
                 tools = self.scope.registry.tools(agent.id, principal=self.scope.principal)
             except WaygraphError:  # gone since, or a service that does not list tools for this key: only a hint is lost
                 continue
-            givers = [
-                each for each in tools if not each.pending and self._judge(agent, each).judgement.verdict != "deny"
-            ]
+            givers = self._judges.callable_tools(agent, tools)
             for entry, pair in wanting:
                 if pair.agent.id == agent.id and (need := need_of(pair.tool, givers)):
                     entry["needs"] = f"{need.argument} ← {need.tool.call_name}"
@@ -458,6 +462,8 @@ class _Search:
         entry = describe_tool(tool, request.detail, request.tool_format, version_of_host)
         if each.why_not and tell_why_not:
             entry["cannot_run"] = each.why_not
+        if login := request.login_of(each.agent.id):
+            entry["login"] = f"needed first: {login}"
         if request.detail == "names":
             return entry
         if each.judgement.verdict == "ask":

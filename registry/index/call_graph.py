@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.index.search_index import AnswerCache
 from waygraph.registry.model.nouns import Agent, JsonText, Principal, parse_field
-from waygraph.registry.model.transitions import HALF_LIFE_DAYS, Transition, is_tool, newest, owner_of, weight_at
+from waygraph.registry.model.transitions import (
+    HALF_LIFE_DAYS,
+    Partner,
+    Transition,
+    is_tool,
+    newest,
+    owner_of,
+    weight_at,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,10 +201,10 @@ class NextTools:
             chances = self._cache.keep(chances_key, _likely(self._chances(before, last, share, uses, sees)))
         return chances
 
-    def partners(self, tools: Sequence[str], principal: Principal | None) -> Mapping[str, tuple[str, float]]:
+    def partners(self, tools: Sequence[str], principal: Principal | None) -> Mapping[str, Partner]:
         """As the protocol says."""
         sees = cache(lambda agent_id: agent_id in self._agents and visible(self._agents[agent_id], principal))
-        best: dict[str, tuple[str, float]] = {}
+        best: dict[str, Partner] = {}
         for tool in tools:
             counts: Counter[str] = Counter()
             for partner, between, count in self._pairs.get(tool, ()):
@@ -205,8 +213,8 @@ class NextTools:
             calls = sum(count for first, count in self._calls.get(tool, ()) if not first or sees(owner_of(first)))
             for partner, count in counts.items():
                 share = min(count, calls) / (calls + PRIOR)
-                if count >= LEAST_TOGETHER and share > best.get(partner, ("", LEAST_SHARE))[1]:
-                    best[partner] = (tool, share)
+                if count >= LEAST_TOGETHER and share > (best[partner].share if partner in best else LEAST_SHARE):
+                    best[partner] = Partner(tool, share, min(count, calls), calls)
         return best
 
     @cached_property

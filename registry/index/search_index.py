@@ -12,6 +12,7 @@ from waygraph.registry.model.changes import IndexState, OperatorSettings, Source
 from waygraph.registry.model.identity import call_prefix
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool, stated_text
 from waygraph.registry.model.tool_settings import ToolSetting
+from waygraph.registry.model.transitions import Partner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,11 +155,11 @@ class Transitions(Protocol):
         """
         ...
 
-    def partners(self, tools: Sequence[str], principal: Principal | None) -> Mapping[str, tuple[str, float]]:
-        """Tools that conversations call beside one of these: each with that one, and the share of its calls, in (0, 1).
+    def partners(self, tools: Sequence[str], principal: Principal | None) -> Mapping[str, Partner]:
+        """Tools that conversations call beside one of these, by id.
 
-        Of several the one with the largest share. What the principal may not see counts for nothing, nor does what is
-        gone.
+        Of several of these the one with the largest share. What the principal may not see counts for nothing, nor does
+        what is gone.
         """
         ...
 

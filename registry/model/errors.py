@@ -390,14 +390,15 @@ class NeedsConsent(NotRun):
 class NeedsLogin(NotRun):
     """The tool acts as its caller, who is not logged in at the agent's server. `page`: where to log in; empty: nowhere.
 
-    `how`: what to do where there is no page.
+    `how`: what to do where there is no page. `way`: what to do.
     """
 
     def __init__(self, tool: str, agent_id: str, *, page: str = "", how: str = "") -> None:
-        self.tool, self.agent_id, self.page, self.how = tool, agent_id, page, how
-        way = f"open {page} in a browser" if page else how or f"run `waygraph logins add {agent_id}` beside the gateway"
+        self.tool, self.agent_id, self.page = tool, agent_id, page
+        beside = how or f"run `waygraph logins add {agent_id}` beside the gateway"
+        self.way = f"open {page} in a browser" if page else beside
         super().__init__(
-            f"{tool!r} acts as its caller, who is not logged in at {agent_id!r}: {way}, then call it again"
+            f"{tool!r} acts as its caller, who is not logged in at {agent_id!r}: {self.way}, then call it again"
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import exp2
+from typing import NamedTuple
 
 from waygraph.registry.model.numbers import read_number
 
@@ -58,6 +59,17 @@ class Transition:
     def ids(self) -> tuple[str, ...]:
         """Of all that it tells of."""
         return tuple(filter(None, (self.first, self.next, self.before)))
+
+
+class Partner(NamedTuple):
+    """That a tool is called beside `tool`: in `times` of its `calls`, both faded by their age. `share`, in (0, 1): the
+    same, less where little was counted.
+    """
+
+    tool: str
+    share: float
+    times: float
+    calls: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from waygraph.registry.index.names import find_all_named
 from waygraph.registry.index.search_index import Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.nouns import Notice, Principal, Query, Turn
-from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.model.transitions import Partner, owner_of
 from waygraph.registry.routing.recipes import HistoryShares
 from waygraph.registry.routing.votes import Weights
 
@@ -97,10 +97,13 @@ def has_words(query: Query) -> bool:
     return any(turn.role != "call" for turn in query.history)
 
 
-def read_need(confidence: float | None, shares: HistoryShares) -> float:
-    """How much a request needs the calls before it, in (0, 1]. `confidence`: of its answer alone; None: unknown."""
+def read_need(confidence: float | None, shares: HistoryShares, *, is_first: bool) -> float:
+    """How much a request needs the calls before it, in (0, 1]. `confidence`: of its answer alone; None: unknown.
+
+    `is_first`: there are none, so that all that is known is what is called at all; this parts only what fits alike.
+    """
     if confidence is None or shares.sure <= shares.unsure:
-        return 1.0
+        return LEAST_NEED if is_first else 1.0
     return min(1.0, max(LEAST_NEED, (shares.sure - confidence) / (shares.sure - shares.unsure)))
 
 
@@ -145,18 +148,19 @@ def read_calls(
 
 def read_partners(
     index: SearchIndex, query: Query, tools: Sequence[str], weight: float, principal: Principal | None
-) -> Worths | None:
-    """What conversations call beside the first tools, of what may be found. Raises IndexOutdated.
+) -> tuple[Worths | None, Mapping[str, Partner]]:
+    """What conversations call beside the first tools, of what may be found: what each gets, and why. Raises
+    IndexOutdated.
 
     `weight`: what a partner gets that is always called with one of them.
     """
     partners = transitions.partners(tools, principal) if (transitions := index.transitions) else {}
     if not partners:
-        return None
-    shares = {each: share for each, (_, share) in partners.items()}
+        return None, {}
+    shares = {each: partner.share for each, partner in partners.items()}
     shares = _within(shares, _findable_tools(index, shares, Scope(query.filters, principal)))
     worths = _worths(TOGETHER, shares, weight)
-    return worths._replace(speakers=tuple(partners[each][0] for each in worths.by_id)) if worths else None
+    return worths and worths._replace(speakers=tuple(partners[each].tool for each in worths.by_id)), partners
 
 
 def _read_calls(index: SearchIndex, query: Query, scope: Scope) -> tuple[list[_Call], list[int]]:

@@ -1,11 +1,11 @@
 """The notices of an answer: one list, made here, that every view draws."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolRoute, match_id
-from waygraph.registry.routing.history import TOGETHER
+from waygraph.registry.model.nouns import Notice, NoticeCode, Route, ToolMatch, ToolRoute, match_id
+from waygraph.registry.model.transitions import Partner
 
 NEAR = 0.02
 """Two candidates whose scores differ by less of the first's are near: either may be right."""
@@ -21,7 +21,7 @@ _STAGES: Mapping[NoticeCode, str] = {
 
 def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
     """Return the answer with all its notices, the gravest first; so far it has those of the router and its stages."""
-    notices = (*answer.notices, *_own_notices(answer))
+    notices = (*_keep_pairs(answer), *_own_notices(answer))
     if not (notices or answer.steps):
         return answer
     return replace(
@@ -29,6 +29,16 @@ def with_notices[R: (Route, ToolRoute)](answer: R) -> R:
         steps=tuple(map(with_notices, answer.steps)),
         notices=tuple(sorted(notices, key=lambda each: _CODES.index(each.code))),
     )
+
+
+def _keep_pairs(answer: Route | ToolRoute) -> Sequence[Notice]:
+    """Return the notices so far, of pairs of tools the first whose tools are both left: a stage may leave some out."""
+    pairs = [each for each in answer.notices if each.code == "together"]
+    if not pairs:
+        return answer.notices
+    ids = {match_id(match) for match in answer.matches}
+    some = [each for each in pairs if ids.issuperset(each.about)][:MOST_PAIRS]
+    return [*some, *(each for each in answer.notices if each.code != "together")]
 
 
 def with_failure[R: (Route, ToolRoute)](answer: R, code: NoticeCode, reason: str) -> R:
@@ -52,20 +62,27 @@ def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
         yield Notice(code="unlikely", text="Probably nothing here fits.")
     elif len(near_ids := _near(answer)) == 2:
         yield Notice(code="unsure", text=f"Unsure between {' and '.join(near_ids)}.", about=near_ids)
-    for pair in _pairs(answer) if isinstance(answer, ToolRoute) else ():
-        yield Notice(code="together", text=f"Often used together: {' and '.join(pair)}.", about=pair)
     if answer.exclusions:
         text = f"Left out, as the request says: {', '.join(answer.exclusions)}."
         yield Notice(code="excluded", text=text, about=answer.exclusions)
 
 
-def _pairs(answer: ToolRoute) -> list[tuple[str, str]]:
-    """The first pairs of tools of the answer that conversations call together, each once."""
-    ids = [] if answer.steps else [match.tool.id for match in answer.matches]
-    places = {each: at for at, each in enumerate(ids)}
-    votes = ((match.tool.id, vote) for match in answer.matches for vote in match.votes if vote.leg == TOGETHER)
-    pairs = [(places[tool], places[vote.entity_id]) for tool, vote in votes if vote.entity_id in places]
-    return [(ids[one], ids[other]) for one, other in sorted({(min(pair), max(pair)) for pair in pairs})[:MOST_PAIRS]]
+def pair_notices(matches: Sequence[ToolMatch], partners: Mapping[str, Partner]) -> list[Notice]:
+    """Return what is told of tools that conversations call together; each pair once, the first tools first."""
+    places = {match.tool.id: at for at, match in enumerate(matches)}
+    pairs = {
+        tuple(sorted((places[each], places[partner.tool]))): (each, partner)
+        for each, partner in partners.items()
+        if each in places and partner.tool in places
+    }
+    return [
+        Notice(
+            code="together",
+            text=f"{each} is often used with {tool}: in {times:.0f} of its {calls:.0f} calls.",
+            about=(each, tool),
+        )
+        for _, (each, (tool, _, times, calls)) in sorted(pairs.items())
+    ]
 
 
 def _near(answer: Route | ToolRoute) -> tuple[str, ...]:

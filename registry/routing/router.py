@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, takewhile, zip_longest
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
+from waygraph.registry.model.transitions import Partner
 from waygraph.registry.routing.history import (
     NO_WORDS,
     Past,
@@ -44,6 +46,7 @@ from waygraph.registry.routing.history import (
     read_partners,
     read_words,
 )
+from waygraph.registry.routing.notices import pair_notices
 from waygraph.registry.routing.ranking import OTHERS, REMOVALS, Ranking
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 from waygraph.registry.routing.votes import Candidate, best_candidates, best_tools
@@ -145,7 +148,7 @@ class Router:
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=result.notices,
+            notices=(*result.notices, *pair_notices(matches, result.partners)),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=(time.perf_counter() - start) * 1000,
@@ -222,6 +225,7 @@ class Router:
             hits = self.index.search(names, vector, query_words, recipe.depth, scope)
         past: Past[Worths] = Past()
         notices: tuple[Notice, ...] = ()
+        partners: Mapping[str, Partner] = {}
         is_counted = recipe.history is not None and (counts := self.index.transitions) is not None and counts.is_counted
         if query.history or is_counted:
             past, notices = self._read_calls(query, ask, hits)
@@ -239,13 +243,13 @@ class Router:
 
         ranking = rank(past)
         if is_counted and not any(turn.role == "call" for turn in query.history):
-            together = self._read_partners(query, ask, ranking)
+            together, partners = self._read_partners(query, ask, ranking)
             ranking = rank(past._replace(together=together)) if together else ranking
         if self.notice:
             notices = (Notice(code="words_only", text=self.notice), *notices)
         if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
             notices = (*notices, Notice(code="cut", text=cut))
-        return _Result(ranking, words, notices)
+        return _Result(ranking, words, notices, partners)
 
     def _lean(self, query: Query, vector: "Vector | None") -> float:
         """How far the request leans towards removals, as a cosine."""
@@ -261,15 +265,19 @@ class Router:
             return Past(), (Notice(code="history", text=text),)
         with span("history"):
             alone = _Result(Ranking.of(ask.recipe, ask.recipe.weights, hits, Past()))
-            need = 1.0 if has_words(query) else read_need(_confidence(alone, ask)[0], shares)
+            need = (
+                1.0 if has_words(query) else read_need(_confidence(alone, ask)[0], shares, is_first=not query.history)
+            )
             return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
 
-    def _read_partners(self, query: Query, ask: Ask, ranking: Ranking) -> Worths | None:
+    def _read_partners(self, query: Query, ask: Ask, ranking: Ranking) -> tuple[Worths | None, Mapping[str, Partner]]:
         """What is often called beside the first tools."""
         shares, scores = ask.recipe.history, ranking.tools_by_text
         first = [each.id for each in best_candidates(scores, FIRST_TOOLS)]
         weight = shares.together * scores.best if shares else 0.0
-        return read_partners(self.index, query, first, weight, ask.principal) if first and weight > 0 else None
+        if not first or weight <= 0:
+            return None, {}
+        return read_partners(self.index, query, first, weight, ask.principal)
 
     def _embed(self, queries: "QueryCache", text: str, earlier: str, topic: float) -> "Vector":
         """Of the text, and of it behind what was `earlier` before, which counts for the share `topic`.
@@ -303,6 +311,7 @@ class _Result(NamedTuple):
     ranking: Ranking
     words: Words = NO_WORDS
     notices: tuple[Notice, ...] = ()
+    partners: Mapping[str, Partner] = MappingProxyType({})
 
     @property
     def hits(self) -> Hits:

@@ -6,6 +6,7 @@ current, calls of others were counted, and the caller is in a group that alone s
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -88,9 +89,9 @@ def place(tmp_path: Path) -> Place:
 
 
 @asynccontextmanager
-async def open_host(registry: str, key: str = "") -> AsyncIterator[Client]:
-    """`waygraph mcp` as a host starts it; of a service's registry it passes everything on."""
-    environ = {"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]} | ({"WAYGRAPH_API_KEY": key} if key else {})
+async def open_host(registry: str, key: str = "", **more: str) -> AsyncIterator[Client]:
+    """`waygraph mcp` as a host starts it; of a service's registry it passes everything on. `more`: its environment."""
+    environ = {"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"], **more} | ({"WAYGRAPH_API_KEY": key} if key else {})
     launch = StdioServerParameters(command=PROGRAM[0], args=[*PROGRAM[1:], "--registry", registry, "mcp"], env=environ)
     async with Client(launch, mode="legacy") as host:
         yield host
@@ -186,6 +187,22 @@ async def browse_to_a_tool(host: Client, place: Place) -> None:
 async def test_a_conversation_over_standard_input(place: Place) -> None:
     async with open_host(place.registry) as host:
         await converse(host, place)
+
+
+async def test_what_one_session_calls_together_the_next_one_finds_together(place: Place) -> None:
+    """Twelve calls, two by two; the answer says how often."""
+    async with open_host(place.registry, WAYGRAPH_LEARN="transitions") as host:
+        assert "mail__send_mail" not in names_of(await find(host, "current weather in Rome"))
+        for city in ("Oslo", "Bergen", "Berlin", "Turin", "Wien", "Bern"):
+            assert await use(host, "weather__get_current", city=city)
+            assert await use(host, "mail__send_mail", to="ann@example.org", subject=city, body="rain")
+    async with open_host(place.registry) as host:
+        answer = await find(host, "current weather in Rome")
+    assert names_of(answer)[0] == "weather__get_current"
+    assert "mail__send_mail" in names_of(answer), names_of(answer)
+    [pair] = [each["text"] for each in answer["notices"] if "mail/send_mail" in each["text"]]
+    assert "weather/get_current" in pair
+    assert re.search(r"in 11 of its \d+ calls", pair)
 
 
 async def test_a_conversation_of_a_caller_with_a_group(place: Place, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.types import ElicitResult
 from pydantic import TypeAdapter
 
-from tests.gateway.hosts import Era, Place, error_of, ingest, on_stdio, over_http
+from tests.gateway.hosts import Era, Place, error_of, ingest, on_stdio, over_http, told
 from tests.identity_provider import Person, Realm, identity_provider, password
 from tests.own_logins import KEY, log_in
 from tests.protected_server import ProtectedServer, protected_server
@@ -112,6 +112,12 @@ def log_in_by_browser(person: Person, page: str, key: str) -> httpx2.Response:
     return person.open(leave(person, prove(person, page, key)))
 
 
+async def find_whoami(client: Client) -> dict[str, Any]:
+    """Its entry in an answer of find_tools."""
+    [tool] = told(await client.call_tool("find_tools", {"query": "desk__whoami", "limit": 1}))["tools"]
+    return dict(tool)
+
+
 async def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) -> None:
     """Who has no login is told the page. Two callers at once, over sessions of their own, and after a restart."""
     keys = {"ann": here.key(), "bob": here.key()}
@@ -125,6 +131,7 @@ async def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) ->
     async with over_http(url, era, key=keys["ann"]) as ann, over_http(url, era, key=keys["bob"]) as bob:
         clients = {"ann": ann, "bob": bob}
         for name, client in clients.items():
+            assert here.page in (await find_whoami(client))["login"], "told before the call"
             error = error_of(await client.call_tool("use_tool", {"name": "desk__whoami", "params": {}}))
             assert (error["code"], error["page"], error["by"]) == ("needs-login", here.page, "gateway")
             listed = await client.list_resources()
@@ -133,6 +140,7 @@ async def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) ->
             with Person(name) as person:
                 done = await anyio.to_thread.run_sync(log_in_by_browser, person, error["page"], keys[name])
                 assert "You are logged in" in done.text
+            assert "login" not in await find_whoami(client)
             await whoami(client, name)
         async with anyio.create_task_group() as tasks:
             for _ in range(8):

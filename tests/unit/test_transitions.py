@@ -12,6 +12,7 @@ from tests.sync_graph import entry
 from waygraph.api.cli.app import app
 from waygraph.api.mcp.gateway import CallCounter, open_counter
 from waygraph.ingest.manifest.records import Manifest
+from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.graph.read import read_transitions
@@ -26,7 +27,7 @@ from waygraph.registry.index.call_graph import (
     required_names,
 )
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
-from waygraph.registry.model.nouns import Agent, Principal
+from waygraph.registry.model.nouns import Agent, Principal, Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import (
     HALF_LIFE_DAYS,
@@ -278,6 +279,32 @@ def test_one_caller_adds_so_much_a_day_to_what_all_share(tmp_path: Path) -> None
         clock["now"] = LATER
         registry.change(forget_transitions)
         assert learn(one, 600) == 5
+
+
+def test_a_flood_of_pairs_moves_no_first_tool_of_others(tmp_path: Path) -> None:
+    """One caller calls one tool beside every other, 10,000 times: few answers of others then hold it."""
+    catalog = Path(__file__).parents[2] / "examples" / "catalog"
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+        for manifest in read_path(str(catalog), registry.settings):
+            sync(registry, manifest)
+        tools = registry.tools()
+        pushed = tools[0].id
+
+        def first_five() -> list[list[str]]:
+            queries = [Query(text=tool.description[:200], limit=5) for tool in tools[1:]]
+            return [[match.tool.id for match in registry.find_tools(query).matches] for query in queries]
+
+        before = first_five()
+        counter = CallCounter(registry, clock=lambda: START)
+        caller = Caller(id="one", scopes=frozenset(), principal=Principal(id="one"))
+        for number in range(10_000):
+            counter.note([tools[1 + number % (len(tools) - 1)].id, pushed], caller)
+        counter.write()
+        after = first_five()
+        pushed_at = [one for one, other in zip(before, after, strict=True) if pushed in other and pushed not in one]
+        assert len(before) > 100
+        assert [each[0] for each in after] == [each[0] for each in before]
+        assert len(pushed_at) < len(before) / 10
 
 
 def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
