@@ -42,8 +42,8 @@ These may stand before or behind every command:
 JSON_PART = """\
 ## JSON output
 
-With `--json` a command prints one JSON document on stdout: indented on a terminal, on one line in a pipe. The Cypher
-shell prints one line a statement, `watch` one line an event. The exit status is the same. A command that fails prints
+With `--json` a command prints one JSON document on stdout: indented on a terminal, on one line in a pipe. `cypher`
+prints one line a statement, `watch` one line an event. The exit status is the same. A command that fails prints
 no document, except `ingest` and `doctor`.
 
 [json-output.schema.json](json-output.schema.json) is a JSON Schema (2020-12). Its `$defs` have a shape for each command

@@ -21,7 +21,6 @@ from waygraph.registry.operations import answer_shapes as answers
 from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.storage.integrity.findings import Finding
-from waygraph.registry.storage.integrity.size import Size
 from waygraph.registry.storage.migrate import MigrationReport
 from waygraph.registry.taxonomy.taxonomies import Difference, Structure
 from waygraph.registry.taxonomy.tree import Drift
@@ -96,7 +95,6 @@ SHAPES: dict[str, Any] = {
     "connect": ConnectOutcome,
     "connect --check": HostContact,
     "doctor": {"ok": bool, "findings": [Finding]},
-    "doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
     "ApiKey": changes.KeySummary,
     "Agent": nouns.Agent,
     "Tool": nouns.Tool,

@@ -12,7 +12,7 @@ from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.model.settings import Settings
 
-PLACES = ("grafeo in memory", "grafeo file", *SERVERS)
+PLACES = ("grafeo file", *SERVERS)
 
 Servers = Callable[[str], Target]
 Clear = Callable[[Driver], None]
@@ -33,7 +33,7 @@ def new_place(
     settings = settings or Settings(cypher_timeout_s=60.0)  # a busy machine takes seconds to start a worker
     if name.startswith("neo4j"):
         return on_server(servers(name.removeprefix("neo4j ")), settings, clear=clear)
-    return Place(":memory:" if name.endswith("memory") else folder / "r.grafeo", settings)
+    return Place(folder / "r.grafeo", settings)
 
 
 def on_server(target: Target, settings: Settings, *, clear: Clear = empty) -> Place:

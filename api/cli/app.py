@@ -73,7 +73,7 @@ _COMMANDS = {
     "usage": LazyCommand("operate:usage", "Show calls, errors and latencies by tool."),
     "approve": LazyCommand("operate:approve", "Let what waits into routing; also accept flagged texts."),
     "reject": LazyCommand("operate:reject", "Keep what waits out of routing; also flagged texts."),
-    "cypher": LazyCommand("cypher_shell:cypher", "Ask the graph in Cypher."),
+    "cypher": LazyCommand("cypher:cypher", "Ask the graph in Cypher."),
     "status": LazyCommand("route:status", "Say where the registry is and what it holds."),
     "export": LazyCommand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
     "migrate": LazyCommand("maintain:migrate", "Copy a registry to another file or server, vectors included."),

@@ -41,7 +41,8 @@ from waygraph.registry.model.nouns import word_of
 from waygraph.registry.model.process import die_with, forbid_inspection, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.storage.location import MEMORY, is_server
+from waygraph.registry.storage.location import is_server
+from waygraph.registry.storage.store import MEMORY
 from waygraph.registry.storage.usage_file import UsageCounter
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.files import lock_of
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.store import MEMORY
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.contents import Contents
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
     from waygraph.registry.index.local.local_index import LocalIndex
     from waygraph.registry.model.changes import CypherResult
-    from waygraph.registry.storage.live_graph import WritableGraph
+    from waygraph.registry.storage.live_graph import LiveGraph
     from waygraph.registry.storage.store import Filling, Origin
     from waygraph.registry.writer import Writing
 
@@ -54,17 +55,18 @@ _ATTEMPTS = 3
 
 
 class EmbeddedStore:
-    """Where an embedded registry lives. `path` None: in memory, gone when closed. Threads may share it."""
+    """Where an embedded registry lives. `path` None: in a folder of its own, which goes when it is closed, or with the
+    process. Threads may share it.
+    """
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
-        self.path, self._settings = path, settings
-        self._owner = os.getpid()
-        self._scratch = Path(tempfile.mkdtemp(prefix="waygraph-")) if path is None else None
-        if self._scratch:  # at the process's end at the latest, if nobody closes it
-            weakref.finalize(self, _remove, self._scratch, self._owner)
-        self._home = self._scratch / "memory.grafeo" if self._scratch else Path(self.place)
-        self.folder = folder_of(self._home)
-        self._live: WritableGraph | None = None
+        self.place, self._settings = str(path or MEMORY), settings
+        self._end: Callable[[], object] | None = None
+        if path is None:
+            folder = Path(tempfile.mkdtemp(prefix="waygraph-"))
+            self._end, path = weakref.finalize(self, _remove, folder, os.getpid()), folder / "memory.grafeo"
+        self.path, self.folder = path, folder_of(path)
+        self._live: LiveGraph | None = None
         self._current: LocalIndex | None = None
         self._lock = threading.RLock()
         self._looked_at = -math.inf
@@ -72,10 +74,6 @@ class EmbeddedStore:
         """Held by the one thread that publishes what was left behind."""
         self._fault = ""
         self._closed = False
-
-    @property
-    def place(self) -> str:
-        return str(self.path) if self.path else ":memory:"
 
     @property
     def exists(self) -> bool:
@@ -111,13 +109,13 @@ class EmbeddedStore:
         try:
             return LocalIndex.open(self.folder, exact=self._settings.exact_search)
         except RegistryNotFound:
-            raise RegistryNotFound(self.place) from None  # one in memory has its index in a folder that nobody knows
+            raise RegistryNotFound(self.place) from None
 
     def refuse_foreign_index(self) -> None:
         """Raises RegistryUnusable for the index of another registry. The graph is opened only if the file is another
         one than the index was made of; where it cannot be, the index answers.
         """
-        if self.path is None or not is_foreign(self.folder):
+        if not is_foreign(self.folder):
             return
         from waygraph.registry.storage.graph_copy import open_copy
 
@@ -133,7 +131,7 @@ class EmbeddedStore:
 
         Raises RegistryNotFound where the first one has not done so yet: nobody who reads waits for it.
         """
-        if self.path is None or not self.path.exists():
+        if not self.path.exists():
             return
         if current_path(self.folder) is None:
             try:
@@ -202,13 +200,13 @@ class EmbeddedStore:
         return work(self.index())
 
     def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:
-        """Over a copy of what is committed, whoever holds the live file; in memory, and before a write, over the live
-        graph where this process holds it or can.
+        """Over a copy of what is committed, whoever holds the live file; before a write, over the live graph where this
+        process holds it or can.
 
         Raises RegistryNotFound, RegistryUnusable.
         """
         self.index()
-        if before_write or self.path is None:
+        if before_write:
             with suppress(RegistryLocked), self._live_graph().snapshot() as session:
                 return work(session)
         from waygraph.registry.graph.grafeo import GrafeoEngine
@@ -241,18 +239,11 @@ class EmbeddedStore:
     @contextmanager
     def _copy(self) -> "Iterator[Path]":
         """A file with what is committed; it stays as it is while the block lasts."""
-        from waygraph.registry.storage.graph_copy import GRAPH, open_copy
+        from waygraph.registry.storage.graph_copy import open_copy
 
-        if self.path is not None:
-            state = self.index().state
-            with open_copy(self.path, self.folder) as path:
-                self._refuse_behind(path, (state.revision, state.commit))
-                yield path
-            return
-        with tempfile.TemporaryDirectory(prefix="waygraph-") as folder:
-            path = Path(folder) / GRAPH
-            with self._live_graph().turn(self._settings.write_timeout_s) as engine:
-                engine.save(path)
+        state = self.index().state
+        with open_copy(self.path, self.folder) as path:
+            self._refuse_behind(path, (state.revision, state.commit))
             yield path
 
     def _refuse_behind(self, path: "Path", index: tuple[int, str]) -> None:
@@ -307,19 +298,17 @@ class EmbeddedStore:
 
     def _refuse_foreign(self) -> None:
         """Before a lock is left beside a file that is none of ours."""
-        if self.path is not None and not lock_of(self.path).exists():
+        if not lock_of(self.path).exists():
             from waygraph.registry.graph.grafeo import refuse_foreign
 
             refuse_foreign(self.path)
 
-    def _live_graph(self) -> "WritableGraph":
+    def _live_graph(self) -> "LiveGraph":
         """Made by the first write: a process that only reads needs nothing of it."""
-        from waygraph.registry.storage.live_graph import LiveGraph, MemoryGraph
+        from waygraph.registry.storage.live_graph import LiveGraph
 
         with self._lock:
-            if self._live is None:
-                path = self.path
-                self._live = LiveGraph(path, self.folder) if path else MemoryGraph(self.folder, self.place)
+            self._live = self._live or LiveGraph(self.path, self.folder, self.place)
             return self._live
 
     def close(self) -> None:
@@ -330,8 +319,8 @@ class EmbeddedStore:
                 self._current = None
             if self._live is not None:
                 self._live.close()
-            if self._scratch is not None:
-                _remove(self._scratch, self._owner)
+            if self._end is not None:
+                self._end()
 
 
 def _state_of(copy: Path) -> "RegistryState | None":

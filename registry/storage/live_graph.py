@@ -16,9 +16,8 @@ import os
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from waygraph.registry.graph.engine import GraphSession
@@ -92,11 +91,12 @@ class WriteGroup:
         self.is_done, self.fault = True, fault
 
 
-class WritableGraph(ABC):
-    """The graph that is written. Threads may share it."""
+class LiveGraph:
+    """The graph of a file while it is written. Threads may share it."""
 
-    def __init__(self, folder: Path, place: str) -> None:
-        self._folder, self._place = folder, place
+    def __init__(self, path: Path, folder: Path, place: str) -> None:
+        self._path, self._folder, self._place = path, folder, place
+        self._queue = queue_of(path)
         self._turns = threading.Condition()
         """Notified when a turn ends, and when somebody waits for one no more."""
         self._is_taken = False
@@ -104,28 +104,54 @@ class WritableGraph(ABC):
         """How many threads wait whose writes may be published with the one before."""
         self._group: WriteGroup | None = None
         """Of writes that are committed, or being written, and not published. Whose turn it is may change it."""
+        self._counting = threading.Lock()
+        """Held to change `_engine`, `_readers` or `_keeper`."""
+        self._readers = 0
+        self._engine: GrafeoEngine | None = None
+        self._is_closed = False
+        self._file: tuple[int, int] | None = None
+        self._stamps: dict[Path, tuple[int, ...]] = {}
+        """Of the files as this process left them."""
+        self._lock = ExitStack()
+        self._keeper: threading.Thread | None = None
+        self._used_at = self._gave_way_at = 0.0
+        _LIVE.add(self)
 
-    @abstractmethod
-    def turn(self, wait_s: float, *, alone: bool = False, whole: bool = False) -> AbstractContextManager[GrafeoEngine]:
+    @contextmanager
+    def turn(self, wait_s: float, *, alone: bool = False, whole: bool = False) -> Iterator[GrafeoEngine]:
         """The engine, at the present schema, to write alone. `alone`: no write before waits to be published with it.
         `whole`: the index will be built anew, so that the graph may be any.
 
         Raises RegistryUnusable; RegistryLocked after `wait_s`.
         """
-        ...
+        ends_at = time.monotonic() + wait_s
+        with self._alone(wait_s, joins=not alone):
+            if self._is_closed:
+                raise RegistryClosed
+            engine = self._open(ends_at, wait_s, whole=whole)
+            try:
+                yield engine
+            except BaseException as error:
+                # Else the engine is as it was: the write was refused, and rolled back.
+                if not isinstance(error, WaygraphError) or isinstance(error, (EngineError, StorageFailed)):
+                    self._give_back()
+                raise
+            finally:
+                self._stay()
 
-    @abstractmethod
-    def snapshot(self) -> AbstractContextManager[GraphSession]:
+    @contextmanager
+    def snapshot(self) -> Iterator[GraphSession]:
         """What is committed now, beside whoever writes. Raises RegistryLocked if another process holds the graph."""
-        ...
-
-    @abstractmethod
-    def _as_it_is(self, wait_s: float) -> AbstractContextManager[GraphSession]:
-        """The graph, at whatever schema it is, while this thread alone may write."""
-        ...
-
-    @abstractmethod
-    def close(self) -> None: ...
+        if (engine := self._enter()) is None:
+            with self.turn(0) as engine:
+                self._enter()
+        try:
+            with engine.snapshot() as session:
+                yield session
+        finally:
+            with self._counting:
+                self._readers -= 1
+            self._used_at = time.monotonic()
 
     @contextmanager
     def reading_alone(self, wait_s: float) -> Iterator[GraphSession]:
@@ -218,79 +244,6 @@ class WritableGraph(ABC):
 
     def _lock_error(self, holder: str, wait_s: float) -> RegistryLocked:
         return RegistryLocked(self._place, holder=holder, waited_s=wait_s, setting=WRITE_TIMEOUT)
-
-
-class MemoryGraph(WritableGraph):
-    """A graph that is gone when closed."""
-
-    def __init__(self, folder: Path, place: str) -> None:
-        super().__init__(folder, place)
-        self._engine = GrafeoEngine.open(None)
-
-    @contextmanager
-    def turn(self, wait_s: float, *, alone: bool = False, whole: bool = False) -> Iterator[GrafeoEngine]:  # noqa: ARG002
-        with self._alone(wait_s, joins=not alone):
-            _ready(self._engine, self._place)
-            yield self._engine
-
-    def snapshot(self) -> AbstractContextManager[GraphSession]:
-        return self._engine.snapshot()
-
-    def _as_it_is(self, wait_s: float) -> AbstractContextManager[GraphSession]:  # noqa: ARG002
-        return nullcontext(self._engine)
-
-    def close(self) -> None:
-        self._engine.close()
-
-
-class LiveGraph(WritableGraph):
-    """The graph of a file."""
-
-    def __init__(self, path: Path, folder: Path) -> None:
-        super().__init__(folder, str(path))
-        self._path, self._queue = path, queue_of(path)
-        self._counting = threading.Lock()
-        """Held to change `_engine`, `_readers` or `_keeper`."""
-        self._readers = 0
-        self._engine: GrafeoEngine | None = None
-        self._is_closed = False
-        self._file: tuple[int, int] | None = None
-        self._stamps: dict[Path, tuple[int, ...]] = {}
-        """Of the files as this process left them."""
-        self._lock = ExitStack()
-        self._keeper: threading.Thread | None = None
-        self._used_at = self._gave_way_at = 0.0
-        _LIVE.add(self)
-
-    @contextmanager
-    def turn(self, wait_s: float, *, alone: bool = False, whole: bool = False) -> Iterator[GrafeoEngine]:
-        ends_at = time.monotonic() + wait_s
-        with self._alone(wait_s, joins=not alone):
-            if self._is_closed:
-                raise RegistryClosed
-            engine = self._open(ends_at, wait_s, whole=whole)
-            try:
-                yield engine
-            except BaseException as error:
-                # Else the engine is as it was: the write was refused, and rolled back.
-                if not isinstance(error, WaygraphError) or isinstance(error, (EngineError, StorageFailed)):
-                    self._give_back()
-                raise
-            finally:
-                self._stay()
-
-    @contextmanager
-    def snapshot(self) -> Iterator[GraphSession]:
-        if (engine := self._enter()) is None:
-            with self.turn(0) as engine:
-                self._enter()
-        try:
-            with engine.snapshot() as session:
-                yield session
-        finally:
-            with self._counting:
-                self._readers -= 1
-            self._used_at = time.monotonic()
 
     def close(self) -> None:
         with self._alone(threading.TIMEOUT_MAX):
@@ -425,6 +378,7 @@ class LiveGraph(WritableGraph):
 
     @contextmanager
     def _as_it_is(self, wait_s: float) -> Iterator[GraphSession]:
+        """The graph, at whatever schema it is, while this thread alone may write."""
         with ExitStack() as stack:
             engine, ends_at = self._engine, time.monotonic() + wait_s
             if engine is None:

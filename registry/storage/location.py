@@ -8,9 +8,8 @@ from waygraph.registry.http.addresses import is_loopback, names_user, split_url
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, needs_extra
 from waygraph.registry.model.files import as_written, lock_of, queue_of
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.store import Store
+from waygraph.registry.storage.store import MEMORY, Store
 
-MEMORY = ":memory:"
 SERVICE_SCHEMES = ("http", "https")
 SERVER_SCHEMES = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
 _SERVER_URLS = ", ".join(f"{scheme}://" for scheme in SERVER_SCHEMES)

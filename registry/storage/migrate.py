@@ -51,9 +51,9 @@ from waygraph.registry.model.files import lock_of, queue_of, sync_path, write_lo
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
-from waygraph.registry.storage.location import MEMORY, is_server, open_store
+from waygraph.registry.storage.location import is_server, open_store
 from waygraph.registry.storage.noun_list import NOUNS, IndexContents, count_parts, read_parts, read_whole
-from waygraph.registry.storage.store import Filling, Origin, Store, refuse_registry
+from waygraph.registry.storage.store import MEMORY, Filling, Origin, Store, refuse_registry
 
 _STATE_CREATE = load("state/create")
 _MOST_NAMES = 3
@@ -321,7 +321,7 @@ def repair_at(location: str, settings: Settings) -> MigrationReport | None:
     """
     start_s = time.perf_counter()
     store = open_store(location, settings)
-    if not isinstance(store, EmbeddedStore) or store.path is None:
+    if not isinstance(store, EmbeddedStore):
         raise InvalidSetting(f"{store.place} is no file: only a registry in a file is repaired from its index")
     path, fresh = store.path, store.path.with_name(f"{store.path.name}.repair")
     with closing(store), write_lock(path, settings.write_timeout_s, setting=WRITE_TIMEOUT, brief=False):

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from waygraph.registry.writer import WriteSession, Writing
 
 
+MEMORY = ":memory:"
+"""The place of a registry that is gone when it is closed."""
+
 type Work = Callable[[GraphSession], None]
 
 

@@ -28,8 +28,8 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
 from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, HostEvent, Outcome, bucket_of
-from waygraph.registry.storage.location import MEMORY, is_server, is_service
-from waygraph.registry.storage.store import GraphAccess, Store
+from waygraph.registry.storage.location import is_server, is_service
+from waygraph.registry.storage.store import MEMORY, GraphAccess, Store
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession

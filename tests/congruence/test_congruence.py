@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 LOG = logging.getLogger(__name__)
-EMBEDDED = "grafeo in memory"
+EMBEDDED = "grafeo file"
 NO_MODEL, DEFAULT_MODEL, PRETENDED = "none", "", "openai:any-model"
 """The pretended one makes vectors from a hash of the text: any two texts are as good as unrelated."""
 LEGS: tuple[Leg, ...] = get_args(Leg)

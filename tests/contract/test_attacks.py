@@ -75,7 +75,7 @@ def test_parameters_are_values_whatever_they_say(registry: LocalRegistry, untouc
     assert fingerprint(registry) == untouched
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place != "grafeo in memory"])
+@pytest.mark.parametrize("place", PLACES)
 def test_a_fingerprint_is_of_all_that_is_held(place: str, tmp_path: Path, neo4j_servers: Servers) -> None:
     """Reading leaves it as it is; a word of an operator, a description and a removed tool do not."""
     there = new_place(place, tmp_path, neo4j_servers, Settings())

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,34 +34,24 @@ GET = statement(
 BROKEN = statement("MATCH (thing RETURN thing")
 
 
-def _memory(_: Path) -> GrafeoEngine:
-    return GrafeoEngine.open(None)
-
-
 def _file(folder: Path) -> GrafeoEngine:
     return GrafeoEngine.open(folder / "graph.grafeo")
-
-
-EMBEDDED = {"grafeo in memory": _memory, "grafeo file": _file}
 
 
 @pytest.fixture(params=PLACES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Iterator[GraphEngine]:
     """Every engine."""
-    if request.param in EMBEDDED:
-        opened: GraphEngine = EMBEDDED[request.param](tmp_path)
-    else:
-        opened = server_engine(new_place(request.param, tmp_path, neo4j_servers))
-    yield opened
-    opened.close()
+    is_file = request.param == "grafeo file"
+    opened = _file(tmp_path) if is_file else server_engine(new_place(request.param, tmp_path, neo4j_servers))
+    with closing(opened):
+        yield opened
 
 
-@pytest.fixture(params=EMBEDDED)
-def embedded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GrafeoEngine]:
-    """Engines where two transactions that meet conflict, and where one moment is read whole."""
-    opened = EMBEDDED[request.param](tmp_path)
-    yield opened
-    opened.close()
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[GrafeoEngine]:
+    """An engine where two transactions that meet conflict, and where one moment is read whole."""
+    with closing(_file(tmp_path)) as opened:
+        yield opened
 
 
 def put(session: GraphSession, name: str, number: int) -> None:

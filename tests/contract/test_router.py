@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.faults.fleet import manifest as fleet_manifest
 from tests.leg_hits import legs_of
-from tests.places import PLACES, Place
+from tests.places import Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph import RECIPES, Filters, Principal, Query
 from waygraph.ingest.manifest.records import Manifest
@@ -46,9 +46,6 @@ OF_REQUEST = {"call", "siblings"}
 """What votes of no leg come from."""
 WORDLESS = Edition(embedder="none")
 SHIP = "find out when the parcel arrives"
-
-that_lasts = pytest.mark.parametrize("shelf", [place for place in PLACES if "memory" not in place], indirect=True)
-"""For tests that close a registry and open it again."""
 
 
 @pytest.fixture(scope="module")
@@ -597,7 +594,6 @@ def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model
         assert "waygraph-minilm" in route.notice()
 
 
-@that_lasts
 def test_a_registry_made_without_weights_says_so_at_each_sync_till_it_is_embedded(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -635,7 +631,6 @@ def without_models(place: Place, folder: Path) -> Place:
     return replace(place, settings=replace(place.settings, cache_dir=str(folder / "cache")))
 
 
-@that_lasts
 def test_weights_that_went_missing_leave_words_and_a_notice(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -651,7 +646,6 @@ def test_weights_that_went_missing_leave_words_and_a_notice(
             sync(registry, walled([set()]))
 
 
-@that_lasts
 def test_another_embedder_than_the_registrys_is_refused(shelf: Shelf) -> None:
     """Opening a registry with another embedder is an error that names the command that helps."""
     place = shelf.empty()
@@ -673,7 +667,6 @@ def test_reindex_changes_texts_and_embedder(shelf: Shelf) -> None:
         assert registry.status().state.revision == 4
 
 
-@that_lasts
 def test_a_reindex_elsewhere_is_seen_by_whoever_has_the_registry_open(shelf: Shelf) -> None:
     """A recipe for other texts is refused before it, and answered after it without opening the registry anew."""
     place = shelf.empty()
@@ -699,7 +692,6 @@ def test_elapsed_time_is_told_in_milliseconds(registry: LocalRegistry) -> None:
     assert 0 < registry.route("book a table").elapsed_ms < 60_000
 
 
-@that_lasts
 def test_the_reason_is_of_what_is_there_now(shelf: Shelf) -> None:
     place = shelf.empty()
     with opened(place) as writer, opened(place) as asking:

@@ -453,7 +453,7 @@ def test_a_wrong_password_is_refused_and_not_told(server: Neo4jServer) -> None:
 # --- the command line ---
 
 
-def test_the_command_and_its_shell_ask_a_server(
+def test_the_command_asks_a_server(
     server: Neo4jServer, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`waygraph cypher` prints rows of a server registry, and says in one line why a statement was refused."""
@@ -467,14 +467,14 @@ def test_the_command_and_its_shell_ask_a_server(
     assert "DETACH is refused" in capsys.readouterr().err
 
 
-def test_the_shell_goes_on_after_an_error(
+def test_the_command_goes_on_after_an_error(
     server: Neo4jServer, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Statements from standard input run one after the other; a refused one is told, the next one answered."""
-    typed = ":param x=5\nLOAD CSV FROM 'x' AS y RETURN y;\nRETURN $x * 2 AS ten;\n"
+    typed = "LOAD CSV FROM 'x' AS y RETURN y;\nRETURN $x * 2 AS ten;\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
     monkeypatch.setenv("WAYGRAPH_NEO4J_PASSWORD", PASSWORD)
-    assert main(["--registry", server.uri, "cypher"]) == 1
+    assert main(["--registry", server.uri, "cypher", "--param", "x=5"]) == 1
     told = capsys.readouterr()
     assert told.out.split() == ["ten", "10"]
     assert "LOAD" in told.err

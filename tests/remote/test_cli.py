@@ -134,12 +134,14 @@ def test_operating_is_the_same(run: Run, here: Path, there: Served) -> None:
         assert run(there.url, *words).steady == run(here, *words).steady, words
 
 
-def test_a_shell_asks_the_service(run: Run, here: Path, there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ":param n=2\nMATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n;\nMATCH (a;\nRETURN 1 AS one\n"
+def test_statements_from_a_pipe_ask_the_service(
+    run: Run, here: Path, there: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n;\nMATCH (a;\nRETURN 1 AS one\n"
     said = []
     for place in (there.url, here):
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
-        said.append(run(place, "cypher").steady)
+        said.append(run(place, "cypher", "--param", "n=2").steady)
     assert said[0] == said[1]
     assert said[0].status == 1
     assert "one" in said[0].out

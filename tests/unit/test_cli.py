@@ -279,10 +279,10 @@ def test_reindex_takes_the_embedder_as_the_new_one(run: Run, own: Path, monkeypa
 
 
 def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each ends with ; or an empty line; :param sets, an error does not stop the rest but the exit status tells."""
-    typed = "MATCH (a:Agent)\nRETURN count(a) AS n;\n:param k=2\n\nRETURN $k AS k\n\nCREATE (n);\nRETURN 'a;b' AS s"
+    """Each ends with ; or an empty line; an error does not stop the rest but the exit status tells."""
+    typed = "MATCH (a:Agent)\nRETURN count(a) AS n;\n\nRETURN $k AS k\n\nCREATE (n);\nRETURN 'a;b' AS s"
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-    answer = run("cypher", "--json")
+    answer = run("cypher", "--param", "k=2", "--json")
     assert [json.loads(line)["rows"] for line in answer.out.splitlines()] == [[[36]], [[2]], [["a;b"]]]
     assert answer.status == 1
     assert answer.err.count("error: ") == 1

@@ -17,7 +17,7 @@ from waygraph.registry.index.local.graph_agreement import is_behind
 from waygraph.registry.index.local.index_upkeep import Publication
 from waygraph.registry.model.errors import NotPublished, RegistryClosed, StorageFailed
 from waygraph.registry.storage import live_graph
-from waygraph.registry.storage.live_graph import WritableGraph
+from waygraph.registry.storage.live_graph import LiveGraph
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 SOURCES = ("alpha", "beta", "gamma", "delta", "epsilon")
@@ -59,7 +59,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> list[Publication]:
     return publications
 
 
-def graph_of(registry: LocalRegistry) -> WritableGraph:
+def graph_of(registry: LocalRegistry) -> LiveGraph:
     return registry.store._live_graph()  # type: ignore[attr-defined, no-any-return]
 
 
@@ -73,7 +73,7 @@ def all_at_once(registry: LocalRegistry, *works: Callable[[], object]) -> Iterat
 
 
 @contextmanager
-def one_more_waits(graph: WritableGraph) -> Iterator[None]:
+def one_more_waits(graph: LiveGraph) -> Iterator[None]:
     """While the block lasts a thread waits that does not come to its turn; then it gave up."""
     with graph._turns:
         graph._waiting += 1

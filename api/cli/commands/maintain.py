@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +12,11 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import LAB, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields
+from waygraph.api.cli.render.output import Fields, Lines, Table, note, print_raw, read_fields
 from waygraph.registry.embedding import weights
 from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import StorageFailed, WaygraphError
-from waygraph.registry.storage.integrity.size import QUANTITIES, Size, measure_sizes
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
@@ -59,17 +58,11 @@ def export(
 def doctor(
     options: Invocation,
     deep: Annotated[bool, Option(help="Compare every record of the index with the graph.")] = False,
-    size: Annotated[
-        bool, Option(help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000.")
-    ] = False,
     repair: Annotated[
         bool, Option(help="First make a graph that lost what its index shows anew, from the index.")
     ] = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
-    if size:
-        _show_sizes(options)
-        return
     if repair:
         _repair(options)
     findings = _findings(options, deep)
@@ -94,28 +87,6 @@ def _repair(options: Invocation) -> None:
         f"made anew from the index: {report.agents} agents, {report.tools} tools at revision {report.revision}; "
         f"the log of changes begins anew, the former graph is kept as {report.target}"
     )
-
-
-def _show_sizes(options: Invocation) -> None:
-    settings = options.settings
-    sizes = measure_sizes(settings, options.wanted_embedder or default_spec(settings), os.environ, progress=note)
-    parts = {"measured": sizes.measurements, "estimated": sizes.estimates}
-    options.show(
-        sizes,
-        lambda _: [size_table(rows, title) for title, rows in parts.items()],
-        lambda _: shapes.shape({"embedder": sizes.embedder, **parts}),
-    )
-
-
-def size_table(rows: Sequence[Size], title: str) -> Table:
-    """A row for each size, a column for each quantity."""
-    values: list[list[Cell]] = [[each.tools, *(_figure(getattr(each, name)) for name in QUANTITIES)] for each in rows]
-    return Table(["tools", *QUANTITIES], values, title)
-
-
-def _figure(value: float | None) -> str:
-    """Three digits, and `-` for what cannot be told."""
-    return "-" if value is None else f"{float(f'{value:.3g}'):,g}"
 
 
 def _findings(options: Invocation, deep: bool) -> "list[Finding]":

@@ -123,8 +123,6 @@ def rebuild_advice(store: EmbeddedStore) -> str:
 
 
 def _graph_file(store: EmbeddedStore) -> Finding:
-    if store.path is None:
-        return Finding(check="graph file", ok=True, detail="in memory")
     try:
         refuse_foreign(store.path)
         return Finding(check="graph file", ok=True, detail=f"{store.path.stat().st_size / 1e6:.1f} MB")
@@ -139,7 +137,7 @@ def _graph_file(store: EmbeddedStore) -> Finding:
 
 def holder(store: EmbeddedStore) -> str:
     """Who holds the write lock now; empty if no one does."""
-    if store.path is None or not lock_of(store.path).exists():
+    if not lock_of(store.path).exists():
         return ""
     try:
         with write_lock(store.path, 0, brief=False):
@@ -189,7 +187,7 @@ def _graph_copy(store: EmbeddedStore) -> str:
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     """Over the live graph, under the write lock; over the published copy if the live one cannot be had."""
     try:
-        if store.path is None or store.path.exists():
+        if store.path.exists():
             with store.reading_alone() as session:
                 alone = Finding(check="live graph", ok=True, detail="held alone while it was examined")
                 return [alone, *_examine(session, store, settings)]
