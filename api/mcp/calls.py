@@ -5,7 +5,7 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
+from waygraph.api.mcp import results
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.long_results import Reader
 from waygraph.api.mcp.meta_tools import RUNNERS, definition_of, parameters_of
@@ -24,14 +25,15 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
-from waygraph.registry.access.policy import Judgement
+from waygraph.registry.access.policy import Judgement, danger_of
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find import Judging, judging
 from waygraph.registry.catalog.needs import need_of
 from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
+from waygraph.registry.index.call_graph import fold_name
 from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Filters, Query, Tool
 from waygraph.registry.model.numbers import FAR_S, Bounds, read_number
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
@@ -39,6 +41,8 @@ from waygraph.registry.model.usage import Outcome
 
 ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
+COPY_CHARS = 500
+"""Of a tool's text, by which its copies are looked for."""
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
 TOOL_ERROR_CHARS = 200
@@ -222,6 +226,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             return _judge_call(gateway, asker, request, agent, tool)
 
         choice = await gateway.ask(choose_tool)
+        _spend(gateway, asker, choice)
         if choice.judgement.verdict == "ask" and request.consent != choice.tool.content_hash:
             await require_consent(host, choice.agent, choice.tool, choice.arguments, choice.judgement.reason)
             choice = await gateway.ask(lambda: _as_agreed(gateway, asker, request, choice))
@@ -242,7 +247,16 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             _note_call(gateway, asker, choice.tool, _failure_of(error))
             if isinstance(error, errors.UpstreamAnswered):
                 raise attribute_error(error, choice.tool.id) from error
-            raise
+            if not isinstance(error, errors.UpstreamUnreachable):
+                raise
+            copy = await gateway.ask(lambda: _find_copy(gateway, asker, request, choice))
+            if copy is None:
+                raise
+            if not (gateway.policy.fails_over and error.retryable and danger_of(*copy) == "reads"):
+                raise error.again(f"{error.reason}. {copy[1].call_name} of another server does the same") from error
+            remark = results.text(f"({choice.tool.call_name} cannot be reached; {copy[1].call_name} was called.)")
+            other = await call_tool(gateway, asker, replace(request, name=copy[1].call_name, query=""), host)
+            return {**other, "content": [remark, *other.get("content", ())]}
         record.is_error = is_error = result.get("isError") is True
         _note_call(gateway, asker, choice.tool, _failure_in(result) if is_error else "")
         if is_error:
@@ -277,6 +291,34 @@ async def call_alone(
     reader: Reader = "model" if for_model else "program"
     request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, reader=reader, consent=consent)
     return await call_tool(gateway, asker, request, Deaf())
+
+
+def _spend(gateway: Gateway, asker: Asker, choice: _ChosenTool) -> None:
+    """Count the call in the budgets of the policy. Raises BudgetSpent."""
+    total = asker.session.call_costs + (cost := choice.judgement.cost)
+    gateway.budgets.take(choice.tool.id, asker.caller.id, choice.arguments, cost, total)
+    asker.session.call_costs = total
+
+
+MOST_COPIES = 10
+"""So many tools like one whose server fails are looked at."""
+
+
+def _find_copy(gateway: Gateway, asker: Asker, request: ToolRequest, choice: _ChosenTool) -> tuple[Agent, Tool] | None:
+    """The best tool of the same name, of another agent, that takes these arguments and that this caller may call."""
+    registry, within = gateway.view(asker)
+    filters = Filters(agent_ids=tuple(sorted(within or ())))
+    text = f"{choice.tool.name} {choice.tool.description}"[:COPY_CHARS]
+    query = Query(text=text, limit=MOST_COPIES, filters=filters)
+    judges, why_not = judging(registry, gateway.policy, asker.principal), gateway.reach.now().why_not
+    for match in registry.find_tools(query, principal=asker.principal).matches:
+        agent, tool = match.agent, match.tool
+        is_other = agent.id != choice.agent.id and fold_name(tool.name) == fold_name(choice.tool.name)
+        if not is_other or why_not(agent) or judges.judge(agent, tool, by_name=True).verdict != "allow":
+            continue
+        if fits(tool, original_arguments(tool.input_schema, request.arguments)):
+            return agent, tool
+    return None
 
 
 COMPLETE = "completion/complete"

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -28,7 +29,7 @@ from waygraph.ingest.execution.services import Reach, Services, load_services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.authenticator import RateLimit
-from waygraph.registry.access.policy import CallPolicy, load_policy
+from waygraph.registry.access.policy import CallBudgets, CallPolicy, load_policy
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.catalog.searchable import View, open_view
 from waygraph.registry.model import transitions
@@ -200,6 +201,10 @@ class Gateway(Parts):
     long_results: LongResults
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
+
+    @cached_property
+    def budgets(self) -> CallBudgets:
+        return CallBudgets(self.policy)
 
     late: set[str] = field(default_factory=set)
     """Agents that are not in a list that was sent, since their servers had not started in time."""

@@ -42,6 +42,8 @@ class Session:
 
     log_level: str = ""
     client: str = ""
+    call_costs: float = 0.0
+    """The sum of what its calls cost, as the policy has it."""
     _calls: tuple[tuple[str, Turn], ...] = ()
     """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
     _failures: dict[tuple[str, str], tuple[float, str, int]] = field(default_factory=dict)

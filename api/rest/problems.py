@@ -51,8 +51,8 @@ STATUSES: tuple[tuple[int, tuple[type[e.WaygraphError], ...]], ...] = (
     (422, (e.CypherError,)),
     (504, (e.CallTimedOut,)),
     (502, (e.UpstreamError,)),
+    (429, (e.TooManyRequests, e.BudgetSpent)),
     (403, (e.NotRun, e.NotAllowed)),
-    (429, (e.TooManyRequests,)),
 )
 """The first that fits counts; of others what may pass is 503, and the rest 500."""
 RETRY_AFTER_S = 1

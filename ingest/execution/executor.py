@@ -50,6 +50,7 @@ from waygraph.registry.model.errors import (
     UpstreamUnreachable,
 )
 from waygraph.registry.model.nouns import Agent, AgentKind
+from waygraph.registry.model.numbers import FAR_S
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -107,6 +108,54 @@ class McpCaller:
             await self.pool.warm(agent)
 
 
+REST_AFTER = 5
+"""Calls of one caller that fail in a row: then the server rests for them."""
+FIRST_REST_S, LONGEST_REST_S = 5.0, 300.0
+"""Doubled with each failure."""
+
+
+@dataclass(slots=True)
+class _Rest:
+    failure_count: int = 0
+    until_s: float = 0.0
+
+
+class Breaker:
+    """Lets servers rest whose calls fail in a row: a circuit breaker (Nygard, "Release It!", 2007), for each caller
+    alone, since one who sends what a server cannot bear must not close it to others.
+
+    A call fails that gets no answer in its full time, or whose server is lost meanwhile. After a rest one call tries.
+    """
+
+    def __init__(self, full_s: float) -> None:
+        self._full_s, self._rests = full_s, FIFOCache[tuple[str, str], _Rest](MOST_AGENTS)
+
+    @contextmanager
+    def watch(self, call: ToolCall) -> Iterator[None]:
+        """Raises UpstreamUnreachable while the server rests."""
+        key = call.agent.id, call.caller
+        rest, now_s = self._rests.get(key) or _Rest(), anyio.current_time()
+        if rest.until_s > now_s:
+            wait = f"{rest.until_s - now_s:.0f} s"
+            raise UpstreamUnreachable(f"{rest.failure_count} calls in a row failed; it is asked again after {wait}")
+        if rest.failure_count >= REST_AFTER:
+            rest.until_s = now_s + FIRST_REST_S
+        try:
+            yield
+        except (CallTimedOut, MayHaveRun) as error:
+            if isinstance(error, MayHaveRun) or call.deadline_s >= self._full_s:
+                rest.failure_count += 1
+                over = rest.failure_count - REST_AFTER
+                rest_s = min(FIRST_REST_S * 2**over, LONGEST_REST_S) if over >= 0 else 0.0
+                rest.until_s, self._rests[key] = anyio.current_time() + rest_s, rest
+            raise
+        except UpstreamAnswered:
+            self._rests.pop(key, None)
+            raise
+        else:
+            self._rests.pop(key, None)
+
+
 class Executor:
     """Implements ToolCaller. Opened by `open_executor`; when it closes, calls under way end with an error.
 
@@ -116,9 +165,15 @@ class Executor:
     """
 
     def __init__(
-        self, ways: Mapping[AgentKind, ToolCaller], calls_at_once: int, logins: OwnLogins | None = None
+        self,
+        ways: Mapping[AgentKind, ToolCaller],
+        calls_at_once: int,
+        logins: OwnLogins | None = None,
+        *,
+        full_s: float = FAR_S,
     ) -> None:
         self._ways, self.logins = ways, logins
+        self._breaker = Breaker(full_s)
         self._places = anyio.CapacityLimiter(calls_at_once)
         half = max(1, calls_at_once // 2)
         self._of_agents, self._of_callers = _PlacesByName(half), _PlacesByName(half)
@@ -128,14 +183,14 @@ class Executor:
     async def call(self, call: ToolCall) -> Result:
         """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
         way = self._way(call)
-        with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
-            of_caller = self._of_callers.place(call.caller) if call.caller else nullcontext()
-            async with of_caller, self._of_agents.place(call.agent.id), _place(self._places):
-                with _naming(call.agent):
+        with _naming(call.agent), self._breaker.watch(call):
+            with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
+                of_caller = self._of_callers.place(call.caller) if call.caller else nullcontext()
+                async with of_caller, self._of_agents.place(call.agent.id), _place(self._places):
                     return await way.call(replace(call, host=PatientHost(call.host, scope)))
-        if self._closed:
-            raise MayHaveRun(STOPPING)
-        raise CallTimedOut(call.name, call.deadline_s)
+            if self._closed:
+                raise MayHaveRun(STOPPING)
+            raise CallTimedOut(call.name, call.deadline_s)
 
     @property
     def open_servers(self) -> frozenset[str]:
@@ -300,7 +355,7 @@ async def open_executor(
             "openapi": _OnFirstCall(lambda: _openapi(finder, web, settings)),
             "skill": _OnFirstCall(lambda: _skill(registry, trust_file)),
         }
-        executor = Executor(ways, settings.calls_at_once, logins)
+        executor = Executor(ways, settings.calls_at_once, logins, full_s=settings.call_timeout_s)
         stack.callback(executor.close)
         yield executor
 

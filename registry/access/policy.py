@@ -4,18 +4,26 @@ What a tool says of itself (MCP's annotations) comes from its source and is a hi
 than an operator's, never milder: where an operator names a tool, that holds.
 """
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from fnmatch import translate
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from shlex import quote
+from threading import Lock
 from typing import Any, Literal, cast
 
+from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.model.bounded_text import toml_document
-from waygraph.registry.model.errors import InvalidSetting, nearest
+from waygraph.registry.model.clock import now
+from waygraph.registry.model.errors import BudgetSpent, InvalidSetting, TooManyRequests, nearest
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, parse_field
+from waygraph.registry.model.numbers import FAR_S, read_number
 from waygraph.registry.model.process import remember
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -35,12 +43,13 @@ _CACHE_SIZE = 8_192
 class Judgement:
     """`reason`: one sentence, for a person and for a model: what stands against the call and what to do.
 
-    `needs_name`: it would not be denied if the tool were called by its exact name.
+    `needs_name`: it would not be denied if the tool were called by its exact name. `cost`: of the call, in budgets.
     """
 
     verdict: Verdict
     reason: str = ""
     needs_name: bool = False
+    cost: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,8 @@ class Rule:
     source: str = ""
     groups: frozenset[str] = frozenset()
     reason: str = ""
+    cost: float = 1.0
+    """Of a call, in the budgets of the policy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +78,10 @@ class CallPolicy:
 
     `destructive`: tools that say that they destroy. `unannotated`: those that do not say whether they do, which MCP
     takes for destructive. `strict`: `find_tools` and `route_agents` withhold answers that may not fit.
+
+    `calls_per_day`: of each caller, `calls_per_session` of each session, as the sum of their costs, and `repeats` of
+    one call with the same arguments at once, a tenth of them a minute; 0: no limit. `fails_over`: where a server fails,
+    a near copy of its tool that reads is called in its place.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -74,6 +89,10 @@ class CallPolicy:
     destructive: Treatment = "by_name"
     unannotated: Treatment = "by_name"
     strict: bool = False
+    calls_per_day: float = 0.0
+    calls_per_session: float = 0.0
+    repeats: float = 100.0
+    fails_over: bool = False
 
     @property
     def names_sources(self) -> bool:
@@ -101,6 +120,36 @@ class CallPolicy:
             return None
 
         return first
+
+
+class CallBudgets:
+    """What callers have spent of the budgets of a policy, in this process. Threads may share it."""
+
+    def __init__(self, policy: CallPolicy, clock: Callable[[], str] = now) -> None:
+        self._policy, self._clock = policy, clock
+        self._day, self._spent, self._lock = "", Counter[str](), Lock()
+        self._repeats = RateLimit(policy.repeats / 10, max(1, int(policy.repeats)))
+
+    def take(self, tool: str, caller: str, arguments: object, cost: float, session_cost: float) -> None:
+        """Count one call. `session_cost`: of the session with this call. Raises BudgetSpent, and counts nothing."""
+        digest = sha256(json.dumps(arguments, sort_keys=True, default=str).encode()).hexdigest()
+        at, most = self._clock(), self._policy
+        if 0 < most.calls_per_session < session_cost:
+            raise BudgetSpent(tool, f"the session's budget of {most.calls_per_session:g} calls is spent")
+        with self._lock:
+            if self._day != at[:10]:
+                self._day, self._spent = at[:10], Counter()
+            if 0 < most.calls_per_day < self._spent[caller] + cost:
+                morning = datetime.fromisoformat(f"{self._day}T00:00:00Z") + timedelta(days=1)
+                reason = f"the caller's budget of {most.calls_per_day:g} calls a day is spent"
+                raise BudgetSpent(tool, reason, morning.isoformat())
+            try:
+                self._repeats.take(f"{caller} {tool} {digest}")
+            except TooManyRequests as exc:
+                ends_at = datetime.fromisoformat(at) + timedelta(seconds=exc.retry_after_s)
+                reason = f"the same call was made {most.repeats:g} times, with the same arguments"
+                raise BudgetSpent(tool, reason, ends_at.isoformat(timespec="seconds")) from None
+            self._spent[caller] += cost  # type: ignore[assignment]  # costs, no whole numbers
 
 
 FREE = CallPolicy()
@@ -139,7 +188,7 @@ def judge(
 
 def _judged_by_name(policy: CallPolicy, rule: Rule | None, treatment: Treatment) -> Judgement:
     if rule:
-        return Judgement(verdict=rule.verdict, reason=rule.reason or _REASONS[rule.verdict])
+        return Judgement(verdict=rule.verdict, reason=rule.reason or _REASONS[rule.verdict], cost=rule.cost)
     verdict = max(policy.default, "allow" if treatment == "by_name" else treatment, key=VERDICTS.index)
     return Judgement(verdict=verdict, reason=_REASONS[verdict])
 
@@ -271,8 +320,10 @@ def danger_in(annotations: str) -> Danger:
     return "none" if hints.get("destructiveHint") is False else "unknown"
 
 
-_KEYS = ("default", "destructive", "unannotated", "strict", "rules")
-_RULE_KEYS = ("match", "source", "verdict", "reason", "groups")
+_BUDGETS = ("calls_per_day", "calls_per_session", "repeats")
+_FLAGS = ("strict", "fails_over")
+_KEYS = ("default", "destructive", "unannotated", *_FLAGS, *_BUDGETS, "rules")
+_RULE_KEYS = ("match", "source", "verdict", "reason", "groups", "cost")
 MAX_REASON_CHARS = 300
 
 
@@ -301,11 +352,16 @@ def parse_policy(text: str) -> CallPolicy:
     rules = document.get("rules", [])
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidSetting("`rules` must be tables, each begun by [[rules]]")
-    strict = document.get("strict", False)
-    if not isinstance(strict, bool):
-        raise InvalidSetting(f"`strict` must be true or false, not {strict!r}")
+    flags = {name: document.get(name, False) for name in _FLAGS}
+    if wrong := [name for name, value in flags.items() if not isinstance(value, bool)]:
+        raise InvalidSetting(f"`{wrong[0]}` must be true or false, not {flags[wrong[0]]!r}")
+    amounts = {name: _amount(document, name, getattr(FREE, name), "") for name in _BUDGETS}
     return CallPolicy(
-        strict=strict,
+        strict=flags["strict"],
+        fails_over=flags["fails_over"],
+        calls_per_day=amounts["calls_per_day"],
+        calls_per_session=amounts["calls_per_session"],
+        repeats=amounts["repeats"],
         default=cast("Verdict", _choice(document, "default", VERDICTS, "allow", "")),
         destructive=cast("Treatment", _choice(document, "destructive", DESTRUCTIVE, "by_name", "")),
         unannotated=cast("Treatment", _choice(document, "unannotated", UNANNOTATED, "by_name", "")),
@@ -324,7 +380,14 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
         verdict=cast("Verdict", _choice(table, "verdict", VERDICTS, None, where)),
         reason=" ".join(reason.split())[:MAX_REASON_CHARS],
         groups=_groups(table, where),
+        cost=_amount(table, "cost", 1.0, where),
     )
+
+
+def _amount(table: Mapping[str, Any], key: str, default: float, where: str) -> float:
+    if (amount := read_number(table.get(key, default), 0, FAR_S)) is None:
+        raise InvalidSetting(f"{where}`{key}` must be a number from 0 to {FAR_S:g}, not {table[key]!r}")
+    return amount
 
 
 def _groups(table: Mapping[str, Any], where: str) -> frozenset[str]:

@@ -37,6 +37,7 @@
     │   ├── NotRun              nothing was sent to a tool
     │   │   ├── NotCallable     a policy, an approval or the tool's kind stands against it; says how else to reach it
     │   │   ├── NeedsConsent    only a person may let it run, and this host cannot ask one
+    │   │   ├── BudgetSpent     a budget of calls is spent; says until when
     │   │   ├── NeedsLogin      the tool acts as its caller, who is not logged in there; says where to log in
     │   │   ├── InvalidArguments  arguments that do not fit the tool's schema, with the place of each fault
     │   │   └── AmbiguousTool   a request that fits several tools, which it names
@@ -385,6 +386,17 @@ class NeedsConsent(NotRun):
     def __init__(self, tool: str, reason: str) -> None:
         self.tool, self.reason = tool, reason
         super().__init__(f"{tool!r} runs only if a person agrees: {reason}")
+
+
+class BudgetSpent(NotRun):
+    """`reason`: which budget of calls. `ends_at`: when calls are taken again, ISO 8601 in UTC; empty: not in this
+    session.
+    """
+
+    def __init__(self, tool: str, reason: str, ends_at: str = "") -> None:
+        self.tool, self.reason, self.ends_at = tool, reason, ends_at
+        until = f"calls are taken again from {ends_at} on" if ends_at else "another session has its own"
+        super().__init__(f"{tool!r} was not run: {reason}; {until}")
 
 
 class NeedsLogin(NotRun):

@@ -9,11 +9,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.history.conversations import conversations, learn, read_whole
+from benchmarks.peers.adapters import Bm25sPeer, GraphToolCallPeer
+from benchmarks.peers.vectors import Vectors
 from benchmarks.record import Measure, Result
 from benchmarks.world import QUICK_QUESTIONS, World, show_progress
 from waygraph.ingest.manifest.records import Manifest
@@ -37,12 +40,17 @@ UNCOUNTED = {"BM25": LEXICAL, "vectors": TOOLS, "hybrid": HYBRID}
 assert HYBRID.history is not None
 ALONE, TOGETHER = "hybrid, what follows alone", "hybrid, calls counted"
 COUNTED = {ALONE: replace(HYBRID, history=replace(HYBRID.history, together=0.0)), TOGETHER: HYBRID}
+LIVE = "livemcpbench"
+STEPS = "hybrid, asked in written steps"
 COLUMNS = (*(f"complete@{places}" for places in PLACES), "first tool")
 NOTES = (
     "Complete: all tools of the task, or one of each that would do as well, are among the first five or ten. First "
     "tool: the first one is one of them.",
     "Calls counted: as `learn transitions` counts them, of the other fold; what was called beside one of the first "
     "three tools speaks (`together`). 'What follows alone' has its share at 0.",
+    f"{STEPS.capitalize()}: `find_tools` with the steps that LiveMCPBench's annotators wrote.",
+    "bm25s and graph-tool-call: where they are installed (`make bench-peers` does so), by their own calls, with this "
+    "project's vectors where they take any.",
     f"Shares were chosen on {', '.join(CHOSEN_ON)}.",
     "Pooled: the tools of all sets in one registry, the calls of all sets counted.",
 )
@@ -50,12 +58,13 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """`needs`: of each tool those that would do. `calls`: in order."""
+    """`needs`: of each tool those that would do. `calls`: in order. `steps`: the task in steps that people wrote."""
 
     text: str
     group: str
     needs: tuple[frozenset[str], ...]
     calls: tuple[str, ...]
+    steps: tuple[str, ...] = ()
 
     @property
     def fold(self) -> int:
@@ -113,6 +122,8 @@ def read_sets(world: World) -> Iterator[ToolSet]:
     for name in CONVERSATIONS:
         if world.has(f"trajectories/{name}"):
             yield _of_conversations(world, name)
+    if world.has(LIVE):
+        yield _of_annotations(world)
 
 
 def read_set(world: World, path: Path) -> ToolSet:
@@ -153,6 +164,43 @@ def _of_conversations(world: World, name: str) -> ToolSet:
     return ToolSet(name=name, catalogue=dataset.catalogue, tasks=tuple(some))
 
 
+def _of_annotations(world: World) -> ToolSet:
+    """LiveMCPBench's questions that need several tools, with the steps of its annotators."""
+    questions = json.loads((world.data / LIVE / "steps_aligned.json").read_bytes())
+    tasks = []
+    for question in questions:
+        needs = dict.fromkeys(
+            frozenset(f"{agent}/{tool['tool']}" for agent in tool["agents_any_of"]) for tool in question["tools"]
+        )
+        if len(needs) > 1 and all(needs):
+            tasks.append(
+                Task(
+                    text=question["question"],
+                    group=question["task_id"],
+                    needs=tuple(needs),
+                    calls=tuple(min(need) for need in needs),
+                    steps=tuple(step["text"] for step in question["steps"]),
+                )
+            )
+    some = tasks[: QUICK_QUESTIONS if world.quick else None]
+    return ToolSet(name=LIVE, catalogue=world.dataset(LIVE).catalogue, tasks=tuple(some))
+
+
+def _peers(world: World, sets: Sequence[ToolSet]) -> dict[str, Bm25sPeer | GraphToolCallPeer]:
+    """Libraries that are installed here, each with the tools of all sets."""
+    catalogues = {each.catalogue.source: each.catalogue for each in sets}.values()
+    whole = Manifest(source=NAME, entries=tuple(entry for each in catalogues for entry in each.entries))
+    vectors = Vectors(world.settings)
+    peers: dict[str, Bm25sPeer | GraphToolCallPeer] = {}
+    if find_spec("bm25s"):
+        peers["bm25s"] = Bm25sPeer(vectors, stemmed=True)
+    if find_spec("graph_tool_call"):
+        peers["graph-tool-call"] = GraphToolCallPeer(vectors, embedded=True, top_k=max(PLACES))
+    for each in peers.values():
+        each.ingest(whole)
+    return peers
+
+
 def _rows(world: World, sets: Sequence[ToolSet]) -> list[dict[str, Any]]:
     """A row a method; of several sets together."""
     catalogues = {each.catalogue.source: each.catalogue for each in sets}
@@ -162,6 +210,12 @@ def _rows(world: World, sets: Sequence[ToolSet]) -> list[dict[str, Any]]:
         ids = _ids(registry, sets)
         for name, recipe in UNCOUNTED.items():
             values[name] = [task.judge(_find(registry, task, recipe, ids)) for task in tasks]
+        if any(task.steps for task in tasks) and len(sets) == 1:
+            values[STEPS] = [task.judge(_find(registry, task, HYBRID, ids, task.steps)) for task in tasks]
+        keys = {entry.agent.id: entry.key for each in sets for entry in each.catalogue.entries}
+        for name, peer in _peers(world, sets).items() if len(sets) == 1 else ():
+            answers = [[_name_by_key(tool, keys) for tool in peer.ask_tools(task.text)] for task in tasks]
+            values[name] = [task.judge(answer) for task, answer in zip(tasks, answers, strict=True)]
         judged: dict[str, dict[int, dict[str, float]]] = {name: {} for name in COUNTED}
         progress = show_progress(sets[0].name if len(sets) == 1 else "pooled")
         for fold in range(FOLDS):
@@ -207,10 +261,17 @@ def _ids(registry: LocalRegistry, sets: Iterable[ToolSet]) -> dict[str, str]:
     return {name: tool for name, tool in ids.items() if tool in known}
 
 
-def _find(registry: LocalRegistry, task: Task, recipe: Recipe, ids: Mapping[str, str]) -> list[str]:
+def _name_by_key(tool: str, keys: Mapping[str, str]) -> str:
+    agent, _, name = tool.partition("/")
+    return f"{keys.get(agent, agent)}/{name}"
+
+
+def _find(
+    registry: LocalRegistry, task: Task, recipe: Recipe, ids: Mapping[str, str], steps: tuple[str, ...] = ()
+) -> list[str]:
     """As the set names them."""
     names = {tool: name for name, tool in ids.items()}
-    matches = registry.find_tools(Query(text=task.text, limit=max(PLACES)), recipe=recipe).matches
+    matches = registry.find_tools(Query(text=task.text, steps=steps, limit=max(PLACES)), recipe=recipe).matches
     return [names.get(match.tool.id, match.tool.id) for match in matches]
 
 

@@ -112,10 +112,13 @@ class Bm25sPeer:
         self._index.index(self._bm25s.tokenize(list(texts.values()), **self._options), show_progress=False)
 
     def ask(self, text: str, limit: int) -> list[str]:
+        return distinct_owners(self.ask_tools(text), self._owners, limit)
+
+    def ask_tools(self, text: str) -> list[str]:
+        """Ids of tools, best first."""
         tokens = self._bm25s.tokenize(text, **self._options)
         rows, scores = self._index.retrieve(tokens, k=min(READ_TOOLS, len(self._ids)), show_progress=False)
-        found = [self._ids[row] for row, score in zip(rows[0], scores[0], strict=True) if score > 0]
-        return distinct_owners(found, self._owners, limit)
+        return [self._ids[row] for row, score in zip(rows[0], scores[0], strict=True) if score > 0]
 
 
 # -- semantic-router: an agent is a route, its tools' texts are the route's utterances -------------
@@ -236,6 +239,7 @@ class GraphToolCallPeer:
     def ingest(self, catalogue: "Manifest") -> None:
         names, owners = called_names(catalogue, always_prefixed=self._prefixed), owners_of(catalogue)
         self._owners = {name: owners[tool] for tool, name in names.items()}
+        self._ids = {name: tool for tool, name in names.items()}
         self._graph: Any = import_module("graph_tool_call").ToolGraph()
         for entry in catalogue.entries:
             tools = [
@@ -252,6 +256,10 @@ class GraphToolCallPeer:
     def ask(self, text: str, limit: int) -> list[str]:
         found = self._graph.retrieve(text, **self._options)
         return distinct_owners((tool.name for tool in found), self._owners, limit)
+
+    def ask_tools(self, text: str) -> list[str]:
+        """Ids of tools, best first."""
+        return [self._ids[tool.name] for tool in self._graph.retrieve(text, **self._options)]
 
     def _embed(self, texts: list[str]) -> Any:
         """Its one call for documents, many at once, and queries, one at a time."""
