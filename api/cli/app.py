@@ -40,7 +40,7 @@ def misspelt(environ: Mapping[str, str]) -> str:
     if not names:
         return ""
     # Only where something is set: help starts without it.
-    from waygraph.registry.model.settings import FORMER, VARIABLES
+    from waygraph.registry.model.settings import VARIABLES
 
     variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
     # What all begin with would make all alike.
@@ -48,9 +48,7 @@ def misspelt(environ: Mapping[str, str]) -> str:
     notices: list[str] = []
     for name in sorted(names - variables):
         stem = name.removeprefix(_PREFIX)
-        if stem.lower() in FORMER:
-            notices.append(f"{name} is no setting any more and changes nothing: remove it")
-        elif candidates := nearest(stem, rest, least=LEAST_LIKENESS):
+        if candidates := nearest(stem, rest, least=LEAST_LIKENESS):
             notices.append(f"{name} is no setting; did you mean {_PREFIX}{candidates[0]}?")
     return "; ".join(notices)
 

@@ -297,17 +297,7 @@ class LazyCommand(NamedTuple):
         return None
 
 
-class CommandGroup(TyperGroup):
-    """Takes `remove` also by the name that it had, for one release."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] == "forget" and ctx.parent:
-            note(f"`{ctx.command_path} forget` is now `{ctx.command_path} remove`; the next release knows no `forget`")
-            args = ["remove", *args[1:]]
-        return super().resolve_command(ctx, args)
-
-
-class LazyGroup(CommandGroup):
+class LazyGroup(TyperGroup):
     """A run needs one command, and importing all of them takes longer than a route."""
 
     lazy: Mapping[str, LazyCommand]

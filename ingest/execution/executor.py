@@ -439,10 +439,10 @@ class Launches:
         from waygraph.ingest.sources.formats.mcp_config import config_entry
 
         entry = config_entry(server.config, plain_key(claim.key), self.settings, around)
-        if server.written and self.trust_file.digest_of(entry.launch_text) == server.written:
+        if self.trust_file.digest_of(entry.launch_text) == server.written:
             return entry.launch
-        reason = "is another than was ingested" if server.written else "was ingested when its values were not noted yet"
-        raise SourceError(server.config, f"server {claim.key!r} {reason}: look at it, and run `waygraph ingest` again")
+        reason = f"server {claim.key!r} is another than was ingested: look at it, and run `waygraph ingest` again"
+        raise SourceError(server.config, reason)
 
 
 @dataclass(slots=True)

@@ -37,8 +37,6 @@ from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import JsonText
 
 VERSION = 3
-_READ = (1, 2, VERSION)
-"""The first had no digests of what configs say, the first two did not tell registries apart."""
 _KEY_BYTES = 32
 _LOCK_TIMEOUT_S = 10.0
 
@@ -51,7 +49,7 @@ class VouchedServer:
     config: str = ""
     """The client's config that names it, absolute; empty: the transport in the graph is all there is."""
     written: str = ""
-    """The digest of all that the config says of it (`VouchedFile.digest_of`); empty: noted when there was none yet."""
+    """The digest of all that the config says of it (`VouchedFile.digest_of`)."""
     folder: str = ""
     """Where it was started, absolute."""
     public: bool = False
@@ -125,8 +123,6 @@ class Approvals:
 
     def _is_as(self, server: ServerEntry, vouched_server: VouchedServer) -> bool:
         """Whichever way the config's path is written. A link to it is another config: its project may be another."""
-        if vouched_server.config and not vouched_server.written:
-            return False
         try:
             now = _server(server, vouched_server.folder, self.digest_of)
         except Refusal:  # such as an address that cannot be read
@@ -176,16 +172,13 @@ class _Content:
     key: str = field(default="", repr=False)
     registries: Mapping[str, _Sources] = field(default_factory=dict)
     """By place."""
-    older: _Sources = field(default_factory=dict)
-    """Of a file that did not tell registries apart: they count for each registry that says nothing of the source."""
 
     def source(self, registry: str, name: str) -> VouchedSource:
-        own = self.registries.get(registry, {})
-        return own.get(name) or self.older.get(name) or VouchedSource()
+        return self.registries.get(registry, {}).get(name) or VouchedSource()
 
     def with_source(self, registry: str, name: str, vouched_source: VouchedSource) -> "_Content":
         own = {**self.registries.get(registry, {}), name: vouched_source}
-        sources = {each: source for each, source in own.items() if not source.is_empty or each in self.older}
+        sources = {each: source for each, source in own.items() if not source.is_empty}
         return replace(self, registries={**self.registries, registry: sources})
 
 
@@ -246,7 +239,7 @@ class VouchedFile:
     def _read(self) -> _Content:
         try:
             document = json.loads(self.path.read_bytes())
-            if document["version"] in _READ:
+            if document["version"] == VERSION:
                 return _content(document)
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
@@ -258,8 +251,10 @@ class VouchedFile:
         document = {
             "version": VERSION,
             "key": content.key,
-            "registries": {place: _as_json(sources) for place, sources in content.registries.items()},
-            "sources": _as_json(content.older),
+            "registries": {
+                place: {name: asdict(source) for name, source in sources.items()}
+                for place, sources in content.registries.items()
+            },
         }
         write_private(self.path, document, indent=1)
 
@@ -269,23 +264,16 @@ def vouched_file(folder: Path, registry: str) -> VouchedFile:
     return VouchedFile(folder / "vouched.json", registry)
 
 
-def _as_json(sources: _Sources) -> dict[str, Any]:
-    return {name: asdict(source) for name, source in sources.items()}
-
-
 def _content(document: Mapping[str, Any]) -> _Content:
     """Raises KeyError, TypeError, ValueError, AttributeError."""
-    key = document.get("key", "")
-    bytes.fromhex(key)
-    registries = document["registries"] if document["version"] == VERSION else {}
+    bytes.fromhex(document["key"])
     return _Content(
-        key, {str(place): _sources(sources) for place, sources in registries.items()}, _sources(document["sources"])
+        document["key"],
+        {
+            str(place): {str(name): _source(source) for name, source in sources.items()}
+            for place, sources in document["registries"].items()
+        },
     )
-
-
-def _sources(document: Mapping[str, Any]) -> dict[str, VouchedSource]:
-    """Raises KeyError, TypeError, AttributeError."""
-    return {str(name): _source(source) for name, source in document.items()}
 
 
 def _source(fields: Mapping[str, Any]) -> VouchedSource:

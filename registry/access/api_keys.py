@@ -256,12 +256,12 @@ class KeyFile:
         target = Path(os.path.realpath(self.path))  # a link stays one
         with write_lock(target, self._lock_timeout_s, setting=WRITE_TIMEOUT):
             keys, result = change(self._read()[1] if self.exists() else {})
-            # Without a field that a Waygraph of before does not know, where it says nothing.
-            rows = [
-                {name: value for name, value in asdict(key).items() if value or name != "toolset"}
-                for key in keys.values()
-            ]
-            text = json.dumps({"waygraph_keys": 1, "keys": rows}, indent=1, ensure_ascii=False) + "\n"
+            text = (
+                json.dumps(
+                    {"waygraph_keys": 1, "keys": [asdict(key) for key in keys.values()]}, indent=1, ensure_ascii=False
+                )
+                + "\n"
+            )
             with storage_errors(self.path):
                 write_atomically(target, text.encode(), mode=PRIVATE)
         return result

@@ -24,17 +24,6 @@ MAY_BE_ZERO = frozenset(
     "server_memory_mib service_threads sessions_per_caller write_timeout_s".split()
 )
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
-FORMER = frozenset(
-    "body_timeout_s call_max_answer_bytes cypher_max_chars failures_burst fetch_timeout_s kept_results_bytes "
-    "learn_every_s learn_half_life_days max_checked_chars max_description_chars max_history_chars "
-    "max_history_turns max_schema_chars max_transitions_kept max_turn_chars mcp_registry_max_pages "
-    "mcp_registry_retries mcp_registry_timeout_s neo4j_retry_s oidc_cached_tokens oidc_keys_stale_s "
-    "oidc_max_document_bytes oidc_max_token_chars oidc_refetch_s oidc_timeout_s progress_after_s "
-    "rate_max_callers remote_connect_timeout_s remote_max_answer_bytes remote_pool_size remote_retry_s "
-    "upstream_asked_at_once upstream_max_listing_bytes upstream_max_pages upstream_stderr_bytes walk_max_tokens "
-    "walk_total_s".split()
-)
-"""Were settings once. A variable that still sets one sets nothing, and a start says so."""
 LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
 CHAT_FIELDS = frozenset({"messages", "model", "n", "stream", "tools"})

@@ -168,9 +168,11 @@ def status(registry_status: Status, transport: TransportFilter = None) -> Shape:
 
 
 def read_status(document: Mapping[str, Any]) -> Status:
-    failures = tuple(read(Failure, each) for each in document.get("failures", ()))  # a service of before knows none
     return Status(
-        location=document["location"], state=read(IndexState, document), sources=document["sources"], failures=failures
+        location=document["location"],
+        state=read(IndexState, document),
+        sources=document["sources"],
+        failures=tuple(read(Failure, each) for each in document["failures"]),
     )
 
 

@@ -174,7 +174,6 @@ class TakeLater(Take[Ingest]):
         return {"Prefer": "respond-async"}
 
     def read(self, document: Any) -> Ingest:
-        """A service of before knows no later: it answers with the reports."""
         return _read_ingest(document)
 
 
@@ -273,9 +272,5 @@ def _read_reports(document: Mapping[str, Any]) -> IngestReports:
 
 
 def _read_ingest(document: Mapping[str, Any]) -> Ingest:
-    """A service of before knows no later: it answers with the reports."""
-    reports = _read_reports(document)
-    if "state" not in document:
-        return Ingest(id="", state="failed" if reports.error else "done", reports=reports)
     texts = ("id", "state", "source", "arrival_time", "start_time", "end_time")
-    return Ingest(reports=reports, **{name: str(document[name]) for name in texts})
+    return Ingest(reports=_read_reports(document), **{name: str(document[name]) for name in texts})

@@ -52,12 +52,6 @@ _SUM_OLD = _ADD.replace(
     "SELECT registry, of, '', name, outcome, bucket, calls, first_at, last_at FROM days "
     "WHERE registry = ? AND of = 'tool' AND day > '' AND day < ?",
 )
-_HAS_FORMER = "SELECT 1 FROM sqlite_master WHERE name = 'usage'"
-"""The table of tools' counts before there were days."""
-_TAKE_FORMER = _ADD.replace(
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "SELECT registry, 'tool', '', tool, outcome, bucket, calls, first_at, last_at FROM usage WHERE true",
-)
 _READ = """
 SELECT of, day, name, outcome, bucket, calls, first_at, last_at FROM days WHERE registry = ? AND of = ? AND day >= ?
 """
@@ -97,7 +91,6 @@ class UsageFile:
         rows = [(self._registry, *count) for count in counts]
 
         def put(database: sqlite3.Connection) -> None:
-            _take_former(database)
             database.executemany(_ADD, rows)
             for of, most in self._most.items():
                 database.execute(_DROP_MANY, {"registry": self._registry, "of": of, "most": most})
@@ -113,18 +106,7 @@ class UsageFile:
         if self._registry == MEMORY or not self._file.path.exists():
             return []
         values = (self._registry, of, _since(now(), days) if days else "")
-
-        def read(database: sqlite3.Connection) -> list[Count]:
-            _take_former(database)
-            return [Count(*row) for row in database.execute(_READ, values)]
-
-        return self._file.run(read)
-
-
-def _take_former(database: sqlite3.Connection) -> None:
-    if database.execute(_HAS_FORMER).fetchone():
-        database.execute(_TAKE_FORMER)
-        database.execute("DROP TABLE usage")
+        return self._file.run(lambda database: [Count(*row) for row in database.execute(_READ, values)])
 
 
 def _since(day: str, days: int) -> str:

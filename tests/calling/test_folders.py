@@ -318,23 +318,6 @@ def test_a_yes_in_one_registry_is_none_in_another(here: Here) -> None:
         other.launches.of(other.registry.agent("scales"))
 
 
-def test_a_file_of_before_counts_until_its_registry_says_something_else(here: Here) -> None:
-    """It told no registries apart: each that has said nothing of a source goes by it still."""
-    [agent] = here.ingest_command(here.command, source="servers")
-    key = json.loads(here.vouched.read_text())["key"]
-    here.vouched.write_text(json.dumps({"version": 2, "key": key, "sources": here.vouched_sources}))
-    other = beside(here)
-    assert isinstance(here.launches.of(agent), StdioLaunch)
-    other.ingest_command(here.command, source="servers", connect=False)
-    with pytest.raises(NotCallable):
-        other.launches.of(other.registry.agent(agent.id))
-    assert isinstance(here.launches.of(agent), StdioLaunch)
-    other.ingest_command(here.command, source="more servers")
-    here.ingest_command(here.command, source="servers", connect=False)
-    with pytest.raises(NotCallable):
-        here.launches.of(agent)
-
-
 # -- gateways --------------------------------------------------------------------------------------
 
 

@@ -178,33 +178,6 @@ def test_an_address_with_another_login_is_not_asked(here: Here) -> None:
             here.launches.of(agent)
 
 
-def test_a_server_whose_values_were_not_noted_is_asked_for_anew(here: Here) -> None:
-    """By a file of before: nobody knows which values a person looked at."""
-    path = here.config({"scales": {**here.entry, "env": {"KEY": "a"}}})
-    [agent] = here.ingest(path)
-    sources = here.vouched_sources
-    del sources[path]["servers"]["scales"]["written"]
-    here.vouched.write_text(json.dumps({"version": 1, "sources": sources}))
-    with pytest.raises(NotCallable, match="its values were not noted yet: look at it, and run `waygraph ingest` again"):
-        here.launches.of(agent)
-    [again] = here.ingest(path)
-    assert isinstance(here.launches.of(again), StdioLaunch)
-
-
-def test_a_command_of_before_stays_vouched_for(here: Here) -> None:
-    """The graph has all of it: there is no config whose values could change."""
-    [agent] = here.ingest_command(here.command)
-    sources = {
-        name: {
-            **source,
-            "servers": {key: {k: v for k, v in s.items() if k != "written"} for key, s in source["servers"].items()},
-        }
-        for name, source in here.vouched_sources.items()
-    }
-    here.vouched.write_text(json.dumps({"version": 1, "sources": sources}))
-    assert isinstance(here.launches.of(agent), StdioLaunch)
-
-
 def test_the_same_values_are_noted_differently_on_each_machine(here: Here, tmp_path: Path) -> None:
     other = vouched_file(tmp_path / "other", here.registry.store.place)
     mine = here.vouched_file

@@ -106,24 +106,6 @@ def test_what_is_no_index_is_built_anew(path: Path, content: bytes) -> None:
     assert sound_revision(path) == 1
 
 
-def as_before(folder: Path) -> None:
-    """What an older Waygraph had in place of the file."""
-    for file in folder.iterdir():
-        file.unlink()
-    (folder / "gen-0000000001-0a1b2c3d").mkdir()
-    (folder / "gen-0000000001-0a1b2c3d" / "state.json").write_text("{}", encoding="utf-8")
-    (folder / "current").write_text("gen-0000000001-0a1b2c3d", encoding="utf-8")
-
-
-def test_an_index_of_before_is_made_anew_by_whoever_opens_it(path: Path) -> None:
-    as_before(folder_of(path))
-    assert sound_revision(path) == 1
-    assert not list(folder_of(path).glob("gen-*"))
-    assert not (folder_of(path) / "current").exists()
-    with opened(path) as registry:
-        assert all(finding.ok for finding in examine(registry, deep=True))
-
-
 def test_a_file_of_another_format_is_made_anew(path: Path) -> None:
     connection = sqlite3.connect(index_file(path))
     connection.execute("PRAGMA user_version = 99")

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.remote.flaky import flaky, reply
 from tests.service import Served, served, until
 from waygraph.registry.model.changes import Document
 from waygraph.registry.model.errors import MassRemoval, UnknownName
@@ -43,9 +42,3 @@ def test_a_client_sends_documents_and_looks_later(service: Served) -> None:
             failed.reports.all()
         with pytest.raises(UnknownName):
             registry.ingest_status("none")
-
-
-def test_a_service_of_before_takes_them_at_once() -> None:
-    with flaky(reply({"reports": [], "problem": None})) as old, RemoteRegistry.open(old.url, environ={}) as registry:
-        ingest = registry.start_ingest(catalogue("a"), source="s")
-    assert (ingest.id, ingest.state, ingest.reports.all()) == ("", "done", [])

@@ -365,18 +365,6 @@ def test_a_program_in_place_of_a_source_gets_the_dashes_named(command: str, word
     assert f"waygraph {command} -- {' '.join(words)}" in answer.err
 
 
-@pytest.mark.parametrize("words", [["sources", "CATALOG"], ["taxonomy"], ["learn"]], ids=lambda words: words[0])
-def test_to_forget_is_to_remove_for_one_release(words: list[str], run: Run, own: Path) -> None:
-    """It does the same, says so on stderr, and no help shows it."""
-    assert run("taxonomy", "build", "--leaf-size", "6", on=own).status == 0
-    group, *names = [word.replace("CATALOG", str(CATALOG)) for word in words]
-    answer = run(group, "forget", *names, on=own)
-    assert (answer.status, answer.err.count("\n")) == (0, 1)
-    assert f"`waygraph {group} forget` is now `waygraph {group} remove`" in answer.err
-    assert "revision" in answer.out
-    assert "forget" not in run(group, "--help").out
-
-
 def test_the_last_registry_that_is_named_is_meant(held: Path, run: Run, tmp_path: Path) -> None:
     """That behind the command; behind `--` nothing is ours."""
     assert run("agents", "--registry", str(held), on=tmp_path / "none.grafeo").rows

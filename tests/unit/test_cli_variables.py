@@ -6,7 +6,7 @@ from benchmarks.world import DATA_VARIABLE
 from waygraph.api.cli.app import misspelt
 from waygraph.api.rest.bootstrap import OPTIONS_VARIABLE
 from waygraph.ingest.manifest.environment import INPUT_PREFIX
-from waygraph.registry.model.settings import FORMER, VARIABLES
+from waygraph.registry.model.settings import VARIABLES
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,6 @@ from waygraph.registry.model.settings import FORMER, VARIABLES
 )
 def test_a_misspelt_variable_is_told_with_the_nearest(given: str, meant: str) -> None:
     assert misspelt({given: "anything", "HOME": "/"}) == f"{given} is no setting; did you mean {meant}?"
-
-
-def test_a_variable_that_once_was_a_setting_is_told() -> None:
-    """It changes nothing, and is taken for no other one that it is like."""
-    for name in FORMER:
-        variable = f"WAYGRAPH_{name.upper()}"
-        assert variable not in VARIABLES
-        assert misspelt({variable: "7"}) == f"{variable} is no setting any more and changes nothing: remove it"
 
 
 @pytest.mark.parametrize(

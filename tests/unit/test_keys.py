@@ -123,9 +123,7 @@ def test_what_no_key_can_be_is_refused(keys: KeyFile, arguments: dict[str, Any],
 
 
 def test_a_key_of_a_toolset_keeps_to_it(keys: KeyFile) -> None:
-    """Only such a key writes what a Waygraph of before refuses."""
     plain, _ = keys.create("a", ["read"])
-    assert "toolset" not in keys.path.read_text()
     key, text = keys.create("b", ["route", "use"], toolset="money")
     assert (key.toolset, plain.toolset) == ("money", "")
     assert keys.list() == KeyFile(keys.path).list() == (plain, key)

@@ -111,22 +111,3 @@ def test_what_is_old_goes_or_is_summed(registry: LocalRegistry) -> None:
         rows = set(database.execute("SELECT of, day FROM days"))
     assert rows == {("tool", ""), ("tool", "2026-11-20"), ("caller", "2026-11-20")}
     assert [(each.calls, each.first_at[:10]) for each in registry.operator.usage()] == [(3, "2026-01-01")]
-
-
-def test_counts_of_before_there_were_days_are_taken_over(registry: LocalRegistry) -> None:
-    """Read or added to first, once."""
-    file = Path(registry.settings.data_dir) / "usage.sqlite"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    at = "2026-05-01T00:00:00+00:00"
-    place = str(Path(registry.store.place).resolve())
-    with closing(sqlite3.connect(file)) as database, database:
-        database.execute(
-            "CREATE TABLE usage (registry TEXT, tool TEXT, outcome TEXT, bucket INTEGER, calls INTEGER, first_at TEXT, "
-            "last_at TEXT, PRIMARY KEY (registry, tool, outcome, bucket)) WITHOUT ROWID"
-        )
-        database.execute("INSERT INTO usage VALUES (?, 'harbour/look_around', 'ok', 1, 7, ?, ?)", (place, at, at))
-    assert [(each.calls, each.first_at) for each in registry.operator.usage()] == [(7, at)]
-    counter = counter_at(registry, "2026-11-20")
-    counter.note("harbour/look_around", "ok", 0.01, "key:a")
-    counter.write()
-    assert [(each.calls, each.first_at) for each in registry.operator.usage()] == [(8, at)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument
 
-from waygraph.api.cli.options import CommandGroup, Invocation, invocation
+from waygraph.api.cli.options import Invocation, invocation
 from waygraph.api.cli.render.output import Table, note, read_fields
 from waygraph.ingest.logins.store import Login, LoginFile, login_file
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
-logins = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="List, make and remove callers' own logins at servers."
-)
+logins = typer.Typer(no_args_is_help=True, help="List, make and remove callers' own logins at servers.")
 
 
 @logins.command("list")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import CommandGroup, Invocation, Texts, json_or_text, offer_texts
+from waygraph.api.cli.options import Invocation, Texts, json_or_text, offer_texts
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note
 from waygraph.registry.model import shapes
@@ -45,7 +45,7 @@ def source_name(registry: "Registry", name: str) -> str:
 
 AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
 
-sources = typer.Typer(cls=CommandGroup, invoke_without_command=True, help="List the sources, or remove one.")
+sources = typer.Typer(invoke_without_command=True, help="List the sources, or remove one.")
 
 
 def set_agent(

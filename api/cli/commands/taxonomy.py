@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import CommandGroup, Invocation, Texts, principal
+from waygraph.api.cli.options import Invocation, Texts, principal
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from waygraph.registry.taxonomy.taxonomies import Difference, Structure
     from waygraph.registry.taxonomy.vectors_build import Builder
 
-taxonomy = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Build and look at trees of categories.")
+taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
 
 NOTED_EVERY = 100
 """Calls of a build by a model, within one category."""

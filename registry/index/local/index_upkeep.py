@@ -10,7 +10,6 @@ two holds.
 import hashlib
 import logging
 import secrets
-import shutil
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -434,16 +433,10 @@ def publish_changes(
     return header.dead <= header.rows - header.dead + DEAD_ROWS_SPARED
 
 
-_OF_GENERATIONS = ("gen-", "building-", "removed-", "current", "pending")
-
-
 def _remove_former(folder: Path, current: Path) -> None:
-    """Indexes of lower numbers, and the folders of an older Waygraph. Who reads them keeps them open."""
+    """Indexes of lower numbers. Who reads them keeps them open."""
     for path in folder.iterdir():
-        number = number_of(path)
-        if path.is_dir() and path.name.startswith(_OF_GENERATIONS):
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.name.startswith(_OF_GENERATIONS) or 0 < number < number_of(current):
+        if 0 < number_of(path) < number_of(current):
             path.unlink(missing_ok=True)
 
 
