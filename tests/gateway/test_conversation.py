@@ -117,6 +117,26 @@ async def converse(host: Client, place: Place) -> None:
     await change_subject(host, place)
     await ask_for_what_nobody_serves(host)
     await browse_to_a_tool(host, place)
+    await do_in_steps(host, place)
+
+
+async def do_in_steps(host: Client, place: Place) -> None:
+    """One question for a task of three steps: each step's best tool does it, and none is listed twice."""
+    steps = [
+        "forecast the weather in Oslo for the next days",
+        "add an appointment for the picnic",
+        "send the guests an e-mail",
+    ]
+    answer = told(await host.call_tool("find_tools", {"query": "plan a picnic", "steps": steps, "known": {}}))
+    names = names_of(answer)
+    assert len(names) == len(set(names))
+    best = [step[0] for step in answer["steps"]]
+    assert best == ["weather__get_forecast", "calendar__create_event", "mail__send_mail"]
+    assert await use(host, best[0], city="Oslo")
+    assert await use(host, best[1], title="Picnic", date="2027-06-01")
+    assert await use(host, best[2], to="guests@example.org", subject="Picnic", body="Oslo")
+    assert place.rows("calendar", "events")[-1]["title"] == "Picnic"
+    assert place.rows("mail", "mails")[-1]["subject"] == "Picnic"
 
 
 async def repeat(host: Client, place: Place) -> None:
