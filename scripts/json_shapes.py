@@ -22,7 +22,7 @@ from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.migrate import MigrationReport
-from waygraph.registry.taxonomy.taxonomies import Difference, Structure
+from waygraph.registry.taxonomy.taxonomies import Structure
 from waygraph.registry.taxonomy.tree import Drift
 from waygraph_lab.evaluation.findability import Findability
 from waygraph_lab.synthesis.candidate_graph import LinkSummary
@@ -76,7 +76,6 @@ SHAPES: dict[str, Any] = {
     "taxonomy place": Structure,
     "taxonomy check": Structure,
     "taxonomy status": [Drift],
-    "taxonomy diff": Difference,
     "taxonomy use": changes.Written,
     "taxonomy remove": changes.Written,
     "toolset create": Toolset,

@@ -19,7 +19,6 @@ from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.storage.usage_file import UsageCounter, put_usage
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 from waygraph_lab.synthesis.candidate_graph import put_similar
@@ -96,7 +95,6 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "What changed since a date": [(JANUARY, "back-office", "post-room", "frank", "changed", ["description"])],
     "Agents that came since a date": [("back-office", "old-fax", SECOND), ("back-office", "post-room", SECOND)],
-    "What is used most": [("quarry-sql", "quarry-sql/explain_plan", 2, 1), ("post-room", "post-room/frank", 1, 0)],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
 }  # fmt: skip
 """Title of a question → rows."""
@@ -166,7 +164,7 @@ def properties_of(registry: LocalRegistry, pattern: str) -> set[object]:
 
 
 def fill(registry: LocalRegistry, folder: Path) -> None:
-    """The two sources, what an operator says of four agents, edges between near tools, and counted calls.
+    """The two sources, what an operator says of four agents, edges between near tools, and calls in a row.
 
     These go to the data folder of the registry's settings.
     """
@@ -186,11 +184,6 @@ def fill(registry: LocalRegistry, folder: Path) -> None:
     registry.change(lambda session: put_similar(session, lambda _: NEAR))
     registry.change(lambda session: learn_transitions(session, count_transitions(TALKS, MARCH)))
     registry.build_taxonomy(_tree)
-    counter = UsageCounter(registry.store, registry.settings, lambda: MARCH)
-    for tool, outcome in (("post-room/frank", "ok"), (_USED, "ok"), (_USED, "timed_out")):
-        counter.note(tool, outcome, 0.1)  # type: ignore[arg-type]
-    counter.write()
-    put_usage(registry, is_shown=True)
     registry.operator.set_toolset("code", tools=["harbor-git/list_commits"], agents=["quarry-sql"])
 
 

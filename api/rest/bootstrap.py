@@ -25,7 +25,6 @@ from uvicorn.supervisors import Multiprocess, multiprocess
 from waygraph.api.rest.application import application
 from waygraph.api.rest.browser_sessions import BrowserSessions, share_key
 from waygraph.api.rest.follow import Follower, follow_sources, sources_to_follow
-from waygraph.api.rest.ingests import Ingests
 from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.middleware import LOOPBACK, Protocol
 from waygraph.api.rest.service import Lanes, Readiness, Service
@@ -301,7 +300,6 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
         metrics=metrics,
         readiness=Readiness(registry, authenticator.keys if authenticator else None),
         follower=Follower(registry, sources, settings, audit),
-        ingests=Ingests(Path(folder) if folder else None),
         sessions=BrowserSessions(settings, Path(folder) if folder else None),
         usage=UsageCounter(registry.store, settings) if settings.usage and options.location != MEMORY else None,
     )

@@ -61,12 +61,6 @@ def examples() -> dict[str, Any]:
 def describe(operation: Operation) -> dict[str, Any]:
     """What FastAPI takes of an operation, beside its path."""
     responses: dict[int | str, dict[str, Any]] = {200: _good(operation)}
-    if operation.later:
-        responses[202] = {
-            "model": answer_model(getattr(answers, operation.later)),
-            "description": "It is done later; `Location` says where to look.",
-            "headers": {"Location": {"schema": {"type": "string"}, "description": "Of the ingest."}},
-        }
     if operation.is_conditional:
         responses[304] = {"description": "The caller has the answer of this revision: its ETag is the one sent."}
     is_open = operation.tag == "health" and operation.scope is None

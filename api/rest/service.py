@@ -25,7 +25,6 @@ from fastapi.responses import Response
 
 from waygraph.api.rest.browser_sessions import BrowserSessions, refuse_foreign
 from waygraph.api.rest.follow import Follower
-from waygraph.api.rest.ingests import Ingests
 from waygraph.api.rest.openapi import describe
 from waygraph.api.rest.problems import as_json
 from waygraph.api.rest.recorded_calls import RecordedCalls
@@ -68,8 +67,10 @@ class SlowLane:
         self.wait_s, self._most, self._places = wait_s, most, threading.Semaphore(most)
         self._pool = ThreadPoolExecutor(threads, name, initializer=step_back)
 
-    def submit[T](self, work: Callable[[], T]) -> Future[T]:
-        """In the context of the request. Raises ServiceBusy."""
+    async def run[T](self, work: Callable[[], T]) -> T:
+        """In the context of the request. Work that has begun ends, and its outcome is reported. Raises ServiceBusy for
+        what cannot begin.
+        """
         if not self._places.acquire(blocking=False):
             raise errors.ServiceBusy(
                 f"{self._most} requests like it wait for their turn already, as many as may. Try again."
@@ -81,11 +82,6 @@ class SlowLane:
 
         future = self._pool.submit(copy_context().run, begin)
         future.add_done_callback(self._note_cancelled)
-        return future
-
-    async def run[T](self, work: Callable[[], T]) -> T:
-        """Work that has begun ends, and its outcome is reported. Raises ServiceBusy for what cannot begin."""
-        future = self.submit(work)
         expiry = asyncio.get_running_loop().call_later(self.wait_s, future.cancel)  # nothing to one that has begun
         try:
             return await asyncio.wrap_future(future)
@@ -215,7 +211,6 @@ class Service:
     metrics: "Metrics"
     readiness: Readiness
     follower: "Follower"
-    ingests: "Ingests"
     sessions: "BrowserSessions"
     usage: "UsageCounter | None"
     recorded_calls: RecordedCalls = field(default_factory=RecordedCalls)
@@ -223,12 +218,6 @@ class Service:
     async def caller(self, request: Request) -> Caller:
         """As `caller_at_endpoint`. Raises NotAllowed for one that is kept to a toolset's endpoint of MCP."""
         return _of_no_toolset(await self.caller_at_endpoint(request))
-
-    def caller_now(self, request: Request) -> Caller:
-        """Who called, as the keys say by now. It may wait for an issuer. Raises as `caller`."""
-        if self.authenticator is None:
-            return LOCAL
-        return _of_no_toolset(self.authenticator.caller(*_credentials(request)))
 
     async def caller_at_endpoint(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""

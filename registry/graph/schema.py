@@ -28,7 +28,7 @@ SCHEMA_VERSION = 6
 _OF_ENTITY = "id name description status pending flags tags content_hash approved_hash vector_key embedding"
 GRAPH: Mapping[str, str] = {
     "(:Agent)": f"{_OF_ENTITY} kind version transport visible_to bundle_hash",
-    "(:Tool)": f"{_OF_ENTITY} call_name input_schema output_schema annotations questions calls errors last_call_at",
+    "(:Tool)": f"{_OF_ENTITY} call_name input_schema output_schema annotations questions",
     "(:Agent)-[:OWNS]->(:Tool)": "",
     "(:Tool)-[:SIMILAR]->(:Tool)": "cosine revision",
     "(:Tool)-[:FOLLOWED_BY]->(:Tool)": "before count last_at",

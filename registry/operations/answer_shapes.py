@@ -5,7 +5,7 @@ A class here is never made. Its docstring describes the answer, the text below a
 states again stands after all others, and one with a value may be missing. What inherits a noun stands for it.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from waygraph.registry.http.problems import Problem
 from waygraph.registry.model import changes, nouns
@@ -242,23 +242,6 @@ class Reports:
 
     reports: tuple[Report, ...]
     problem: Problem | None
-
-
-class Ingest:
-    """A manifest that is taken after the answer. `reports` and `problem`: as where the answer is waited for."""
-
-    id: str
-    source: str
-    state: Literal["queued", "running", "done", "failed"]
-    arrival_time: str
-    """In ISO 8601."""
-    start_time: str
-    """Empty: it waits."""
-    end_time: str
-    """Empty: it has not ended."""
-    reports: tuple[Report, ...]
-    problem: Problem | None
-    """Why it failed, or why the manifests after the reports were not taken."""
 
 
 class Change(changes.Change):

@@ -71,8 +71,6 @@ class Operation:
     is_recorded: bool = False
     """Whether the audit has it, also where the caller lacks the scope: who begins the record asks for the scope."""
     media_types: tuple[str, ...] = (MEDIA_TYPES["json"],)
-    later: str = ""
-    """The answer (202) to a caller who prefers not to wait (RFC 7240), as `answer`."""
     example: Mapping[str, Any] = field(default_factory=dict)
     """`answer`, and `request` where it takes a body, as JSON. Empty: `api/rest/examples.yaml` has it."""
     failures: Mapping[int, str] = field(default_factory=dict)
@@ -115,11 +113,6 @@ class Request[A]:
     def is_safe(self) -> bool:
         """Whether it changes nothing, so that it may be sent twice."""
         return not self.operation.is_write
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Sent beside those of every request."""
-        return {}
 
     def refuse(self, reason: str) -> WaygraphError:
         """The error where a service does not take the request as it is."""

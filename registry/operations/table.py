@@ -23,8 +23,7 @@ RECIPES = Operation("recipes", "GET", "/v1/recipes", "search", "route", "Recipes
 RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", "RecordedCalls")
 LOGINS = Operation("logins", "GET", "/v1/logins", "catalog", "use", "OwnLogins")
 
-MANIFESTS = replace(make_write("manifests", "POST", "/v1/manifests", "Reports"), later="Ingest")
-INGEST = Operation("ingest", "GET", "/v1/ingests/{ingest_id}", "admin", "write", "Ingest")
+MANIFESTS = make_write("manifests", "POST", "/v1/manifests", "Reports")
 SYNC_SOURCE = make_write("sync_source", "POST", "/v1/sources/{name:path}/sync", "Reports")
 FORGET_LOGIN = Operation(
     "forget_login", "DELETE", "/v1/logins/{agent_id}", "admin", "use", "ForgottenLogin", is_write=True

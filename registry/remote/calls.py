@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, TypedDict, cast
 from urllib.parse import urlencode
 
@@ -58,7 +57,6 @@ class Call[T]:
     """Whether the answer may take as long as a write does."""
     refused: Callable[[str], WaygraphError] = InvalidQuery
     """The error for a request that the service does not take as it is."""
-    headers: Mapping[str, str] = MappingProxyType({})
     """Beside those of every call."""
 
     @property
@@ -90,28 +88,6 @@ class IngestReports:
         return list(self.reports)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ingest:
-    """What a service takes after it has answered, as it stands now: queued, running, done or failed. Times are in
-    ISO 8601; empty: not yet.
-
-    `reports`: of the manifests that were taken, and why others were not. `id` empty: the service knows no later, and
-    has taken it.
-    """
-
-    id: str
-    state: str
-    source: str = ""
-    arrival_time: str = ""
-    start_time: str = ""
-    end_time: str = ""
-    reports: IngestReports
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state in ("done", "failed")
-
-
 @dataclass(frozen=True, kw_only=True)
 class RankTools(SearchRequest[RankedTools]):
     """As FindTools; each tool says whether it can run there, and why not."""
@@ -137,7 +113,7 @@ class TakeOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Take[A](Request[A]):
+class Take(Request[IngestReports]):
     """What a source says now."""
 
     operation = operations.MANIFESTS
@@ -160,31 +136,8 @@ class Take[A](Request[A]):
     def refuse(self, reason: str) -> WaygraphError:
         return SourceError(self.source, reason)
 
-
-@dataclass(frozen=True, kw_only=True)
-class TakeNow(Take[IngestReports]):
     def read(self, document: Any) -> IngestReports:
         return _read_reports(document)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TakeLater(Take[Ingest]):
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return {"Prefer": "respond-async"}
-
-    def read(self, document: Any) -> Ingest:
-        return _read_ingest(document)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GetIngest(Request[Ingest]):
-    operation = operations.INGEST
-
-    ingest_id: str
-
-    def read(self, document: Any) -> Ingest:
-        return _read_ingest(document)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +192,6 @@ def request_call[A](request: Request[A]) -> Call[A]:
         safe=request.is_safe,
         slow=is_slow,
         refused=request.refuse,
-        headers=request.headers,
     )
 
 
@@ -269,8 +221,3 @@ def _read_reports(document: Mapping[str, Any]) -> IngestReports:
     return IngestReports(
         tuple(map(shapes.read_report, document["reports"])), error_of(problem, "the service") if problem else None
     )
-
-
-def _read_ingest(document: Mapping[str, Any]) -> Ingest:
-    texts = ("id", "state", "source", "arrival_time", "start_time", "end_time")
-    return Ingest(reports=_read_reports(document), **{name: str(document[name]) for name in texts})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import Document, SyncReport
     from waygraph.registry.operations.operator import Operator
     from waygraph.registry.operations.request import Request
-    from waygraph.registry.remote.calls import Call, Ingest, IngestReports, TakeOptions
+    from waygraph.registry.remote.calls import Call, IngestReports, TakeOptions
     from waygraph.registry.remote.transport import Connection
 
 
@@ -154,7 +154,7 @@ class RemoteRegistry(Searchable):
         self, documents: "Sequence[Document]", *, source: str, **options: "Unpack[TakeOptions]"
     ) -> "IngestReports":
         """As `ingest`, where the error of a later manifest stands beside the reports of those before it."""
-        return self.perform(calls.TakeNow(documents=documents, source=source, options=options))
+        return self.perform(calls.Take(documents=documents, source=source, options=options))
 
     def ingest(
         self, documents: "Sequence[Document]", *, source: str, **options: "Unpack[TakeOptions]"
@@ -166,18 +166,6 @@ class RemoteRegistry(Searchable):
         what a write raises; see `take` for what was done before that.
         """
         return self.take(documents, source=source, **options).all()
-
-    def start_ingest(
-        self, documents: "Sequence[Document]", *, source: str, **options: "Unpack[TakeOptions]"
-    ) -> "Ingest":
-        """As `ingest`, but the service takes the documents when their turn comes, and answers at once: `ingest_status`
-        says how they stand. Raises ServiceBusy if too many wait. A service that stops fails what waits.
-        """
-        return self.perform(calls.TakeLater(documents=documents, source=source, options=options))
-
-    def ingest_status(self, ingest_id: str) -> "Ingest":
-        """How an ingest stands that `start_ingest` began. Raises UnknownName, also for one that others sent."""
-        return self.perform(calls.GetIngest(ingest_id=ingest_id))
 
     def sync_source(self, name: str) -> "list[SyncReport]":
         """Reads a source now that the service follows, and asks its servers: a report. Raises UnknownName,

@@ -263,7 +263,7 @@ class Connection:
                 call.method,
                 f"{self.place}{call.target}",
                 content=body,
-                headers={**({} if body is None else {"Content-Type": "application/json"}), **call.headers},
+                headers={} if body is None else {"Content-Type": "application/json"},
                 timeout=httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
             ) as response:
                 decode_body(response)

@@ -1,9 +1,8 @@
 """The file `usage.sqlite` in the data folder: how the registry was used by day, summed over processes and restarts.
 
-It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else. On demand
-`put_usage` writes what it holds into the graph, as one revision. Words of requests that no text of the registry holds
-are shown once two days had them; texts of requests are kept only where the operator wants them
-(WAYGRAPH_USAGE_REQUESTS).
+It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else. Words of
+requests that no text of the registry holds are shown once two days had them; texts of requests are kept only where the
+operator wants them (WAYGRAPH_USAGE_REQUESTS).
 """
 
 import logging
@@ -16,7 +15,6 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal
 
-from waygraph.cypher import load
 from waygraph.registry.index.analyser import telling_words
 from waygraph.registry.index.names import agent_named, visible_agents
 from waygraph.registry.index.search_index import TEXT_LEGS, QueryText, Scope, SearchIndex
@@ -29,13 +27,11 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
 from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, HostEvent, Outcome, bucket_of
 from waygraph.registry.storage.location import is_server, is_service
-from waygraph.registry.storage.store import MEMORY, GraphAccess, Store
+from waygraph.registry.storage.store import MEMORY, Store
 
 if TYPE_CHECKING:
-    from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.model.changes import Written
+    pass
 
-_USAGE_REMOVE_USAGE = load("usage/remove_usage")
 CREATE = """
 CREATE TABLE IF NOT EXISTS days (
     registry TEXT, of TEXT, day TEXT, name TEXT, outcome TEXT, bucket INTEGER, calls INTEGER, first_at TEXT,
@@ -167,28 +163,6 @@ def read_contacts(settings: Settings, place: str, days: int = 0) -> list[usage.H
     Raises StorageFailed.
     """
     return usage.host_contacts(UsageFile(settings, place).read("host", days))
-
-
-def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
-    """Each tool's calls, errors and last call, as properties of its node in place of former ones; or none of them.
-
-    Raises RegistryNotFound, StorageFailed, and what a write raises.
-    """
-    store = registry.store
-    tool_ids = store.look(held_tools)
-    counts = UsageFile(registry.settings, store.place).read("tool") if is_shown else []
-    usages = usage.summarize((count for count in counts if count.name in tool_ids), "calls", len(counts))
-    props = {
-        each.tool_id: {"calls": each.calls, "errors": each.errors, "last_call_at": each.last_at} for each in usages
-    }
-
-    def work(session: "GraphSession") -> None:
-        from waygraph.registry.graph.write import put_props
-
-        session.run(_USAGE_REMOVE_USAGE)
-        put_props(session, props)
-
-    return registry.change_existing(lambda session: session.write(work))
 
 
 @contextmanager

@@ -81,7 +81,6 @@ COMMANDS: dict[str, list[list[str]]] = {
     "taxonomy show": [["taxonomy", "show"]],
     "taxonomy status": [["taxonomy", "status"]],
     "taxonomy check": [["taxonomy", "check"]],
-    "taxonomy diff": [["taxonomy", "diff", "main", "main"]],
     "taxonomy export": [["taxonomy", "export"]],
     "taxonomy remove": [["taxonomy", "remove"]],
     "toolset create": [["toolset", "create", "trip", "--tag", "travel"]],

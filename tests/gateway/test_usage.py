@@ -103,30 +103,6 @@ def test_every_way_that_a_call_ends_is_counted(
     [kept] = (tmp_path / "data").glob("usage.sqlite")
     assert kept.stat().st_mode & 0o777 == 0o600
     assert b"SECRET" not in kept.read_bytes()
-    assert_counted_in_graph(place.registry, capsys)
-
-
-def assert_counted_in_graph(registry: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On demand alone: then Cypher tells what is used most, until it is taken away; a service does it for nobody."""
-    statement = "MATCH (t:Tool) WHERE t.calls > 0 RETURN t.id, t.calls, t.errors, t.last_call_at ORDER BY t.id"
-
-    def told(*options: str) -> list[list[object]]:
-        if options:
-            assert main(["--registry", str(registry), "usage", *options]) == 0
-        capsys.readouterr()
-        assert main(["--registry", str(registry), "cypher", "--json", statement]) == 0
-        rows: list[list[object]] = json.loads(capsys.readouterr().out)["rows"]
-        return rows
-
-    assert told() == []
-    rows = told("--in-graph")
-    assert [row[:3] for row in rows] == [
-        ["box/add", 4, 0], ["box/erase", 1, 0], ["box/fail", 1, 1], ["box/refuse", 1, 1], ["box/wait", 1, 1],
-    ]  # fmt: skip
-    assert all(str(row[3]).endswith("+00:00") for row in rows)
-    assert told("--in-graph") == rows
-    assert told("--not-in-graph") == []
-    assert main(["--registry", "http://127.0.0.1:9", "usage", "--in-graph"]) == 1
 
 
 def test_only_operators_see_it(tmp_path: Path) -> None:

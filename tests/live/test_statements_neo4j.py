@@ -32,7 +32,6 @@ from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.server import ServerStore
-from waygraph.registry.storage.usage_file import put_usage
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
 from waygraph_lab.synthesis.candidate_graph import put_similar
@@ -141,7 +140,6 @@ def live(registry: LocalRegistry, folder: Path) -> None:
     tools = list(product(registry.tools("quarry-sql"), registry.tools("harbor-git")))
     near = [{"one": one.id, "other": other.id, "cosine": 1.0} for one, other in tools]
     registry.change(lambda session: put_similar(session, lambda _: near))
-    put_usage(registry, is_shown=True)
     calls = count_transitions([[tools[0][0].id, tools[0][1].id]], "2026-01-01T00:00:00+00:00")
     registry.change(lambda session: learn_transitions(session, calls, 1))
     registry.change(lambda session: learn_transitions(session, calls))

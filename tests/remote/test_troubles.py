@@ -89,7 +89,7 @@ def write() -> Call[Any]:
 
 def offer(*, dry_run: bool = False) -> Call[calls.IngestReports]:
     """A source without documents."""
-    return calls.request_call(calls.TakeNow(documents=[], source="s", options={"dry_run": dry_run}))
+    return calls.request_call(calls.Take(documents=[], source="s", options={"dry_run": dry_run}))
 
 
 def fails[E: WaygraphError](kind: type[E], client: Client, service: Flaky, call: Call[Any], **settings: Any) -> E:

@@ -144,7 +144,6 @@ def send(client: httpx2.Client, operation: str) -> httpx2.Response:
         name="dinner" if "toolset" in operation else "examples/catalog",
         server_name="1.0.0.127/trencher-tables",
         version="latest",
-        ingest_id=send_later(client) if operation == "ingest" else "",
     )
     body: dict[str, Any] = {"json": REQUESTS[operation]} if operation in REQUESTS else {}
     if operation == "graph":
@@ -163,17 +162,6 @@ def test_a_source_is_synced_in_the_shape_that_is_documented(tmp_path: Path) -> N
         assert response.status_code == 200, response.text[:500]
         jsonschema.Draft202012Validator(schema_of("sync_source")).validate(response.json())
         jsonschema.Draft202012Validator(schema_of("sources")).validate(client.get("/v1/sources").json())
-
-
-def send_later(client: httpx2.Client) -> str:
-    """The id that the service promises, in the shape that is documented."""
-    response = client.post("/v1/manifests", json=REQUESTS["manifests"], headers={"Prefer": "respond-async"})
-    assert response.status_code == 202
-    jsonschema.Draft202012Validator(schema_of("ingest")).validate(response.json())
-    documented = document()["paths"]["/v1/manifests"]["post"]["responses"]["202"]
-    assert documented["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Ingest"}
-    assert set(documented["headers"]) == {"Location"}
-    return str(response.json()["id"])
 
 
 def test_requests_that_cannot_be_are_not_documented_as_good() -> None:

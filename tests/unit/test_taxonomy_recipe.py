@@ -356,7 +356,7 @@ def test_the_command_line_builds(
         assert all(built.categories[each].examples for each in built.root.children)
 
 
-READS = (("show",), ("show", "food"), ("status",), ("check",), ("export",), ("diff", "main", "tools"))
+READS = (("show",), ("show", "food"), ("status",), ("check",), ("export",))
 
 
 def test_only_use_and_a_new_name_change_what_is_current(

@@ -162,8 +162,7 @@ def test_what_a_server_is_waited_for_is_told_while_it_runs(
             yield Slow(connection)
 
     monkeypatch.setattr(upstream, "connect", slowly)
-    with progress.asking_servers(Settings()) as ask:
-        manifest = ask("here", [entry("shake", handshake())])
+    manifest = progress.ask_servers(Settings(), "here", [entry("shake", handshake())])
     assert [found.key for found in manifest.entries] == ["shake"]
 
 

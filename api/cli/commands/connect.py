@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import Invocation, ServedNamespace, opening
 from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw
-from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.api.cli.render.progress import ask_servers, progress_bar
 from waygraph.api.mcp import Surface
 from waygraph.ingest.hosts import hosts
 from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, rewrite_file, shelf_of, turn
@@ -279,7 +279,8 @@ def _ask(registry: "LocalRegistry", settings: "Settings", config: Path, *, forge
 
     `forgets`: whether a config none of whose servers answers is no source any more.
     """
-    with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
+    ask = partial(ask_servers, settings)
+    with progress_bar("Embedding") as progress:
         how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
         [source] = open_sources(str(config), how)
         parts = source.parts()

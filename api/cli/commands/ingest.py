@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from waygraph.api.cli.options import (
     opening,
 )
 from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line
-from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.api.cli.render.progress import ask_servers, progress_bar
 from waygraph.api.cli.render.watch_events import flag_remarks
 from waygraph.ingest.hosts.hosts import KnownConfig, known_configs, title_of
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
@@ -89,10 +90,10 @@ def ingest(
     with (
         asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as author,
         options.open() as registry,
-        asking_servers(settings) as ask,
         progress_bar("Embedding") as progress,
     ):
         place = registry.store.place
+        ask = partial(ask_servers, settings)
         how = opening(settings, os.environ, registry=place, names=names, servers=servers, source=source, ask=ask)
         refuse_unused(sources, command, how)
         if texts is not None and registry.store.exists:  # before any source is read

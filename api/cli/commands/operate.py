@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import Invocation, Texts, json_or_text, offer_texts
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note
+from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
@@ -190,31 +190,12 @@ def changes(
         options.remark("no change was recorded" + (" since then" if since else ""))
 
 
-_IN_GRAPH_HELP = "Write each tool's counts into the graph for Cypher, or remove them."
-
-
-def usage(
-    options: Invocation,
-    *,
-    request: "ListUsage",
-    in_graph: Annotated[bool | None, Option("--in-graph/--not-in-graph", help=_IN_GRAPH_HELP)] = None,
-) -> None:
+def usage(options: Invocation, *, request: "ListUsage") -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
 
     waygraph usage --sort errors
-
-    Without --in-graph the graph holds no counts. What is there holds until the next --in-graph.
     """
-    with options.open() as registry:
-        usages = registry.perform(request)
-    if in_graph is not None:
-        from waygraph.registry.storage.usage_file import put_usage
-
-        with options.open_own() as own_registry:
-            revision = put_usage(own_registry, is_shown=in_graph).revision
-        note(f"{'written into' if in_graph else 'removed from'} the graph: revision {revision}")
-    options.show(usages, views.usage, request.write)
-    if not usages:
+    if not options.answer(lambda registry: registry.perform(request), views.usage, request.write):
         options.remark("no call was counted")
 
 

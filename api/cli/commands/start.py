@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -219,12 +220,12 @@ def _take_in(
     with its servers that stay with their host, and why.
     """
     from waygraph.api.cli.commands.ingest import outcomes
-    from waygraph.api.cli.render.progress import asking_servers, progress_bar
+    from waygraph.api.cli.render.progress import ask_servers, progress_bar
     from waygraph.ingest.pipeline import Ingestion
 
     with options.open_own() as registry:
-        with asking_servers(settings) as ask, progress_bar("Embedding") as progress:
-            how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
+        with progress_bar("Embedding") as progress:
+            how = opening(settings, os.environ, registry=registry.store.place, ask=partial(ask_servers, settings))
             paths = [str(config.path) for config in configs]
             results = list(outcomes(Ingestion(opening=how), registry, paths, (), progress))
         pairs = list(zip(configs, results, strict=False))  # the registry may have refused one, and what follows

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -17,16 +16,15 @@ from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Of, name_undescribed
-from waygraph.registry.taxonomy.tree import By, CategoryView, Drift, Taxonomy, TaxonomySettings, check_taxonomy
+from waygraph.registry.taxonomy.tree import By, CategoryView, Drift, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
-    from waygraph.registry.taxonomy.taxonomies import Difference, Structure
+    from waygraph.registry.taxonomy.taxonomies import Structure
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
@@ -189,22 +187,6 @@ def check(options: Invocation, *, name: Name = "") -> None:
     options.show(replace(Structure.of(tree), found_by_name=share), _view_numbers)
 
 
-Side = Annotated[str, Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
-
-
-@taxonomy.command()
-def diff(options: Invocation, first: Side, second: Side) -> None:
-    """Tell in what two taxonomies differ, by the ids of their categories.
-
-    waygraph taxonomy diff before.json main
-    """
-    from waygraph.registry.taxonomy.taxonomies import compare_taxonomies
-
-    with options.open() as registry:
-        was, now = (find_or_read(registry, each) for each in (first, second))
-    options.show(compare_taxonomies(was, now), _view_difference)
-
-
 @taxonomy.command()
 def export(options: Invocation, *, name: Name = "") -> None:
     """Write a taxonomy as JSON: its categories, with what each holds."""
@@ -232,18 +214,6 @@ def _note_current(registry: "LocalRegistry") -> None:
     """Which taxonomy is current, where there is one."""
     with suppress(UnknownName):
         note(f"the current taxonomy: {registry.operator.taxonomy().name}")
-
-
-def find_or_read(registry: "Registry", side: str) -> Taxonomy:
-    """Of a name or a file. Raises UnknownName, InvalidSetting."""
-    if not side.endswith(".json"):
-        return registry.operator.taxonomy(side)
-    try:
-        tree = Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
-        check_taxonomy(tree)
-    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError, InvalidSetting) as error:
-        raise InvalidSetting(f"{side} is no taxonomy that `waygraph taxonomy export` wrote: {error}") from error
-    return tree
 
 
 def _services(registry: "LocalRegistry", of: Of, private: bool) -> "list[Service]":
@@ -330,12 +300,3 @@ def _view_drift(drifts: Sequence[Drift]) -> Iterator[Block]:
 
 def _view_numbers(numbers: "Structure | Estimate") -> Iterator[Block]:
     yield Fields([(name.replace("_", " "), getattr(numbers, name)) for name in numbers.__dataclass_fields__])
-
-
-def _view_difference(difference: "Difference") -> Iterator[Block]:
-    yield Fields.of(difference, "categories kept=kept, moved, gone, new")
-    rows = [("only in the first", path, "") for path in difference.only_first]
-    rows += [("only in the second", "", path) for path in difference.only_second]
-    rows += [("renamed", was, now) for was, now in difference.renamed]
-    if rows:
-        yield Table(columns=("what", "first", "second"), rows=rows)

@@ -3,9 +3,7 @@
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,7 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import AllowMassRemoval, NameOptions, Policy, ServerOptions, Texts, invocation, opening
 from waygraph.api.cli.render.output import INTERRUPT, note
-from waygraph.api.cli.render.watch_events import describe_lines, json_line, line_output, live_table
+from waygraph.api.cli.render.watch_events import describe_lines, json_line, line_output
 from waygraph.ingest.sources.opening import refuse_unused
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
@@ -59,25 +57,15 @@ def watch(
     how = opening(
         settings, os.environ, registry=place_of(place, settings), is_named=is_named, names=names, servers=servers
     )
-    with options.open_own() as registry, _output(str(place), as_json=as_json) as tell:
+    with options.open_own() as registry:
         command = options.server_command
         sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)
-        relay = _Relay(tell)
+        relay = _Relay(line_output(json_line if as_json else describe_lines))
         watch_settings = watching(settings, relay.tell, policy=policy, allow_mass_removal=allow_mass_removal, once=once)
         watched_sources = followed_sources(sources, command, how)
         status = _run_until_stopped(Watch(registry, watched_sources, watch_settings), relay, once=once)
     raise typer.Exit(status)
-
-
-@contextmanager
-def _output(place: str, *, as_json: bool) -> Iterator[Callable[[events.WatchEvent], None]]:
-    """`place`: of the registry. What is yielded is called from the event loop and from the thread that writes."""
-    if as_json or not sys.stdout.isatty():
-        yield line_output(json_line if as_json else describe_lines)
-    else:
-        with live_table(place) as table:
-            yield table.tell
 
 
 def known_sources(registry: LocalRegistry) -> list[str]:

@@ -1,4 +1,4 @@
-"""Progress on stderr while a person waits: a bar, and the state of each server that is asked."""
+"""Progress on stderr while a person waits: a bar, and a line for each server that is asked."""
 
 import sys
 import time
@@ -8,12 +8,11 @@ from contextlib import ExitStack, contextmanager
 from waygraph.api.cli.render.output import one_line
 from waygraph.ingest.manifest.records import Manifest, ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers, ServerProgress
-from waygraph.ingest.sources.read import Ask
 from waygraph.registry.model.settings import Settings
 
 SHOWN_AFTER_S = 1.0
 WAIT_TOLD_S = 5
-"""So often a wait for a server is told where no row of it is drawn."""
+"""So often a wait for a server is told."""
 
 
 @contextmanager
@@ -37,17 +36,10 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         yield tell if sys.stderr.isatty() else lambda count, total: None  # noqa: ARG005
 
 
-@contextmanager
-def asking_servers(settings: Settings) -> Iterator[Ask]:
-    """Yields a function that asks the servers of a source. It reports the state of each server on stderr."""
-    with ExitStack() as stack:
-        tell = _board(stack) if sys.stderr.isatty() else _tell
-
-        def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
-            page = open_page if sys.stdin.isatty() else None
-            return McpServers(name=source, servers=servers, settings=settings, on_asked=tell, open_page=page).read()
-
-        yield ask
+def ask_servers(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:
+    """What the servers of a source say of themselves. It reports the state of each on stderr."""
+    page = open_page if sys.stdin.isatty() else None
+    return McpServers(name=source, servers=servers, settings=settings, on_asked=_tell, open_page=page).read()
 
 
 def open_page(url: str) -> None:
@@ -68,35 +60,5 @@ def _outcome(server: ServerProgress) -> str:
             return f"{server.tools} {'tool' if server.tools == 1 else 'tools'} in {server.seconds:.1f} s"
         case "failed":
             return one_line(server.reason)
-        case _ if server.awaits:
-            limit = f" of {server.limit_s:g}" if server.seconds <= server.limit_s else ""
-            return f"waiting for its {server.awaits} ({server.seconds:g} s{limit})"
-        case _:
-            return server.state
-
-
-def _board(stack: ExitStack) -> Callable[[ServerProgress], None]:
-    """Draws a row for each server, in the order in which they came, till `stack` ends."""
-    from rich.console import Console
-    from rich.live import Live
-    from rich.table import Table
-    from rich.text import Text
-
-    rows: dict[str, ServerProgress] = {}
-    live: Live | None = None
-
-    def draw() -> Table:
-        table = Table(box=None, show_header=False, pad_edge=False)
-        for key, server in rows.items():
-            style = {"online": "green", "failed": "red"}.get(server.state, "dim")
-            table.add_row(one_line(key), Text(_outcome(server), style=style))
-        return table
-
-    def tell(server: ServerProgress) -> None:
-        nonlocal live
-        rows[server.key] = server
-        if live is None:
-            live = stack.enter_context(Live(draw(), console=Console(stderr=True), refresh_per_second=8))
-        live.update(draw())
-
-    return tell
+    limit = f" of {server.limit_s:g}" if server.seconds <= server.limit_s else ""
+    return f"waiting for its {server.awaits} ({server.seconds:g} s{limit})"

@@ -1,18 +1,9 @@
-"""What a watch prints: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
+"""What a watch prints: a line for each event, in words or as JSON."""
 
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import PurePath
-
-from rich import box
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from waygraph.api.cli.render.output import one_line, print_line
 from waygraph.api.cli.render.views import notice_line
@@ -123,78 +114,3 @@ def describe_sync(report: SyncReport) -> str:
 
 def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-A_SECOND, LAST_WORDS = 4, 4
-_STYLES = {"online": "green", "starting": "dim", "stopped": "dim", "unreachable": "red", "failing": "yellow"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    status: str = ""
-    tools: int = 0
-    at: str = ""
-    note: str = ""
-
-
-class LiveTable:
-    """Drawn from the last event of each server. Threads may call `tell`."""
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-        self._lock = threading.Lock()
-        self._rows: dict[tuple[str, str], _Row] = {}
-        self._lines: list[str] = []
-
-    def tell(self, event: events.WatchEvent) -> None:
-        with self._lock:
-            match event:
-                case events.ServerSeen():
-                    self._rows[event.source, event.key] = self._row(event)
-                case events.SourceFailed() | events.SourceSynced() | events.NotWritten():
-                    who, what = describe_event(event)
-                    name = PurePath(who).name if who.startswith("/") else who
-                    lines = [f"{_time()} {name}: {words}" for words in (what, *remarks(event)[: LAST_WORDS - 1])]
-                    self._lines = [*self._lines, *lines][-LAST_WORDS:]
-
-    def _row(self, server: events.ServerSeen) -> _Row:
-        row = replace(self._rows.get((server.source, server.key), _Row()), at=_time())
-        match server.event:
-            case events.ServerListed(listing=listing):
-                return _Row("online", len(listing.tools), row.at)
-            case events.Unreachable(reason=reason):
-                return replace(row, status="unreachable", note=reason)
-            case events.Failing(reason=reason):
-                return replace(row, status="failing", note=reason)
-            case events.Starting() | events.ServerStopped() as event:
-                return replace(row, status=describe_server(event))
-
-    def __rich__(self) -> Group:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for name in ("server", "status", "tools", "at"):
-            table.add_column(name, justify="right" if name == "tools" else "left", no_wrap=True)
-        table.add_column("note")  # gives way to the others: its text is cut, and never wrapped
-        with self._lock:
-            for (_, key), row in sorted(self._rows.items()):
-                status = Text(row.status, style=_STYLES.get(row.status, ""))
-                table.add_row(Text(one_line(key)), status, str(row.tools), row.at, _cut(row.note))
-            lines = [_cut(line) for line in self._lines]
-        title = f"Watching {_count_text(len(self._rows), 'server')} into {one_line(self._place)}; Ctrl-C ends it"
-        return Group(Text(title, style="bold"), table, *lines)
-
-
-@contextmanager
-def live_table(place: str) -> Iterator[LiveTable]:
-    table = LiveTable(place)
-    console = Console(markup=False, highlight=False, emoji=False)
-    with Live(table, console=console, refresh_per_second=A_SECOND, vertical_overflow="ellipsis"):
-        yield table
-
-
-def _cut(text: str) -> Text:
-    """On one line, as far as there is room."""
-    return Text(one_line(text), style="dim", overflow="ellipsis", no_wrap=True)
-
-
-def _time() -> str:
-    return datetime.now().astimezone().strftime("%H:%M:%S")

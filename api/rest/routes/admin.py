@@ -6,9 +6,8 @@ What an operator looks after: keys, usage over time, how the service runs, and r
 import json
 import pathlib
 import platform
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -16,13 +15,13 @@ from importlib.metadata import version
 from itertools import islice
 from typing import Annotated, Any
 
-from fastapi import Header, Path, Request
+from fastapi import Path
 from fastapi.responses import Response
 from pydantic import BaseModel
 
 from waygraph.api.rest import requests
 from waygraph.api.rest.perform import serve
-from waygraph.api.rest.problems import as_json, problem_of
+from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.routes.catalog import AgentId
 from waygraph.api.rest.service import Exchange, Lanes, handles, report_line
 from waygraph.api.telemetry.logs import without_secrets
@@ -34,7 +33,7 @@ from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Document, KeySummary
-from waygraph.registry.model.errors import NotAllowed, ServiceStopping, WaygraphError
+from waygraph.registry.model.errors import NotAllowed, WaygraphError
 from waygraph.registry.model.settings import PREFIX, Settings
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_NAME_CHARS
@@ -49,62 +48,13 @@ HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 
 
 @handles(operations.MANIFESTS)
-async def manifests(
-    exchange: Exchange,
-    body: requests.ManifestRequest,
-    prefer: Annotated[str, Header(description="`respond-async`: answer 202 at once, and do it later.")] = "",
-) -> Response:
+async def manifests(exchange: Exchange, body: requests.ManifestRequest) -> Response:
     """Bring the registry to what a source says now. An export holds several sources: a report for each.
 
     With `kind` "export" it also restores what operators had set. That needs a caller who sees everything.
     """
     content = await exchange.request.body()
-    may_write = exchange.operation.scope in exchange.caller.scopes  # who may not is refused at once, with a record
-    if may_write and "respond-async" in re.split(r"[\s,;]+", prefer.lower()):
-        return _take_later(exchange, body.source, content)
     return await exchange.service.lanes.write(lambda: exchange.as_json(_take(exchange, body)), len(content))
-
-
-def _take_later(exchange: Exchange, source: str, content: bytes) -> Response:
-    """What waits is held as it was sent, since read it takes many times the room; also who sent it, who may have lost
-    the right to it when its turn comes.
-    """
-    exchange = replace(exchange, request=Request(exchange.request.scope))  # without its body
-    service = exchange.service
-
-    def take() -> Shape:
-        with _in_audit_if_refused(exchange, source):
-            caller = service.caller_now(exchange.request)
-        return _take(replace(exchange, caller=caller), requests.ManifestRequest.model_validate(json.loads(content)))
-
-    def note_dropped() -> None:
-        with suppress(ServiceStopping), _in_audit_if_refused(exchange, source):
-            raise ServiceStopping
-
-    lane = service.lanes.write_lane(len(content))
-    ingest = service.ingests.add(exchange.caller, source, lane.submit, take, note_dropped)
-    place = operations.INGEST.path.format(ingest_id=ingest["id"])
-    headers = {"Location": place, "Preference-Applied": "respond-async"}
-    return as_json(ingest, headers, status=202)
-
-
-@contextmanager
-def _in_audit_if_refused(exchange: Exchange, source: str) -> Iterator[None]:
-    try:
-        yield
-    except WaygraphError:
-        with exchange.attempt("ingest", source):
-            raise
-
-
-@handles(operations.INGEST)
-def ingest(
-    exchange: Exchange, ingest_id: Annotated[str, Path(description="As the answer 202 has it.", max_length=64)]
-) -> Shape:
-    """Where a manifest stands that the service took after it had answered. For whoever sent it, and an admin who sees
-    everything. The last few that ended are kept, until the service stops.
-    """
-    return exchange.service.ingests.find(ingest_id, exchange.caller)
 
 
 def _take(exchange: Exchange, body: requests.ManifestRequest) -> Shape:

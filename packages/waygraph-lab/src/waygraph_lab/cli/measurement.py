@@ -1,5 +1,6 @@
 """What the commands that measure share: options, files, and notes on what failed."""
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ import typer
 
 from waygraph.api.cli.options import Invocation
 from waygraph.api.cli.render.output import note
+from waygraph.registry.model.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from waygraph.registry.model.errors import StorageFailed, WaygraphError
     from waygraph.registry.model.settings import Settings
+    from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph_lab.evaluation.record import Record
 
@@ -51,12 +54,24 @@ class StageOptions:
 
     def tree(self, command: Invocation, settings: "Settings") -> "Taxonomy | None":
         """Raises UnknownName, InvalidSetting."""
-        from waygraph.api.cli.commands.taxonomy import find_or_read
-
         if not self.taxonomy:
             return None
         with command.open_own(settings) as registry:
             return find_or_read(registry, self.taxonomy)
+
+
+def find_or_read(registry: "LocalRegistry", side: str) -> "Taxonomy":
+    """Of a name or a file. Raises UnknownName, InvalidSetting."""
+    from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
+
+    if not side.endswith(".json"):
+        return registry.operator.taxonomy(side)
+    try:
+        tree = Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
+        check_taxonomy(tree)
+    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError, InvalidSetting) as error:
+        raise InvalidSetting(f"{side} is no taxonomy that `waygraph taxonomy export` wrote: {error}") from error
+    return tree
 
 
 def choices[T: str](option: str, given: list[str] | None, known: tuple[T, ...]) -> tuple[T, ...]:
