@@ -308,21 +308,20 @@ def plain_facts(skill: Mapping[str, object]) -> dict[str, object]:
     """What of a skill's transport holds no secret, whatever its files and tools are called. Raises Refusal for paths
     that lead out of its folder, and for what is no digest; ValueError as `references_only`.
     """
-    facts: dict[str, object] = {}
-    if isinstance(files := skill.get("files"), Mapping):
-        for path, file in files.items():
-            size = file.get("size") if isinstance(file, Mapping) else None
-            if not (isinstance(path, str) and _PLAIN_PATH.fullmatch(path)):
-                raise Refusal(f"files: {reprlib.repr(path)} is no path within the skill's folder")
-            if not (isinstance(size, int) and _DIGEST.fullmatch(str(file.get("sha256"))) and len(file) == 2):
-                raise Refusal(f"files: expected sha256 and size of {reprlib.repr(path)}")
-        facts["files"] = files
-    if is_lines(names := skill.get("names")):
-        facts["names"] = names
-    if isinstance(front := skill.get("frontmatter"), Mapping):
-        texts = {name: front[name] for name in ("name", "description") if isinstance(front.get(name), str)}
-        facts["frontmatter"] = references_only(front) | texts
-    return facts
+    files, names, front = (
+        skill.get(name, empty) for name, empty in (("files", {}), ("names", []), ("frontmatter", {}))
+    )
+    if not (isinstance(files, Mapping) and is_lines(names) and isinstance(front, Mapping)):
+        raise Refusal("transport: expected files and frontmatter of a skill as objects, names as a list of strings")
+    for path, file in files.items():
+        if not (isinstance(path, str) and _PLAIN_PATH.fullmatch(path)):
+            raise Refusal(f"files: {reprlib.repr(path)} is no path within the skill's folder")
+        size, digest = (file.get("size"), file.get("sha256")) if isinstance(file, Mapping) else (None, None)
+        if not (type(size) is int and size >= 0 and _DIGEST.fullmatch(str(digest)) and len(file) == 2):
+            raise Refusal(f"files: expected sha256 and size of {reprlib.repr(path)}")
+    texts = {name: front[name] for name in ("name", "description") if isinstance(front.get(name), str)}
+    facts = {"files": files, "names": names, "frontmatter": references_only(front) | texts}
+    return {name: fact for name, fact in facts.items() if name in skill}
 
 
 def held_transport(value: Mapping[str, object], kind: str = "") -> JsonText:
