@@ -1,22 +1,27 @@
-"""What skills teach and need, in every place: edges stay true while tools come and go, and tell nobody of hidden ones."""
+"""What skills teach and need, in every place: edges stay true while tools come and go, and tell of nothing hidden."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from tests.contract.test_toolsets import entry, feed
 from tests.shelf import Shelf
 from waygraph import Principal
-from waygraph.ingest.manifest.records import AgentRecord, Intake
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.migrate import migrate
 
 
 def skill(name: str, *names: str) -> AgentEntry:
     intake = Intake("skills")
-    intake.take(AgentRecord(pointer="", key=name, kind="skill", description="How to.", transport={"names": list(names)}))
+    intake.take(
+        AgentRecord(pointer="", key=name, kind="skill", description="How to.", transport={"names": list(names)})
+    )
     return intake.entries[0]
 
 
@@ -64,9 +69,10 @@ def test_a_bare_name_counts_where_one_tool_bears_it(registry: LocalRegistry) -> 
 
 def test_which_skills_teach_tools_that_are_denied_or_hidden(registry: LocalRegistry) -> None:
     """The question of the page on Cypher. Denied: it waits, or an operator rejected it."""
-    feed(registry, entry("door", ["open"]), entry("window", ["shut"]), entry("gate", ["lock"]))
+    feed(registry, entry("door", ["open"]), entry("gate", ["lock"]))
     feed(registry, skill("of-door", "open"), skill("of-window", "shut"), skill("of-gate", "lock"), source="skills")
     registry.operator.set("door", hidden=True)
+    sync(registry, Manifest(source="strict", policy="strict", entries=(entry("window", ["shut"]),)))
     registry.operator.reject("window/shut", reason="not here")
     statement = (
         "MATCH (skill:Agent)-[:TEACHES]->(tool:Tool)<-[:OWNS]-(agent:Agent) "
@@ -79,12 +85,9 @@ def test_which_skills_teach_tools_that_are_denied_or_hidden(registry: LocalRegis
     assert rows == [("of-door", "door/open"), ("of-window", "window/shut")]
 
 
-def test_a_copy_has_the_same_edges(registry: LocalRegistry, shelf: Shelf) -> None:
-    from waygraph.registry.storage.migrate import migrate
-
+def test_a_copy_has_the_same_edges(registry: LocalRegistry, tmp_path: Path) -> None:
     feed(registry, entry("door"), skill("guide", "door:open"))
-    place = shelf.empty()
-    with closing(LocalRegistry.open(place.location, settings=place.settings, environ={})) as copy:
+    with LocalRegistry.open(tmp_path / "copy.grafeo", embedder="none", settings=Settings(), environ={}) as copy:
         migrate(registry.store, copy.store)
         assert links(copy) == ["door", "door/open"]
 
