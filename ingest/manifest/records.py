@@ -320,7 +320,9 @@ def plain_facts(skill: Mapping[str, object]) -> dict[str, object]:
         if not (type(size) is int and size >= 0 and _DIGEST.fullmatch(str(digest)) and len(file) == 2):
             raise Refusal(f"files: expected sha256 and size of {reprlib.repr(path)}")
     texts = {name: front[name] for name in ("name", "description") if isinstance(front.get(name), str)}
-    facts = {"files": files, "names": names, "frontmatter": references_only(front) | texts}
+    # A host compares the front matter with that of SKILL.md: with a reference in place of a value it would be refused.
+    verbatim = front if references_only(front) | texts == front else {}
+    facts = {"files": files, "names": names, "frontmatter": verbatim}
     return {name: fact for name, fact in facts.items() if name in skill}
 
 

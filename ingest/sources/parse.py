@@ -15,9 +15,9 @@ named, and is reported where the servers are.
 A skill's folder as one text that can travel: what of SKILL.md and its scripts is needed to know the skill.
 
 The text is a JSON object: `folder` (its name), `skill` (the front matter, null if there is none), `body` (its
-beginning), `files` (path → `sha256` and `size` of each), `left_out` (path → why a file is not among them), `flags`
-(what of other texts than SKILL.md looks suspicious), and `scripts`, each with `path`, `head` (its beginning) and
-`sha256`. Nothing in a skill is executed, and no link out of its folder is followed.
+beginning), `files` (path → `sha256` and `size` of each), `partial` (whether there are more), `left_out` (path → why a
+file is not among them), `flags` (what of other texts than SKILL.md looks suspicious), and `scripts`, each with `path`,
+`head` (its beginning) and `sha256`. Nothing in a skill is executed, and no link out of its folder is followed.
 """
 
 import json
@@ -419,8 +419,8 @@ def _read_files(folder: Path, read: Mapping[str, bytes]) -> dict[str, Any]:
                 f"has more than {MAX_FILES_OF_SKILL} files or {MAX_BYTES_OF_SKILL:,} bytes: none but {SKILL_FILE} and "
                 "some scripts is known here, and none is served"
             )
-            files = {name: digest_of(content) for name, content in read.items()}
-            break
+            only = {name: digest_of(content) for name, content in read.items()}
+            return {"files": only, "partial": True, "left_out": left_out, "flags": flags, "scripts": scripts}
         files[path] = digest = digest_of(content)
         head = content[:MAX_HEAD_BYTES].decode("utf-8-sig", "replace")
         if path.startswith(f"{SCRIPTS}/") and not file.name.startswith("__") and _is_script(file, content):

@@ -245,6 +245,7 @@ def _transport(front: Mapping[str, Any], document: Mapping[str, Any], folder: st
     fields = {
         "folder": folder,
         "files": files,
+        "partial": document.get("partial") is True,
         "frontmatter": _as_json(front),
         "names": [name for name in named_tools(front, texts) if name not in files],
     }
