@@ -26,11 +26,11 @@ from waygraph.api.mcp.pending_calls import InputRequest, Run
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
 from waygraph.api.mcp.results import WHOSE, attribute_error
 from waygraph.api.mcp.sessions import Asker, CallNews, Context, OnBehalf, SessionHost, connection_of, takes
-from waygraph.api.mcp.skills import EXTENSION, SCHEME, named_skill, resources_of, skill_entry, skills_page
+from waygraph.api.mcp.skills import SCHEME, named_skill, resources_of, skill_entry, skills_page
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
-from waygraph.ingest.upstream.connection import Host, NotOffered, Question, Result
+from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.catalog.find import capabilities, judging
 from waygraph.registry.model.arguments import mend_by
@@ -278,7 +278,6 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
         on_subscriptions_listen=listeners.streams,
     )
     server.gateway = gateway
-    server.extensions[EXTENSION] = {}
     server.add_request_handler("tools/list", types.PaginatedRequestParams, answers.list_tools)
     server.add_request_handler("tools/call", types.CallToolRequestParams, answers.call_tool)
     server.add_request_handler("prompts/list", types.PaginatedRequestParams, answers.list_prompts)
@@ -319,7 +318,10 @@ class _Answers:
         kept = cache_hints(asker) if "cacheScope" in introduction else {}
         if resources := introduction.get("capabilities", {}).get("resources"):
             resources.pop("subscribe", None)  # the SDK says so of every server that tells of changed lists
-        return {**introduction, **kept, "instructions": f"{introduction['instructions']} {summary}".rstrip()}
+        # The SDK tells hosts of the handshake era of no extension; they may ask for skills all the same.
+        can = {**introduction.get("capabilities", {}), "extensions": {SKILLS: {}}}
+        instructions = f"{introduction['instructions']} {summary}".rstrip()
+        return {**introduction, **kept, "capabilities": can, "instructions": instructions}
 
     async def note_host(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the SDK's server: what the host calls itself, and how far it has come."""

@@ -21,7 +21,6 @@ from waygraph.registry.catalog.resolve import reading_tool
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, is_doubtful, parse_field
 
-EXTENSION = "io.modelcontextprotocol/skills"
 SCHEME = "skill://"
 PAGE = 100
 """Skills of one page: so many are looked at."""

@@ -22,6 +22,7 @@ from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.ingest.sources.parse import SKILL_FILE, digest_of, is_skill
 from waygraph.ingest.sources.read import list_path
 from waygraph.ingest.upstream.connection import CALL, Result
+from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import NotCallable, SourceError, UnknownName
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -90,7 +91,7 @@ class SkillTexts:
             for source in self.registry.stored_sources()
             if source.name in sources
             for its_key, agent_id in source.claims
-            if its_key == key
+            if key in (its_key, plain_key(its_key))
         ]
         server = self.registry.agent(ids[0]) if ids else None
         return None if server is None or server.hidden or server.pending else server

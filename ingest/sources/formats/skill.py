@@ -16,9 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from waygraph.ingest.manifest.fields import REPEATED, fields_of, lines_of, pointer, scalar_of, text_of
+from waygraph.ingest.manifest.fields import REPEATED, fields_of, items_of, lines_of, pointer, scalar_of, text_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.parse import SCRIPTS, SKILL_FILE, parse_yaml, suspicions_in
+from waygraph.ingest.sources.parse import (
+    MAX_BYTES_OF_SKILL,
+    MAX_FILES_OF_SKILL,
+    SCRIPTS,
+    SKILL_FILE,
+    parse_yaml,
+    suspicions_in,
+)
+from waygraph.registry.model.changes import OF_SERVER
 from waygraph.registry.model.errors import SourceError
 
 Remark = Callable[[str, str], None]
@@ -199,6 +207,48 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         transport=_transport(front, document, folder),
         tools=list(_tools(document["scripts"], intake)),
         flags=(*suspicions_in(SKILL_FILE, text_of(document["body"])), *lines_of(document.get("flags"))),
+    )
+
+
+def listed_skill(listed: object, server: AgentRecord, number: int, intake: Intake) -> Iterator[AgentRecord]:
+    """A skill as a server lists it by the extension of SEP-2640, under a key that no other skill has."""
+    skill, pointer = fields_of(listed), f"{server.pointer}/skills/{number}"
+    front, uri, resources = fields_of(skill.get("frontmatter")), text_of(skill.get("uri")), skill.get("resources")
+    folder, name = uri.removesuffix(SKILL_FILE), text_of(front.get("name"))
+    if not (name and _NAME.fullmatch(name) and uri.endswith(f"/{name}/{SKILL_FILE}")):
+        intake.reject(
+            pointer, "its address does not end in the skill's name, which has at most 64 of a-z, 0-9 and hyphens"
+        )
+        return
+    files = {
+        text_of(file.get("uri")).removeprefix(folder): {
+            "sha256": text_of(file.get("digest")).removeprefix("sha256:"),
+            "size": file.get("size"),
+        }
+        for file in map(fields_of, items_of(resources))
+    }
+    sizes = [size if isinstance(size := file["size"], int) else 0 for file in files.values()]
+    if SKILL_FILE not in files or len(files) > MAX_FILES_OF_SKILL or sum(sizes) > MAX_BYTES_OF_SKILL:
+        intake.reject(pointer, f"the skill {name} has no digests of its files, or more of them than a skill may have")
+        return
+    description = text_of(front.get("description"))
+    path = folder.partition("://")[2].strip("/")
+    yield AgentRecord(
+        pointer=pointer,
+        key=f"{server.key}{OF_SERVER}{path}",
+        name=name,
+        description=description,
+        kind="skill",
+        version=scalar_of(fields_of(front.get("metadata")).get("version")) or scalar_of(front.get("version")),
+        transport={
+            "server": server.key,
+            "uri": uri,
+            "files": files,
+            "frontmatter": _as_json(front),
+            "names": named_tools(front, [description]),
+        },
+        tags=server.tags,
+        visible_to=server.visible_to,
     )
 
 
