@@ -26,7 +26,7 @@ from waygraph.api.mcp.pending_calls import InputRequest, Run
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
 from waygraph.api.mcp.results import WHOSE, attribute_error
 from waygraph.api.mcp.sessions import Asker, CallNews, Context, OnBehalf, SessionHost, connection_of, takes
-from waygraph.api.mcp.skills import SCHEME, named_skill, resources_of, skill_entry, skills_page
+from waygraph.api.mcp.skills import SCHEME, resources_of, skill_at, skill_entry, skills_page
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
@@ -78,8 +78,8 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
     arguments = offer.params.get("arguments") or {}
     with calls.record_call(gateway, asker.caller, offer.address, arguments) as attempt:
         asker.caller.require("use")
-        named = await gateway.ask(lambda: named_skill(gateway, asker, offer.address))
-        agent, name = named or await find_owner(gateway, asker, offer.kind, offer.address)
+        owner = await gateway.ask(lambda: skill_at(gateway, asker, offer.address))
+        agent, name = owner or await find_owner(gateway, asker, offer.kind, offer.address)
         tool = stand_in(offer.kind, agent, name)
         attempt.target = tool.id
         judgement = await gateway.ask(lambda: _judge(gateway, asker, agent, offer.kind, name))

@@ -40,14 +40,14 @@ def skills_page(gateway: Gateway, asker: Asker, cursor: str) -> tuple[list[dict[
 
 def skill_entry(gateway: Gateway, asker: Asker, uri: str) -> dict[str, Any]:
     """Raises UnknownName, also for a skill that the asker may not read."""
-    named = None if asker.caller.scopes.isdisjoint(MAY_KNOW) else named_skill(gateway, asker, uri)
-    for entry in map(_entry, _readable(gateway, asker, [named[0]] if named else [])):
+    owner = None if asker.caller.scopes.isdisjoint(MAY_KNOW) else skill_at(gateway, asker, uri)
+    for entry in map(_entry, _readable(gateway, asker, [owner[0]] if owner else [])):
         if entry and entry["uri"] == uri:
             return entry
     raise UnknownName("resource", uri[:200], ())
 
 
-def named_skill(gateway: Gateway, asker: Asker, uri: str) -> tuple[Agent, str] | None:
+def skill_at(gateway: Gateway, asker: Asker, uri: str) -> tuple[Agent, str] | None:
     """The skill of this address, and the path of the file; None for another address."""
     if not uri.startswith(SCHEME):
         return None

@@ -29,7 +29,7 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 
 MOST_CHARS = 100_000
 """Of a text that is given to a model."""
-CHANGED = "is another than was ingested, or cannot be read: look at it, and run `waygraph ingest` again"
+INGEST_AGAIN = "is another than was ingested, or cannot be read: look at it, and run `waygraph ingest` again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class SkillTexts:
             folder = await to_thread.run_sync(self._folder, call, transport, files)
             content, place = await to_thread.run_sync(_content, folder / path, folder, files[path]), str(folder)
         if content is None or digest_of(content) != files.get(path):
-            raise NotCallable(call.name, f"its file {path or SKILL_FILE} {CHANGED}")
+            raise NotCallable(call.name, f"its file {path or SKILL_FILE} {INGEST_AGAIN}")
         if call.method != CALL:
             return {"contents": [_resource(path, content)]}
         words = content.decode("utf-8-sig", "replace")
@@ -155,7 +155,7 @@ def _of_scripts(place: str, tool: Tool) -> str:
 
 def _why_not(places: list[str], *, is_there: bool) -> str:
     if is_there:
-        return f"its SKILL.md {CHANGED}"
+        return f"its SKILL.md {INGEST_AGAIN}"
     if places:
         return f"its SKILL.md is no longer under {', '.join(places)}"
     return (

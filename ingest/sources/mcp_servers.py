@@ -16,7 +16,7 @@ from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.listings import tool_records
-from waygraph.ingest.sources.formats.skill import listed_skill
+from waygraph.ingest.sources.formats.skill import read_listing
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.access.policy import TASK_SUPPORT
 from waygraph.registry.model.changes import AgentEntry, Rejected
@@ -195,7 +195,7 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
         entries = [_describe_by_tools(entry) for entry in entries]
     skills = Intake(where=intake.where)
     for number, skill in enumerate(listing.skills):
-        for skill_record in listed_skill(skill, record, number, skills):
+        for skill_record in read_listing(skill, record, number, skills):
             skills.take(skill_record)
     if listing.skills_fault:  # under the server's key: what is held of its skills stays
         skills.reject(f"{record.pointer}/skills", listing.skills_fault, key=server.key)

@@ -405,22 +405,22 @@ def _read_files(folder: Path, read: Mapping[str, bytes]) -> dict[str, Any]:
 
     With more files or bytes than a skill may have there are none but those that were `read` before.
     """
-    files, left_out, flags = dict[str, dict[str, Any]](), dict[str, str](), list[str]()
+    files, omissions, flags = dict[str, dict[str, Any]](), dict[str, str](), list[str]()
     scripts, room = list[dict[str, str]](), MAX_BYTES_OF_SKILL
     for number, file in enumerate(sorted(beside(folder / SKILL_FILE), key=lambda each: each.relative_to(folder).parts)):
         path = file.relative_to(folder).as_posix()
         content = read.get(path) or _read_file(file, folder, room)
         if isinstance(content, str):
-            left_out[path] = content
+            omissions[path] = content
             continue
         room -= len(content)
         if number >= MAX_FILES_OF_SKILL or room < 0:
-            left_out[""] = (
+            omissions[""] = (
                 f"has more than {MAX_FILES_OF_SKILL} files or {MAX_BYTES_OF_SKILL:,} bytes: none but {SKILL_FILE} and "
                 "some scripts is known here, and none is served"
             )
             only = {name: digest_of(content) for name, content in read.items()}
-            return {"files": only, "partial": True, "left_out": left_out, "flags": flags, "scripts": scripts}
+            return {"files": only, "partial": True, "left_out": omissions, "flags": flags, "scripts": scripts}
         files[path] = digest = digest_of(content)
         head = content[:MAX_HEAD_BYTES].decode("utf-8-sig", "replace")
         if path.startswith(f"{SCRIPTS}/") and not file.name.startswith("__") and _is_script(file, content):
@@ -428,8 +428,8 @@ def _read_files(folder: Path, read: Mapping[str, bytes]) -> dict[str, Any]:
         elif path not in read and file.suffix.casefold() in TEXT_SUFFIXES:
             flags += suspicions_in(path, content[: 4 * MAX_BODY_CHARS].decode("utf-8-sig", "replace")[:MAX_BODY_CHARS])
     if len(scripts) > MAX_SCRIPTS:
-        left_out[SCRIPTS] = f"of more scripts than {MAX_SCRIPTS} the other {len(scripts) - MAX_SCRIPTS} are no tools"
-    return {"files": files, "left_out": left_out, "flags": flags, "scripts": scripts[:MAX_SCRIPTS]}
+        omissions[SCRIPTS] = f"of more scripts than {MAX_SCRIPTS} the other {len(scripts) - MAX_SCRIPTS} are no tools"
+    return {"files": files, "left_out": omissions, "flags": flags, "scripts": scripts[:MAX_SCRIPTS]}
 
 
 def suspicions_in(path: str, text: str) -> list[str]:

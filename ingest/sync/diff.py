@@ -85,7 +85,9 @@ def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[
     for name in fields:
         values: Iterable[object] = [_plain(name, entity) if entity else None for entity in (old, new)]
         if name == "transport" and "skill" in (getattr(old, "kind", ""), getattr(new, "kind", "")):
-            values = _differing_facts(*values)
+            was, now = map(_facts_by_file, values)
+            sides = zip(values, ((was, now), (now, was)), strict=True)
+            values = [text and {k: v for k, v in its.items() if others.get(k) != v} for text, (its, others) in sides]
         one, other = (each if isinstance(each, str | None) else canonical_json(each) for each in values)
         start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one or "", other or "", strict=False)))
         for side, text in ((before, one), (after, other)):
@@ -94,19 +96,11 @@ def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[
     return canonical_json(before), canonical_json(after)
 
 
-def _differing_facts(*transports: object) -> list[dict[str, object] | None]:
-    """Of the transports of a skill before and after what differs, file by file; None for one that is not there."""
-    documents = [json.loads(str(each)) if each else {} for each in transports]
-    sides = [
-        {**each, "files": {path: str(file["sha256"])[:_DIGEST_CHARS] for path, file in each.get("files", {}).items()}}
-        for each in documents
-    ]
-    results: list[dict[str, object] | None] = []
-    for side, other, transport in zip(sides, sides[::-1], transports, strict=True):
-        files = {path: each for path, each in side["files"].items() if other["files"].get(path) != each}
-        facts = {name: each for name, each in side.items() if other.get(name) != each} | {"files": files}
-        results.append(None if transport is None else facts)
-    return results
+def _facts_by_file(transport: object) -> dict[str, object]:
+    """Of a skill, with the beginning of each file's digest."""
+    facts = json.loads(str(transport or "{}"))
+    files = facts.pop("files", {})
+    return {**facts, **{f"files/{path}": file["sha256"][:_DIGEST_CHARS] for path, file in files.items()}}
 
 
 def _excerpt(name: str, text: str, start: int) -> object:

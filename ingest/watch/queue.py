@@ -292,7 +292,7 @@ class Writer:
         live_keys = {entry.key for entry in live_entries}
         # A skill that its server lists no more; what is held of the server itself is never gone by its own word.
         skill_keys = {key for key in self._claimed_keys(manifest.source) if server_key(key) != key}
-        gone = {
+        ends = {
             key
             for key in skill_keys - live_keys
             if server_key(key) in live_keys and not answers[server_key(key)].rejected
@@ -302,7 +302,7 @@ class Writer:
             entries=(*own.entries, *live_entries),
             rejected=(*own.rejected, *(fault for key in fresh for fault in answers[key].rejected)),
             cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
-            gone=tuple(sorted(gone)),
+            gone=tuple(sorted(ends)),
             partial=True,
             is_part=True,
             rank=LIVE_RANK,
@@ -324,8 +324,7 @@ class Writer:
         Of a source that was read in part only that is gone which it says so of.
         """
         manifest = parts.manifest
-        summary = self._known_source(manifest.source)
-        claimed_keys = {key for key, _ in summary.claims} if summary else set()
+        summary, claimed_keys = self._known_source(manifest.source), self._claimed_keys(manifest.source)
         claimed_keys |= {failure.key for failure in summary.failures if failure.key} if summary else set()
         keys = {server.key for server in parts.servers} | {
             key for entry in manifest.entries for key in (entry.key, entry.key_in_document)

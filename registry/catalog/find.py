@@ -398,7 +398,7 @@ class _Search:
 
     def _add_lessons(
         self,
-        found: Sequence[dict[str, Any]],
+        answers: Sequence[dict[str, Any]],
         facts: dict[str, Any],
         route: ToolRoute,
         candidates: Sequence[_JudgedTool],
@@ -413,15 +413,15 @@ class _Search:
             if each.code == "skill"
         }
         by_name = {each.tool.call_name: each for each in candidates}
-        entries = {each["name"]: each for each in found}
+        entries = {each["name"]: each for each in answers}
         best = next(iter(entries.values()), {})
         for skill, tools in lessons.items():
             pairs = [pair for pair in (self._callable(skill), *map(self._callable, tools)) if pair]
             if not pairs or pairs[0].agent.id != skill:
                 continue
-            read, *taught = pairs
-            if read.tool.call_name in entries:
-                for each in taught:
+            read, *others = pairs
+            if skill in {by_name[each["name"]].agent.id for each in answers}:
+                for each in others:
                     entry = entries.setdefault(each.tool.call_name, self._entry(each, tell_why_not=True))
                     entry["taught_by"] = read.tool.call_name
             elif (

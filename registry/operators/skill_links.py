@@ -55,11 +55,11 @@ class Links(GraphNoun[SkillLinks]):
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
         """Of the skills among these agents, and of those that name a tool which one of them had or has."""
-        before = _named_by(session, agent_ids) if agent_ids else set[str]()
+        before = _names_of(session, agent_ids) if agent_ids else set[str]()
         yield
         if not agent_ids or not (rows := session.run(_READ_NAMES)):
             return
-        names, touched_ids = before | _named_by(session, agent_ids), set(agent_ids)
+        names, touched_ids = before | _names_of(session, agent_ids), set(agent_ids)
         skills = [row["id"] for row in rows if row["id"] in touched_ids or not names.isdisjoint(row["names"])]
         if skills:
             _put(session, _read_ids(session), resolve_names(session, skills))
@@ -104,8 +104,8 @@ def resolve_names(session: GraphSession, skill_ids: Iterable[str]) -> dict[str, 
                 by_form.setdefault(form, set()).add(tool.id)
     links = dict[str, set[str]]()
     for skill, its in names.items():
-        meant = (by_form.get(name.casefold()) or _only(by_name.get(name, {})) for name in its)
-        links[skill] = set[str]().union(*meant)
+        ids = (by_form.get(name.casefold()) or _only(by_name.get(name, {})) for name in its)
+        links[skill] = set[str]().union(*ids)
         links[skill] |= {owner_of(each) for each in links[skill]}
         links[skill] |= {name for name in its if name in view.agents and view.agents[name].agent.kind != "skill"}
     return links
@@ -124,7 +124,7 @@ def _full_names(owner: Agent, tool: Tool) -> set[str]:
     return {form.casefold() for form in (tool.id, tool.call_name, *forms)}
 
 
-def _named_by(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
+def _names_of(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
     """All names that may mean these agents or their tools, folded."""
     agents = {agent_id: item.agent for agent_id, item in read_agents(session, agent_ids).items()}
     names = {agent_id.casefold() for agent_id in agents}

@@ -172,19 +172,19 @@ class Router:
         """Of the skills that were found, and of those that teach the best tool."""
         lessons, skills = self._lessons
         best = skills.get(matches[0].tool.id, ()) if matches else ()
-        found = dict.fromkeys(each for each in (*agents, *(match.agent.id for match in matches)) if each in lessons)
-        if not (found or best):
+        hits = dict.fromkeys(each for each in (*agents, *(match.agent.id for match in matches)) if each in lessons)
+        if not (hits or best):
             return
         owners, within = self.index.agents(), tools_within(query.filters)
 
         def may_name(agent_id: str) -> bool:
-            return routable(owners[agent_id], ask.principal, query.filters)
+            return agent_id in owners and routable(owners[agent_id], ask.principal, query.filters)
 
-        taught = [each for each in best if may_name(each)][:SKILLS_NAMED]
-        for skill in dict.fromkeys((*found, *taught)):
+        teachers = [each for each in best if may_name(each)][:SKILLS_NAMED]
+        for skill in dict.fromkeys((*hits, *teachers)):
             ids = [each for each in lessons[skill] if (within is None or each in within) and may_name(owner_of(each))]
             tools = [tool.id for tool in self.index.tools(ids[:MOST_TAUGHT]) if not tool.pending]
-            if skill in taught:
+            if skill in teachers:
                 tools = list(dict.fromkeys((matches[0].tool.id, *tools)))
             if tools:
                 yield skill_notice(skill, tuple(tools[:TOOLS_SHOWN]))

@@ -91,7 +91,8 @@ async def test_a_skill_is_listed_found_fetched_changed_held_and_approved(place: 
         assert notice == "A skill explains box__paint: freight; read it with freight__read first."
         found = told(await host.call_tool("find_tools", {"query": "weigh freight and ship it"}))
         [own] = [each for each in found["tools"] if each.get("kind") == "skill"]
-        assert own["name"].startswith("freight__")
+        assert own["name"].startswith("freight__weigh_py")
+        assert {each["name"]: each.get("taught_by") for each in found["tools"]}["box__paint"] == "freight__read"
         text = (await host.call_tool("use_tool", {"name": "freight__read"})).content[0].text
         assert "Call `box:paint` first." in text
 
@@ -108,8 +109,8 @@ async def test_a_skill_is_listed_found_fetched_changed_held_and_approved(place: 
         }
         with LocalRegistry.open(place.registry) as registry:
             change = registry.operator.changes(agent_id="freight")[0]
-        assert json.loads(change.before)["transport"]["files"].keys() == {"references/table 1.bin"}
-        assert json.loads(change.after)["transport"]["files"].keys() == {"references/table 1.bin"}
+        assert json.loads(change.before)["transport"].keys() == {"files/references/table 1.bin"}
+        assert json.loads(change.after)["transport"].keys() == {"files/references/table 1.bin"}
         assert main(["--registry", str(place.registry), "approve", "freight"]) == 0
         assert uri in await skills(host)
         read = (await host.read_resource("skill://freight/freight/references/table%201.bin")).contents[0]

@@ -165,7 +165,7 @@ _REMARK = re.compile(r"(?s)<!--.*?(?:-->|\Z)")
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
 _ALLOWED_TOOL = re.compile(r"([^\s,()]+)(?:\([^)\n]*\))?")
 _CODE = re.compile(r"`([A-Za-z0-9][\w./:-]{1,199})(?:\([^`\n]*\))?`")
-"""A name that is written as code, such as `create_issue` or `create_issue(title)`."""
+"""A name that is written as code, such as `search` or `search(query)`."""
 _FULL_NAME = re.compile(r"(?<![\w./:-])[A-Za-z0-9][\w.-]*(?:/|:|__)[\w.:-]*\w")
 """One that names its server, too: a tool's id, its call name, `server:tool`."""
 MAX_NAMES = 256
@@ -210,9 +210,9 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     )
 
 
-def listed_skill(listed: object, server: AgentRecord, number: int, intake: Intake) -> Iterator[AgentRecord]:
+def read_listing(listing: object, server: AgentRecord, number: int, intake: Intake) -> Iterator[AgentRecord]:
     """A skill as a server lists it by the extension of SEP-2640, under a key that no other skill has."""
-    skill, pointer = fields_of(listed), f"{server.pointer}/skills/{number}"
+    skill, pointer = fields_of(listing), f"{server.pointer}/skills/{number}"
     front, uri, resources = fields_of(skill.get("frontmatter")), text_of(skill.get("uri")), skill.get("resources")
     folder, name = uri.removesuffix(SKILL_FILE), text_of(front.get("name"))
     if not (name and _NAME.fullmatch(name) and uri.endswith(f"/{name}/{SKILL_FILE}")):
@@ -245,7 +245,7 @@ def listed_skill(listed: object, server: AgentRecord, number: int, intake: Intak
             "uri": uri,
             "files": files,
             "frontmatter": _as_json(front),
-            "names": named_tools(front, [description]),
+            "names": names_of_tools(front, [description]),
         },
         tags=server.tags,
         visible_to=server.visible_to,
@@ -297,7 +297,7 @@ def _transport(front: Mapping[str, Any], document: Mapping[str, Any], folder: st
         "files": files,
         "partial": document.get("partial") is True,
         "frontmatter": _as_json(front),
-        "names": [name for name in named_tools(front, texts) if name not in files],
+        "names": [name for name in names_of_tools(front, texts) if name not in files],
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -310,7 +310,7 @@ def _as_json(front: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
 
 
-def named_tools(front: Mapping[str, Any], texts: Iterable[str]) -> list[str]:
+def names_of_tools(front: Mapping[str, Any], texts: Iterable[str]) -> list[str]:
     """Names that may be those of tools or servers: all that the skill allows, and what its texts name by a server or
     write as code.
     """
