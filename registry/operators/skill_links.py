@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from waygraph.cypher import load
@@ -32,8 +32,12 @@ class SkillLinks:
     teaches: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
 
+    @property
+    def ids(self) -> set[str]:
+        return {*self.teaches, *self.needs}
+
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"name": self.name, "teaches": self.teaches, "needs": self.needs}
 
     @classmethod
     def of_json(cls, document: Mapping[str, Any]) -> "SkillLinks":
@@ -47,10 +51,16 @@ class Links(GraphNoun[SkillLinks]):
     advice = "ingest the skills again"
 
     def read(self, session: GraphSession) -> list[SkillLinks]:
-        return [_links_of(skill, ids) for skill, ids in sorted(_read_ids(session).items())]
+        ids: dict[str, tuple[list[str], list[str]]] = {}
+        for row in session.run(_READ_LINKS):
+            ids.setdefault(row["skill"], ([], []))[0 if is_tool(row["other"]) else 1].append(row["other"])
+        return [
+            SkillLinks(name=skill, teaches=tuple(sorted(tools)), needs=tuple(sorted(servers)))
+            for skill, (tools, servers) in sorted(ids.items())
+        ]
 
     def put(self, session: GraphSession, value: SkillLinks, vectors: Vectors) -> None:  # noqa: ARG002 - it has none
-        _put(session, {value.name: set()}, {value.name: {*value.teaches, *value.needs}})
+        _put(session, {}, {value.name: value.ids})
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
@@ -62,7 +72,7 @@ class Links(GraphNoun[SkillLinks]):
         names, touched_ids = before | _names_of(session, agent_ids), set(agent_ids)
         skills = [row["id"] for row in rows if row["id"] in touched_ids or not names.isdisjoint(row["names"])]
         if skills:
-            _put(session, _read_ids(session), resolve_names(session, skills))
+            _put(session, {each.name: each.ids for each in self.read(session)}, resolve_names(session, skills))
 
     def rows(self, value: SkillLinks) -> int:
         return len(value.teaches) + len(value.needs)
@@ -73,7 +83,7 @@ class Links(GraphNoun[SkillLinks]):
     def faults(self, contents: Contents) -> Iterator[str]:
         """What a skill names and no edge leads to, and the other way."""
         now = resolve_names(contents.session, [row["id"] for row in contents.session.run(_READ_NAMES)])
-        before = _read_ids(contents.session)
+        before = {each.name: each.ids for each in contents.values(self)}
         for skill in sorted(now.keys() | before):
             yield from (f"{skill} and {each}" for each in sorted(now.get(skill, set()) ^ before.get(skill, set())))
 
@@ -131,19 +141,6 @@ def _names_of(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
     for tool in (item.tool for item in read_tools(session, agents)):
         names |= {tool.name.casefold()} | _full_names(agents[tool.agent_id], tool)
     return names
-
-
-def _read_ids(session: GraphSession) -> dict[str, set[str]]:
-    """By skill the ids of tools and servers."""
-    links: dict[str, set[str]] = {}
-    for row in session.run(_READ_LINKS):
-        links.setdefault(row["skill"], set()).add(row["other"])
-    return links
-
-
-def _links_of(skill: str, ids: Iterable[str]) -> SkillLinks:
-    teaches, needs = ([each for each in sorted(ids) if is_tool(each) is of_tools] for of_tools in (True, False))
-    return SkillLinks(name=skill, teaches=tuple(teaches), needs=tuple(needs))
 
 
 def _put(session: GraphSession, before: Mapping[str, set[str]], after: Mapping[str, set[str]]) -> None:
