@@ -252,7 +252,8 @@ def _find_failures(
 
 def _better_agent(gateway: Gateway, asker: Asker, answer: find.ToolsAnswer) -> dict[str, Any] | None:
     """The answer that is an agent. A server without tools was not asked for them, and does nothing of itself."""
-    ids = list(answer.facts.get("better_agents", ()))
+    skills = [str(tool["agent"]) for tool in answer.tools[:1] if "agent" in tool]
+    ids = [*skills, *answer.facts.get("better_agents", ())]
     agent = gateway.view(asker).registry.agent(ids[0], principal=asker.principal) if ids else None
     if agent is None or agent.kind in ("mcp_server", "openapi"):
         return None

@@ -29,6 +29,7 @@ from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import Scope
 from waygraph.registry.catalog import find
 from waygraph.registry.catalog.find import Judging, judging, list_agents
+from waygraph.registry.catalog.resolve import reading_tool
 from waygraph.registry.catalog.tool_formats import summary
 from waygraph.registry.index.analyser import query_terms, rarity, terms
 from waygraph.registry.model.errors import CallTimedOut, NeedsLogin, UnknownName, WaygraphError
@@ -117,7 +118,11 @@ def address_of(kind: Kind, agent_id: str, name: str) -> str:
 
 
 def stand_in(kind: Kind, agent: Agent, name: str) -> Tool:
-    """As what policy and audit know it: a tool of the agent that only reads, `prompt:NAME` or `resource:URI`."""
+    """As what policy and audit know it: a tool of the agent that only reads, `prompt:NAME` or `resource:URI`. A file of
+    a skill is the skill: who may read one may read all.
+    """
+    if agent.kind == "skill":
+        return reading_tool(agent)
     tool_name = f"{'prompt' if kind == 'prompt' else 'resource'}:{name}"
     return Tool(
         id=tool_id(agent.id, tool_name),

@@ -26,10 +26,11 @@ from waygraph.api.mcp.pending_calls import InputRequest, Run
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
 from waygraph.api.mcp.results import WHOSE, attribute_error
 from waygraph.api.mcp.sessions import Asker, CallNews, Context, OnBehalf, SessionHost, connection_of, takes
+from waygraph.api.mcp.skills import SCHEME, resources_of, skill_at, skill_entry, skills_page
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
-from waygraph.ingest.upstream.connection import Host, NotOffered, Question, Result
+from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.catalog.find import capabilities, judging
 from waygraph.registry.model.arguments import mend_by
@@ -77,7 +78,8 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
     arguments = offer.params.get("arguments") or {}
     with calls.record_call(gateway, asker.caller, offer.address, arguments) as attempt:
         asker.caller.require("use")
-        agent, name = await find_owner(gateway, asker, offer.kind, offer.address)
+        owner = await gateway.ask(lambda: skill_at(gateway, asker, offer.address))
+        agent, name = owner or await find_owner(gateway, asker, offer.kind, offer.address)
         tool = stand_in(offer.kind, agent, name)
         attempt.target = tool.id
         judgement = await gateway.ask(lambda: _judge(gateway, asker, agent, offer.kind, name))
@@ -149,6 +151,8 @@ def _read_answer(offer: OfferCall, agent: Agent, result: Result) -> Result:
 
 def _with_address(offer: OfferCall, agent: Agent, item: Any) -> Any:
     """With our address, if the host read it by ours, or if it could not take the server's own."""
+    if agent.kind == "skill" and isinstance(item, Mapping):
+        return {**item, "uri": offer.address}
     uri = item.get("uri") if isinstance(item, Mapping) and offer.kind != "prompt" else None
     if isinstance(uri, str) and (offer.address.startswith("waygraph:") or not is_url(uri)):
         return {**item, "uri": address_of("resource", agent.id, uri)}
@@ -281,11 +285,18 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     server.add_request_handler("resources/list", types.PaginatedRequestParams, answers.list_resources)
     server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, answers.list_templates)
     server.add_request_handler("resources/read", types.ReadResourceRequestParams, answers.read_resource)
+    server.add_request_handler("skills/list", types.PaginatedRequestParams, answers.list_skills)
+    server.add_request_handler("skills/get", SkillParams, answers.get_skill)
     server.add_request_handler("completion/complete", types.CompleteRequestParams, answers.complete)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, answers.note_initialized)
     server.middleware.extend((pass_unsieved, answers.note_host, answers.introduce))
     return server
+
+
+class SkillParams(types.RequestParams):
+    uri: str
+    """Of a skill's SKILL.md."""
 
 
 class _Answers:
@@ -307,7 +318,10 @@ class _Answers:
         kept = cache_hints(asker) if "cacheScope" in introduction else {}
         if resources := introduction.get("capabilities", {}).get("resources"):
             resources.pop("subscribe", None)  # the SDK says so of every server that tells of changed lists
-        return {**introduction, **kept, "instructions": f"{introduction['instructions']} {summary}".rstrip()}
+        # The SDK tells hosts of the handshake era of no extension; they may ask for skills all the same.
+        can = {**introduction.get("capabilities", {}), "extensions": {SKILLS: {}}}
+        instructions = f"{introduction['instructions']} {summary}".rstrip()
+        return {**introduction, **kept, "capabilities": can, "instructions": instructions}
 
     async def note_host(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the SDK's server: what the host calls itself, and how far it has come."""
@@ -396,10 +410,38 @@ class _Answers:
         return as_it_is(ctx, await self._page(ctx, "template", params))
 
     async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        page = await self._page(ctx, "resource", params)
+        cursor = params.cursor or ""
+        page: dict[str, Any] = {"resources": []}
+        if not cursor.startswith(SCHEME):
+            page = await self._page(ctx, "resource", params)
+        if "nextCursor" not in page:  # behind what servers offer: the files of skills, for hosts without the extension
+            skills, following = await self._skills(
+                ctx, cursor.removeprefix(SCHEME) if cursor.startswith(SCHEME) else ""
+            )
+            page = page | {"resources": [*page["resources"], *resources_of(skills)]}
+            page |= {"nextCursor": f"{SCHEME}{following}"} if following else {}
         described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."
         own = {"uri": CAPABILITIES, "name": "capabilities", "description": described, "mimeType": "application/json"}
         return as_it_is(ctx, page if params.cursor else page | {"resources": [own, *page["resources"]]})
+
+    async def list_skills(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        skills, following = await self._skills(ctx, params.cursor or "")
+        return {"resultType": "complete", "skills": skills, **_STALE} | ({"nextCursor": following} if following else {})
+
+    async def get_skill(self, ctx: Context, params: SkillParams) -> dict[str, Any]:
+        asker = self._gateway.asker_of(ctx)
+        try:
+            skill = await self._gateway.ask(lambda: skill_entry(self._gateway, asker, params.uri))
+        except (WaygraphError, TimeoutError) as error:
+            raise results.offer_error(error) from error
+        return {"resultType": "complete", "skill": skill, **_STALE}
+
+    async def _skills(self, ctx: Context, cursor: str) -> tuple[list[dict[str, Any]], str]:
+        asker = self._gateway.asker_of(ctx)
+        try:
+            return await self._gateway.ask(lambda: skills_page(self._gateway, asker, cursor))
+        except (WaygraphError, TimeoutError) as error:
+            raise results.offer_error(error) from error
 
     async def _page(self, ctx: Context, kind: Kind, params: types.PaginatedRequestParams) -> dict[str, Any]:
         try:

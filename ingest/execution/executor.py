@@ -315,10 +315,10 @@ def _openapi(finder: ServiceFinder, web: Web, settings: Settings) -> ToolCaller:
     return OpenApiCaller(finder=finder, web=web, settings=settings)
 
 
-def _skill(registry: LocalRegistry, trust_file: VouchedFile) -> ToolCaller:
+def _skill(registry: LocalRegistry, trust_file: VouchedFile, servers: ToolCaller) -> ToolCaller:
     from waygraph.ingest.execution.call_skill import SkillTexts
 
-    return SkillTexts(registry=registry, trust_file=trust_file)
+    return SkillTexts(registry=registry, trust_file=trust_file, servers=servers)
 
 
 @asynccontextmanager
@@ -349,11 +349,12 @@ async def open_executor(
         )
         await to_thread.run_sync(_warn_without_key, logins)
         pool = await stack.enter_async_context(calling_pool(logins.operator_launch, settings))
+        servers = McpCaller(pool, logins)
         ways: dict[AgentKind, ToolCaller] = {
-            "mcp_server": McpCaller(pool, logins),
+            "mcp_server": servers,
             "a2a_agent": _OnFirstCall(lambda: _a2a(finder, trust_file, web)),
             "openapi": _OnFirstCall(lambda: _openapi(finder, web, settings)),
-            "skill": _OnFirstCall(lambda: _skill(registry, trust_file)),
+            "skill": _OnFirstCall(lambda: _skill(registry, trust_file, servers)),
         }
         executor = Executor(ways, settings.calls_at_once, logins, full_s=settings.call_timeout_s)
         stack.callback(executor.close)

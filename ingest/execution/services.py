@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from waygraph.ingest.logins.callers import HeaderName, LoginRule, Text
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.manifest.transport import references_only
@@ -35,7 +36,7 @@ from waygraph.registry.model.bounded_text import toml_document
 from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed, UnknownName
 from waygraph.registry.model.files import as_written
-from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.nouns import Agent, parse_field
 from waygraph.registry.model.validation import reason_of
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -349,8 +350,15 @@ class ReachNow:
                 is_named = self._is_configured(agent, claims) or origins_vouched_for(self.trust_file, claims, agent)
                 return "" if is_named else NOT_NAMED_HERE
             case "skill":
-                return "" if places_vouched_for(self.trust_file, claims) else NOT_READ_HERE
+                return self._why_no_skill(agent, claims)
         return f"nothing here runs tools of a {agent.kind} agent"
+
+    def _why_no_skill(self, skill: Agent, claims: list[SourceClaim]) -> str:
+        """Its files are in a folder, or with the server that listed it."""
+        if server := fields_of(parse_field(skill.transport)).get("server"):
+            servers = (self.trust_file.source(claim.source).servers for claim in claims if claim.is_live)
+            return "" if any(server in each for each in servers) else NOT_ASKED_HERE
+        return "" if places_vouched_for(self.trust_file, claims) else NOT_READ_HERE
 
     def _is_configured(self, agent: Agent, claims: list[SourceClaim]) -> bool:
         return bool(self.services.of_agent(agent.id) or self.services.of_source(claim.source for claim in claims))

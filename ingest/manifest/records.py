@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeGuard
 
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.transport import references_only
+from waygraph.registry.access.visibility import MAX_FLAGS
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.identity import (
     agent_id,
@@ -129,6 +130,8 @@ class AgentRecord:
     visible_to: object = ()
     tools: Iterable[ToolRecord] = ()
     limits: tuple[ToolLimit, ...] = ()
+    flags: tuple[str, ...] = ()
+    """Why texts of it look suspicious that the graph does not keep."""
     asked: bool = True
     """Whether what it lists is all that it offers, or only its server could tell, and was not asked."""
 
@@ -201,9 +204,10 @@ class Intake:
             description=self._text(record.description, f"{record.pointer}/description"),
             kind=_kind(record.kind),
             version=_version(record.version),
-            transport=self._transport(record.transport),
+            transport=self._transport(record.transport, record.kind),
             tags=_strings(record.tags, "tags"),
             visible_to=_strings(record.visible_to, "visible_to"),
+            flags=tuple(map(replace_surrogates, record.flags[:MAX_FLAGS])),
         )
         tools, hidden_tools = self._tools(agent, record.tools)
         for limit in record.limits:
@@ -285,7 +289,7 @@ class Intake:
         self.note_cut(pointer, f"a schema of {len(schema)} characters was left out; {MAX_TEXT_CHARS} are allowed")
         return ""
 
-    def _transport(self, value: object) -> str:
+    def _transport(self, value: object, kind: object) -> str:
         if value is None:
             return ""
         if not isinstance(value, Mapping):
@@ -293,13 +297,42 @@ class Intake:
         # Measured before it is searched for secrets, which takes its time on texts without end.
         if (length := len(_canonical(value, "transport"))) > MAX_TEXT_CHARS:
             raise Refusal(f"transport: {length} characters; {MAX_TEXT_CHARS} are allowed")
-        return held_transport(value)
+        return held_transport(value, str(kind))
 
 
-def held_transport(value: Mapping[str, object]) -> JsonText:
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PLAIN_PATH = re.compile(r"(?!.*//)(?!(?:.*/)?\.{1,2}(?:/|$))[^/\x00-\x1f\x7f\\][^\x00-\x1f\x7f\\]*(?<!/)")
+
+
+def plain_facts(skill: Mapping[str, object]) -> dict[str, object]:
+    """What of a skill's transport holds no secret, whatever its files and tools are called. Raises Refusal for paths
+    that lead out of its folder, and for what is no digest; ValueError as `references_only`.
+    """
+    files, names, front = (
+        skill.get(name, empty) for name, empty in (("files", {}), ("names", []), ("frontmatter", {}))
+    )
+    if not (isinstance(files, Mapping) and is_lines(names) and isinstance(front, Mapping)):
+        raise Refusal("transport: expected files and frontmatter of a skill as objects, names as a list of strings")
+    for path, file in files.items():
+        if not (isinstance(path, str) and _PLAIN_PATH.fullmatch(path)):
+            raise Refusal(f"files: {reprlib.repr(path)} is no path within the skill's folder")
+        size, digest = (file.get("size"), file.get("sha256")) if isinstance(file, Mapping) else (None, None)
+        if not (type(size) is int and size >= 0 and _DIGEST.fullmatch(str(digest)) and len(file) == 2):
+            raise Refusal(f"files: expected sha256 and size of {reprlib.repr(path)}")
+    texts = {name: front[name] for name in ("name", "description") if isinstance(front.get(name), str)}
+    # A host compares the front matter with that of SKILL.md: with a reference in place of a value it would be refused.
+    verbatim = front if references_only(front) | texts == front else {}
+    facts = {"files": files, "names": names, "frontmatter": verbatim}
+    return {name: fact for name, fact in facts.items() if name in skill}
+
+
+def held_transport(value: Mapping[str, object], kind: str = "") -> JsonText:
     """A launch or address as the graph holds it: references only. Raises Refusal."""
     try:
-        return _canonical(references_only(value), "transport")
+        facts = plain_facts(value) if kind == "skill" else {}
+        return _canonical(
+            references_only({name: value[name] for name in value if name not in facts}) | facts, "transport"
+        )
     except ValueError:
         raise Refusal("transport: its url cannot be read") from None  # the error's text holds the URL's login
     except RecursionError:

@@ -16,6 +16,7 @@ from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.listings import tool_records
+from waygraph.ingest.sources.formats.skill import read_listing
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.access.policy import TASK_SUPPORT
 from waygraph.registry.model.changes import AgentEntry, Rejected
@@ -72,7 +73,7 @@ class McpServers:
             source=self.name,
             namespace=self.namespace,
             rank=LIVE_RANK,
-            entries=tuple(answer.entry for answer in answers if answer.entry is not None),
+            entries=tuple(entry for answer in answers for entry in answer.entries),
             rejected=tuple(fault for answer in answers for fault in answer.rejected),
             cut=tuple(fault for answer in answers for fault in answer.cut),
             silent=tuple(
@@ -154,9 +155,15 @@ class Answer:
     """
 
     entry: AgentEntry | None = None
+    skills: tuple[AgentEntry, ...] = ()
+    """Those that it lists, as agents of their own."""
     rejected: tuple[Rejected, ...] = ()
     cut: tuple[Rejected, ...] = ()
     status: str = ""
+
+    @property
+    def entries(self) -> tuple[AgentEntry, ...]:
+        return (self.entry, *self.skills) if self.entry else ()
 
 
 def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
@@ -186,7 +193,18 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str) -> Answer:
     entries = [replace(entry, agent=replace(entry.agent, status="online")) for entry in intake.entries]
     if not own_words:
         entries = [_describe_by_tools(entry) for entry in entries]
-    return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
+    skills = Intake(where=intake.where)
+    for number, skill in enumerate(listing.skills):
+        for skill_record in read_listing(skill, record, number, skills):
+            skills.take(skill_record)
+    if listing.skills_fault:  # under the server's key: what is held of its skills stays
+        skills.reject(f"{record.pointer}/skills", listing.skills_fault, key=server.key)
+    return Answer(
+        entry=entries[0] if entries else None,
+        skills=tuple(skills.entries),
+        rejected=(*intake.rejected, *skills.rejected),
+        cut=(*intake.cut, *skills.cut),
+    )
 
 
 def _describe_by_tools(entry: AgentEntry) -> AgentEntry:

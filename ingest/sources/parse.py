@@ -15,15 +15,16 @@ named, and is reported where the servers are.
 A skill's folder as one text that can travel: what of SKILL.md and its scripts is needed to know the skill.
 
 The text is a JSON object: `folder` (its name), `skill` (the front matter, null if there is none), `body` (its
-beginning), `sha256` of SKILL.md, and `scripts`, each with `path`, `head` (its beginning) and `sha256`, or with
-`left_out`, the reason. Nothing in a skill is executed, and no link out of its folder is followed.
+beginning), `files` (path → `sha256` and `size` of each), `partial` (whether there are more), `left_out` (path → why a
+file is not among them), `flags` (what of other texts than SKILL.md looks suspicious), and `scripts`, each with `path`,
+`head` (its beginning) and `sha256`. Nothing in a skill is executed, and no link out of its folder is followed.
 """
 
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -36,6 +37,7 @@ from urllib.parse import quote, unquote, urlsplit
 from waygraph.ingest.manifest.fields import Note, Objects, escape_pointer, fields_of, ignore_fault
 from waygraph.registry.model.bounded_text import BOM, UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.nouns import Agent, suspicions
 from waygraph.registry.model.settings import Settings
 
 # Only these are taken away, and replaced by spaces, so that line and column of an error are still the file's. Libraries
@@ -223,7 +225,7 @@ def parse(where: str, content: Content, settings: Settings, note: Note = ignore_
     """Plain values, or `Lines`. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
     if is_skill(PurePath(where)) and text.lstrip()[:1] != "{":  # by itself, not packed with its folder
-        return skill_of(text, folder=PurePath(where).parent.name)
+        return skill_of(text, PurePath(where).parent.name)
     if _is_named(where, JSON_LINES):
         return _parse_lines(text, note)
     if _is_named(where, YAML):
@@ -342,13 +344,13 @@ def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
 
 SKILL_FILE = "SKILL.md"
 SCRIPTS = "scripts"
-MAX_BODY_CHARS = 20_000
+MAX_BODY_CHARS = 100_000
 MAX_HEAD_BYTES = 4_000
 MAX_SKILL_BYTES = 4 * 1024 * 1024
-MAX_SCRIPT_BYTES = 16 * 1024 * 1024
+MAX_FILES_OF_SKILL, MAX_BYTES_OF_SKILL = 512, 16 * 1024 * 1024
+"""Of all files of a skill together, by its specification."""
 MAX_SCRIPTS = 200
-MAX_SCRIPT_FILES = 5_000
-"""So many files below `scripts` are looked at."""
+TEXT_SUFFIXES = (".md", ".txt")
 SCRIPT_SUFFIXES = frozenset(
     ".bash .bat .cjs .cmd .fish .go .groovy .java .jl .js .kt .lua .mjs .mts .php .pl .ps1 .py .r .rb .rs .scala .sh"
     " .swift .ts .zsh".split()
@@ -372,63 +374,91 @@ def read_skill_file(path: Path, most_bytes: int) -> bytes:
     except UnicodeDecodeError as exc:
         raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from exc
     folder = path.absolute().parent
-    return json.dumps(skill_of(text, folder=folder.name, scripts=list(_scripts(path, folder)))).encode()[:most_bytes]
+    return json.dumps(skill_of(text, folder.name) | _read_files(folder, {path.name: raw})).encode()[:most_bytes]
 
 
-def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> dict[str, Any]:
-    """The parts of a SKILL.md; of one that came alone there are no scripts."""
+def skill_of(text: str, folder: str) -> dict[str, Any]:
+    """The parts of a SKILL.md that came alone."""
     lines = _OLD_BREAK.sub("\n", text)
     parts = _FRONT.match(lines)
     return {
         "folder": folder,
         "skill": parts[1] if parts else None,
         "body": (parts[2] if parts else lines)[:MAX_BODY_CHARS],
-        "sha256": digest_of(text),
-        "scripts": scripts or [],
+        "files": {SKILL_FILE: digest_of(text.encode("utf-8", "surrogatepass"))},
+        "scripts": [],
     }
 
 
-def digest_of(skill: str) -> str:
-    """Of the text of a SKILL.md."""
-    return sha256(skill.encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of(content: bytes) -> dict[str, Any]:
+    """Of a file: what tells another one from it."""
+    return {"sha256": sha256(content).hexdigest(), "size": len(content)}
 
 
 def beside(skill: Path) -> Iterator[Path]:
-    """The files that are looked at for the scripts of a SKILL.md."""
-    return islice(_files(skill.absolute().parent / SCRIPTS), MAX_SCRIPT_FILES)
+    """The files of a SKILL.md's skill, as far as they are looked at."""
+    return islice(_files(skill.absolute().parent), MAX_FILES_OF_SKILL + 1)
 
 
-def _scripts(skill: Path, folder: Path) -> Iterator[dict[str, str]]:
-    """In order of their paths."""
-    files = sorted(beside(skill), key=lambda file: file.relative_to(folder).parts)
-    scripts = filter(None, (_script(file, folder) for file in files))
-    yield from islice(scripts, MAX_SCRIPTS)
-    if rest_count := sum(1 for _ in scripts):
-        yield {"path": SCRIPTS, "left_out": f"of more scripts than {MAX_SCRIPTS} the other {rest_count} are left out"}
+def _read_files(folder: Path, read: Mapping[str, bytes]) -> dict[str, Any]:
+    """Of all files of a skill what its text has of them, by their paths in order.
+
+    With more files or bytes than a skill may have there are none but those that were `read` before.
+    """
+    files, omissions, flags = dict[str, dict[str, Any]](), dict[str, str](), list[str]()
+    scripts, room = list[dict[str, str]](), MAX_BYTES_OF_SKILL
+    for number, file in enumerate(sorted(beside(folder / SKILL_FILE), key=lambda each: each.relative_to(folder).parts)):
+        path = file.relative_to(folder).as_posix()
+        content = read.get(path) or _read_file(file, folder, room)
+        if isinstance(content, str):
+            omissions[path] = content
+            continue
+        room -= len(content)
+        if number >= MAX_FILES_OF_SKILL or room < 0:
+            omissions[""] = (
+                f"has more than {MAX_FILES_OF_SKILL} files or {MAX_BYTES_OF_SKILL:,} bytes: none but {SKILL_FILE} and "
+                "some scripts is known here, and none is served"
+            )
+            only = {name: digest_of(content) for name, content in read.items()}
+            return {"files": only, "partial": True, "left_out": omissions, "flags": flags, "scripts": scripts}
+        files[path] = digest = digest_of(content)
+        head = content[:MAX_HEAD_BYTES].decode("utf-8-sig", "replace")
+        if path.startswith(f"{SCRIPTS}/") and not file.name.startswith("__") and _is_script(file, content):
+            scripts.append({"path": path, "head": head, "sha256": digest["sha256"]})
+        elif path not in read and file.suffix.casefold() in TEXT_SUFFIXES:
+            flags += suspicions_in(path, content[: 4 * MAX_BODY_CHARS].decode("utf-8-sig", "replace")[:MAX_BODY_CHARS])
+    if len(scripts) > MAX_SCRIPTS:
+        omissions[SCRIPTS] = f"of more scripts than {MAX_SCRIPTS} the other {len(scripts) - MAX_SCRIPTS} are no tools"
+    return {"files": files, "left_out": omissions, "flags": flags, "scripts": scripts[:MAX_SCRIPTS]}
+
+
+def suspicions_in(path: str, text: str) -> list[str]:
+    """What of a text that a model reads with a skill looks suspicious, by the rules for descriptions of tools."""
+    from waygraph.ingest.manifest.suspicion.findings import examine
+
+    flags = examine(Agent(id="", name="", description=text)).flags(lambda _: {})
+    return [f"{path}: {flag.partition(': ')[2]}" for flag in suspicions(flags)]
 
 
 def _files(folder: Path) -> Iterator[Path]:
     """What a person put there: nothing hidden, no caches; folders that are links are not entered."""
     for place, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name != "node_modules")
-        yield from (Path(place) / name for name in sorted(files) if not name.startswith((".", "__")))
+        yield from (Path(place) / name for name in sorted(files) if not name.startswith("."))
 
 
-def _script(file: Path, folder: Path) -> dict[str, str] | None:
-    """None if it is no script."""
-    path = file.relative_to(folder).as_posix()
+def _read_file(file: Path, folder: Path, room: int) -> bytes | str:
+    """The content, one byte more than there is room for at most; or why there is none."""
     try:
         if not file.resolve().is_relative_to(folder.resolve()):
-            return {"path": path, "left_out": "is a link to what is not in the folder of the skill"}
+            return "is a link to what is not in the folder of the skill"
         if not file.is_file():
-            return None
-        with file.open("rb") as content:
-            raw = content.read(MAX_SCRIPT_BYTES + 1)
+            return "is no file"
+        with file.open("rb") as stream:
+            return stream.read(room + 1)
     except (OSError, RuntimeError) as exc:  # also a link that leads to itself
-        return {"path": path, "left_out": f"cannot be read: {getattr(exc, 'strerror', None) or exc}"}
-    if file.suffix.casefold() not in SCRIPT_SUFFIXES and not raw.startswith(b"#!"):
-        return None
-    if len(raw) > MAX_SCRIPT_BYTES:
-        return {"path": path, "left_out": f"has more than {MAX_SCRIPT_BYTES} bytes"}
-    head = raw[:MAX_HEAD_BYTES].decode("utf-8-sig", "replace")
-    return {"path": path, "head": head, "sha256": sha256(raw).hexdigest()}
+        return f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
+
+
+def _is_script(file: Path, content: bytes) -> bool:
+    return file.suffix.casefold() in SCRIPT_SUFFIXES or content.startswith(b"#!")

@@ -56,7 +56,7 @@ from waygraph.registry.operators.sources import refuse_change, refuse_unseen
 from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.storage.noun_list import NOUNS
+from waygraph.registry.storage.noun_list import EXPORTED_NOUNS
 from waygraph.registry.writer import DEFAULT_TEXTS, WriteSession
 
 BATCH_TEXTS = 16_000
@@ -306,7 +306,7 @@ def _write_plan(
             session.touch(lambda writing: put_failures(writing, source.name, changes.failures, source.pause_s))
         return graph, changes, Written(revision=_revision(session.state())), session.state()
     result = session.commit(changes, progress, graph)
-    for noun in NOUNS:
+    for noun in EXPORTED_NOUNS:
         if values := manifest.values.get(noun.name):
             result = replace(result, revision=noun.restore(session, values).revision)
     return graph, changes, result, session.state()

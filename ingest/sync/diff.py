@@ -22,6 +22,7 @@ MAX_TEXT_CHARS = 1_000
 _CONTEXT_CHARS = 80
 """So much is kept of what stands before that."""
 _LISTED_TOOLS = 100
+_DIGEST_CHARS = 16
 MAX_ARRIVALS = 1_000
 """New agents of one sync that are logged one by one; of more only their number is."""
 _OF_JSON = frozenset({"input_schema", "output_schema", "annotations", "transport", "tags", "questions", "visible_to"})
@@ -82,13 +83,24 @@ def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[
     before: dict[str, object] = {}
     after: dict[str, object] = {}
     for name in fields:
-        values = (_plain(name, entity) if entity else None for entity in (old, new))
+        values: Iterable[object] = [_plain(name, entity) if entity else None for entity in (old, new)]
+        if name == "transport" and "skill" in (getattr(old, "kind", ""), getattr(new, "kind", "")):
+            was, now = map(_facts_by_file, values)
+            sides = zip(values, ((was, now), (now, was)), strict=True)
+            values = [text and {k: v for k, v in its.items() if others.get(k) != v} for text, (its, others) in sides]
         one, other = (each if isinstance(each, str | None) else canonical_json(each) for each in values)
         start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one or "", other or "", strict=False)))
         for side, text in ((before, one), (after, other)):
             if text is not None:
                 side[name] = _excerpt(name, text, start)
     return canonical_json(before), canonical_json(after)
+
+
+def _facts_by_file(transport: object) -> dict[str, object]:
+    """Of a skill, with the beginning of each file's digest."""
+    facts = json.loads(str(transport or "{}"))
+    files = facts.pop("files", {})
+    return {**facts, **{f"files/{path}": file["sha256"][:_DIGEST_CHARS] for path, file in files.items()}}
 
 
 def _excerpt(name: str, text: str, start: int) -> object:
@@ -222,7 +234,8 @@ class Judge:
         if fields == ("description",) and not any(tool.pending for tool in tools):
             # What tools say was judged with them.
             fields = () if self.checks.is_made_of_tools(new, tools) else fields
-        is_changed = self._holds(fields, _HELD_OF_AGENT.intersection(fields))
+        # A skill is its files: each of them is read by a model, or run by whoever follows it.
+        is_changed = self._holds(fields, fields if new.kind == "skill" else _HELD_OF_AGENT.intersection(fields))
         return with_fields(
             new,
             **self._weigh(new, old, is_changed=is_changed, same_words={"visible_to"}.issuperset(fields)),
@@ -251,7 +264,7 @@ class Judge:
         """Of a scan nothing where nothing was scanned, now or before. A name that was marked stays so."""
         if self.scan.texts or (old and old.flags):
             yield from self.scan.flags(new, old)
-        yield from self.checks.flags(new, elsewhere, self.yields)
+        yield from (*new.flags, *self.checks.flags(new, elsewhere, self.yields))
         if old:
             yield from (flag for flag in old.flags if NEAR_ID in flag)
         elif others := self.alike_ids.get(new.id):

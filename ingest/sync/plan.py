@@ -22,6 +22,7 @@ from waygraph.registry.model.changes import (
     OperatorSettings,
     Policy,
     plain_key,
+    server_key,
 )
 from waygraph.registry.model.identity import call_name, plain_id, tool_id, with_fields
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool, is_approved
@@ -337,8 +338,11 @@ class _Plan:
         """
         present_ids = {entry.agent.id for entry in self.placement.entries} | set(self.placement.withheld)
         unreadable = {record.key for record in self.manifest.rejected if record.key}
+        unreadable |= {entry.key for entry in self.placement.entries if entry.unasked}
         missing_claims = [claim for claim in self.claims.mine.values() if claim.agent_id not in present_ids]
-        stay = {claim for claim in missing_claims if {claim.key, plain_key(claim.key)} & unreadable}
+        stay = {
+            claim for claim in missing_claims if {claim.key, plain_key(claim.key), server_key(claim.key)} & unreadable
+        }
         certain = set() if self.manifest.partial else set(missing_claims) - stay
         gone_keys = set(self.manifest.gone)
         return [claim.agent_id for claim in missing_claims if claim.key in gone_keys or claim in certain]

@@ -33,7 +33,7 @@ from waygraph.registry.model.settings import Settings
 
 MAX_PAGES = 1_000
 MAX_LISTING_BYTES = 64 * 1024 * 1024
-LIST_FIELDS = {"tools/list": "tools", **LISTS}
+LIST_FIELDS = {"tools/list": "tools", "skills/list": "skills", **LISTS}
 """Methods that list what a server has, each with the field that holds the list."""
 
 Explain = Callable[[MCPError, Mapping[str, Any]], Awaitable[UpstreamError]]

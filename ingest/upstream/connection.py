@@ -29,6 +29,9 @@ class ServerListing:
     prompts: int = 0
     resources: int = 0
     resource_templates: int = 0
+    skills: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    skills_fault: str = ""
+    """Why its skills could not be listed."""
     lasts_s: float | None = None
     """For how long the server says that it holds (`ttlMs`); None: not said."""
     notifies: bool = False
@@ -40,6 +43,8 @@ Question = Literal["elicitation/create", "sampling/createMessage", "roots/list"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 
 CALL = "tools/call"
+SKILLS = "io.modelcontextprotocol/skills"
+"""The extension by which a server serves Agent Skills (SEP-2640)."""
 LISTS: Mapping[str, str] = {
     "prompts/list": "prompts",
     "resources/list": "resources",

@@ -24,6 +24,7 @@ from waygraph.ingest.upstream.calls import NOBODY, Following, Items, Questions, 
 from waygraph.ingest.upstream.connection import (
     CALL,
     LISTS,
+    SKILLS,
     CallConnection,
     Host,
     MayHaveRun,
@@ -294,7 +295,10 @@ class OpenConnection:
         self._following.begin()
         tools = await self._tools(terms)
         prompts, resources, templates = [await self._number(method) for method in LISTS]
+        skills, skills_fault = await self._skills(terms)
         return ServerListing(
+            skills=tuple(skills),
+            skills_fault=skills_fault,
             name=terms.server.name,
             title=terms.server.title or "",
             version=terms.server.version,
@@ -316,6 +320,15 @@ class OpenConnection:
             if terms.capabilities.tools is None:
                 return Items()
             raise
+
+    async def _skills(self, terms: SessionTerms) -> tuple[Sequence[Any], str]:
+        """And why there are none: a fault in them is no reason to lose the tools."""
+        if SKILLS not in (terms.capabilities.extensions or {}):
+            return (), ""
+        try:
+            return (await all_of(terms.session, self._explain, "skills/list", self._settings)).items, ""
+        except UpstreamRefused as refusal:
+            return (), refusal.reason
 
     async def _number(self, method: str) -> int:
         terms = await self._running()

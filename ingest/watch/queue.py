@@ -14,7 +14,15 @@ from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.sync.apply import Member, put_statuses, sync
 from waygraph.ingest.upstream.connection import Clock, ServerListing, first_of
 from waygraph.ingest.watch.events import SourceFailed, SourceRead, SourceSynced, WatchEvent
-from waygraph.registry.model.changes import AgentEntry, Policy, Rejected, SourceSummary, bounded_key, status_of_fault
+from waygraph.registry.model.changes import (
+    AgentEntry,
+    Policy,
+    Rejected,
+    SourceSummary,
+    bounded_key,
+    server_key,
+    status_of_fault,
+)
 from waygraph.registry.model.errors import MassRemoval
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -278,13 +286,23 @@ class Writer:
         fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key])]
         own = self._own_word(parts, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
         documents = {entry.key: entry.document for entry in reversed(manifest.entries)}
-        live_entries = [replace(each, document=documents.get(key, "")) for key in fresh if (each := answers[key].entry)]
+        live_entries = [
+            replace(each, document=documents.get(key, "")) for key in fresh for each in answers[key].entries
+        ]
+        live_keys = {entry.key for entry in live_entries}
+        # A skill that its server lists no more; what is held of the server itself is never gone by its own word.
+        skill_keys = {key for key in self._claimed_keys(manifest.source) if server_key(key) != key}
+        ends = {
+            key
+            for key in skill_keys - live_keys
+            if server_key(key) in live_keys and not answers[server_key(key)].rejected
+        }
         part = replace(
             own,
             entries=(*own.entries, *live_entries),
             rejected=(*own.rejected, *(fault for key in fresh for fault in answers[key].rejected)),
             cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
-            gone=(),
+            gone=tuple(sorted(ends)),
             partial=True,
             is_part=True,
             rank=LIVE_RANK,
@@ -306,14 +324,14 @@ class Writer:
         Of a source that was read in part only that is gone which it says so of.
         """
         manifest = parts.manifest
-        summary = self._known_source(manifest.source)
-        claimed_keys = {key for key, _ in summary.claims} if summary else set()
+        summary, claimed_keys = self._known_source(manifest.source), self._claimed_keys(manifest.source)
         claimed_keys |= {failure.key for failure in summary.failures if failure.key} if summary else set()
         keys = {server.key for server in parts.servers} | {
             key for entry in manifest.entries for key in (entry.key, entry.key_in_document)
         }
         keys |= {fault.key for fault in manifest.rejected}
         keys_to_keep = claimed_keys if manifest.partial else keys | set(map(bounded_key, keys))
+        keys_to_keep = {key for key in claimed_keys if server_key(key) in keys_to_keep} | keys_to_keep
         gone_keys = sorted(claimed_keys - keys_to_keep | claimed_keys & set(manifest.gone))
         for key in gone_keys:
             self._hashes.pop((manifest.source, key), None)
@@ -334,7 +352,7 @@ class Writer:
         ids = dict(summary.claims) if summary else {}
         for key in unknown:
             answer = answers[key]
-            if answer.entry and not answer.rejected and (agent_id := ids.get(key)):
+            if answer.entry and not (answer.rejected or answer.skills) and (agent_id := ids.get(key)):
                 agent, tools = self.registry.agent(agent_id), self.registry.tools(agent_id)
                 if AgentEntry(key=agent_id, agent=agent, tools=tuple(tools)).bundle_hash == answer.entry.bundle_hash:
                     self._hashes[source, key] = _hash(answer)
@@ -360,6 +378,10 @@ class Writer:
         if self.stopping:
             raise WriteAbandoned
 
+    def _claimed_keys(self, source: str) -> set[str]:
+        summary = self._known_source(source)
+        return {key for key, _ in summary.claims} if summary else set()
+
     def _known_source(self, name: str) -> SourceSummary | None:
         return next((each for each in self.registry.stored_sources() if each.name == name), None)
 
@@ -376,5 +398,5 @@ def _answer(offer: Offer, source: str) -> Answer:
 
 def _hash(answer: Answer) -> str:
     """Equal means nothing changed, also of what was refused."""
-    text = f"{answer.entry.bundle_hash if answer.entry else ''}\n{answer.rejected}"
+    text = f"{[entry.bundle_hash for entry in answer.entries]}\n{answer.rejected}"
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,7 @@ from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_
 from waygraph.registry.catalog.needs import need_of, required_ids
 from waygraph.registry.catalog.resolve import (
     BORNE_BY,
+    READ,
     RUNS,
     SearchScope,
     WhyNot,
@@ -49,6 +51,7 @@ from waygraph.registry.model.nouns import (
     reachable,
 )
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools
+from waygraph.registry.model.transitions import is_tool, owner_of
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -303,8 +306,10 @@ def confidence_field(confidence: float | None) -> dict[str, Any]:
     return {} if confidence is None else {"confidence": round(confidence, 2)}
 
 
-_FACTS = frozenset({"nothing", "withheld", "better_agents", "words_only"})
-"""Codes of notices that stand as `reason`, `nearest` and `better_agents`, and one that an operator alone can change."""
+_FACTS = frozenset({"nothing", "withheld", "better_agents", "skill", "words_only"})
+"""Codes of notices that stand as `reason`, `nearest`, `better_agents` and entries of skills, and one that an operator
+alone can change.
+"""
 
 
 def notices_field(route: Route | ToolRoute, tool_ids: frozenset[str] | None = None) -> dict[str, Any]:
@@ -370,9 +375,13 @@ class _Search:
         if spare < FAR and len(route.matches) >= request.limit + SPARE and callables < request.limit:
             route = self._route_tools(request.limit + FAR)
             candidates = self._judge_matches(route.matches)
-        better_agents = map(self._agent, route.agents)
-        # Without those whose text is in doubt: a model reads it.
+        better_agents = list(map(self._agent, route.agents))
+        # Without those whose text is in doubt: a model reads it. A skill is an entry as a tool is.
         agents = {each.id: summary(each.description) for each in better_agents if not is_doubtful(each)}
+        if not route.nearest:  # else nothing surely fits
+            skills = [each for each in better_agents if each.kind == "skill" and each.id in agents]
+            candidates = [*(self._judge(each, reading_tool(each)) for each in skills), *candidates]
+            agents = {each: about for each, about in agents.items() if each not in {skill.id for skill in skills}}
         facts: dict[str, Any] = {"better_agents": agents} if agents else {}
         # On request all that a walk selected.
         selection = route.walked.selected if request.tells_selection and route.walked else ()
@@ -388,9 +397,56 @@ class _Search:
         ids = frozenset(each.tool.id for each in candidates if each.tool.call_name in names)
         facts |= notices_field(route, ids) | more | _tools_by_step(route, answer.tools, request.limit)
         facts |= confidence_field(route.confidence) if answer.tools else {}
+        tools = self._add_lessons(answer.tools, facts, route, candidates)
         if request.detail != "names" and not _NUMBER.search(" ".join((request.query, *request.steps))):
             self._add_needs(answer.tools, candidates)
-        return ToolsAnswer(answer.tools, {**answer.facts, **facts}, answer.can_run)
+        return ToolsAnswer(tools, {**answer.facts, **facts}, answer.can_run)
+
+    def _add_lessons(
+        self,
+        answers: Sequence[dict[str, Any]],
+        facts: dict[str, Any],
+        route: ToolRoute,
+        candidates: Sequence[_JudgedTool],
+    ) -> list[dict[str, Any]]:
+        """Return the entries and behind them the tools that skills among them teach. A skill that teaches the best tool
+        is a notice.
+        """
+        lessons = {
+            each.about[0]: each.about[1:]
+            for part in (route, *route.steps)
+            for each in part.notices
+            if each.code == "skill"
+        }
+        by_name = {each.tool.call_name: each for each in candidates}
+        entries = {each["name"]: each for each in answers}
+        best = next(iter(entries.values()), {})
+        for skill, tools in lessons.items():
+            pairs = [pair for pair in (self._callable(skill), *map(self._callable, tools)) if pair]
+            if not pairs or pairs[0].agent.id != skill:
+                continue
+            read, *others = pairs
+            if skill in {by_name[each["name"]].agent.id for each in answers}:
+                for each in others:
+                    entry = entries.setdefault(each.tool.call_name, self._entry(each, tell_why_not=True))
+                    entry["taught_by"] = read.tool.call_name
+            elif (
+                best
+                and by_name[best["name"]].tool.id in tools
+                and "skill" not in {each["code"] for each in facts.get("notices", ())}
+            ):
+                text = f"A skill explains {best['name']}: {skill}; read it with {read.tool.call_name} first."
+                facts["notices"] = [*facts.get("notices", ()), {"code": "skill", "text": text}]
+        return list(entries.values())
+
+    def _callable(self, name: str) -> _JudgedTool | None:
+        """The tool of this id, or that which reads the skill; None: this caller cannot call it from here."""
+        with suppress(UnknownName):
+            agent = self._agent(owner_of(name))
+            each = self._judge(agent, self.scope.tool(name) if is_tool(name) else reading_tool(agent))
+            if not (each.why_not or each.judgement.verdict == "deny" or is_doubtful(agent)):
+                return each
+        return None
 
     def _add_needs(self, entries: Iterable[dict[str, Any]], candidates: Iterable[_JudgedTool]) -> None:
         """To the entry of a tool that requires an id, say which tool of its agent gives it."""
@@ -464,6 +520,8 @@ class _Search:
             entry["cannot_run"] = each.why_not
         if login := request.login_of(each.agent.id):
             entry["login"] = f"needed first: {login}"
+        if each.agent.kind == "skill":
+            entry |= {"kind": "skill"} | ({"agent": each.agent.id} if tool.name == READ else {})
         if request.detail == "names":
             return entry
         if each.judgement.verdict == "ask":

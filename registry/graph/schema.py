@@ -23,13 +23,15 @@ _SUBJECT_ORIGINS_OF_CHANGES = load("subject/origins_of_changes")
 _SYNC_COUNT_CHANGES = load("sync/count_changes")
 _SYNC_DROP_CONFIRMATIONS = load("sync/drop_confirmations")
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 _OF_ENTITY = "id name description status pending flags tags content_hash approved_hash vector_key embedding"
 GRAPH: Mapping[str, str] = {
-    "(:Agent)": f"{_OF_ENTITY} kind version transport visible_to bundle_hash",
+    "(:Agent)": f"{_OF_ENTITY} kind version transport visible_to bundle_hash names",
     "(:Tool)": f"{_OF_ENTITY} call_name input_schema output_schema annotations questions",
     "(:Agent)-[:OWNS]->(:Tool)": "",
+    "(:Agent)-[:TEACHES]->(:Tool)": "",
+    "(:Agent)-[:NEEDS]->(:Agent)": "",
     "(:Tool)-[:SIMILAR]->(:Tool)": "cosine revision",
     "(:Tool)-[:FOLLOWED_BY]->(:Tool)": "before count last_at",
     "(:Agent)-[:FOLLOWED_BY]->(:Agent)": "before count last_at",
@@ -87,6 +89,7 @@ MIGRATIONS = (
     Migration(4, "toolsets", (unique_id("Toolset"),)),
     Migration(5, "failures of sources", ()),
     Migration(_LINKS, "edges of changes and settings", ()),
+    Migration(7, "edges of skills", ()),
 )
 
 

@@ -21,7 +21,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.errors import WriteConflict
 from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, parse_field
 from waygraph.registry.model.transitions import Transition, is_tool
 
 if TYPE_CHECKING:
@@ -198,7 +198,14 @@ def put_claims(session: GraphSession, claims: Iterable[Claim]) -> None:
 
 
 def agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
-    return _entity_props(agent) | {"bundle_hash": bundle_hash}
+    props = _entity_props(agent) | {"bundle_hash": bundle_hash}
+    return props | ({"names": sorted(map(str.casefold, names_in(agent)))} if agent.kind == "skill" else {})
+
+
+def names_in(skill: Agent) -> list[str]:
+    """What a skill names as a tool or a server may be called."""
+    names: list[str] = (parse_field(skill.transport) or {}).get("names", [])
+    return names
 
 
 def tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:

@@ -241,6 +241,14 @@ class AgentEntry:
         return sha256("\n".join(parts).encode()).hexdigest()
 
 
+OF_SERVER = "/skills/"
+
+
+def server_key(key: str) -> str:
+    """The key of the server that lists a skill; any other key as it is."""
+    return key.partition(OF_SERVER)[0]
+
+
 def plain_key(key: str) -> str:
     """The key without the document that it is told apart by."""
     return key.rpartition(_IN)[0] or key

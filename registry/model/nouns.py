@@ -368,6 +368,7 @@ NoticeCode = Literal[
     "not_reranked",
     "excluded",
     "together",
+    "skill",
     "history",
     "cut",
     "failed",

@@ -51,6 +51,11 @@ def failure(code: NoticeCode, reason: str) -> Notice:
     return Notice(code=code, text=f"{_STAGES[code]}: {reason}.")
 
 
+def skill_notice(skill: str, tools: tuple[str, ...]) -> Notice:
+    """Return the notice that a skill teaches these tools; `about` has all ids, the skill's first."""
+    return Notice(code="skill", text=f"A skill explains {', '.join(tools)}: {skill}.", about=(skill, *tools))
+
+
 def _own_notices(answer: Route | ToolRoute) -> Iterator[Notice]:
     if answer.reason:
         code: NoticeCode = "withheld" if answer.nearest else "nothing"

@@ -1,9 +1,9 @@
 """One query through the index: embed, search the legs, fuse, show the best. Holds no state."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice, takewhile, zip_longest
 from operator import attrgetter
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
+from waygraph.registry.access.visibility import Shows, as_seen, routable, tools_within, visible
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
@@ -34,7 +34,8 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.model.transitions import Partner
+from waygraph.registry.model.transitions import Partner, owner_of
+from waygraph.registry.operators.skill_links import LINKS
 from waygraph.registry.routing.history import (
     NO_WORDS,
     Past,
@@ -46,7 +47,7 @@ from waygraph.registry.routing.history import (
     read_partners,
     read_words,
 )
-from waygraph.registry.routing.notices import pair_notices
+from waygraph.registry.routing.notices import pair_notices, skill_notice
 from waygraph.registry.routing.ranking import OTHERS, REMOVALS, Ranking
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 from waygraph.registry.routing.votes import Candidate, best_candidates, best_tools
@@ -64,6 +65,8 @@ NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
 CAPABILITY_LEGS: tuple[Leg, ...] = ("capability_vector", "capability_text")
 """They give tools, and agents without any."""
+SKILLS_NAMED, MOST_TAUGHT = 3, 20
+"""Skills named for the best tool, and tools of a skill that are looked at, at most."""
 BETTER_SHOWN = 2
 """Agents without tools that fit better than the tools result, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
@@ -106,7 +109,7 @@ class Ask:
         return replace(self, recipe=recipe, weights={**recipe.weights, **self.overrides})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Router:
     """Routes over one index. `queries` gives their vectors (None: no model, and `notice` says so)."""
 
@@ -148,11 +151,48 @@ class Router:
             agents=agents,
             is_doubtful=is_doubtful and bool(matches),
             exclusions=exclusions,
-            notices=(*result.notices, *pair_notices(matches, result.partners)),
+            notices=(
+                *result.notices,
+                *pair_notices(matches, result.partners),
+                *self._skill_notices(matches, agents, query, ask),
+            ),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=(time.perf_counter() - start) * 1000,
         )
+
+    @cached_property
+    def _lessons(self) -> tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]]:
+        """By skill the tools that it teaches, and by tool its skills."""
+        lessons = {each.name: each.teaches for each in self.index.values(LINKS)}
+        skills: dict[str, list[str]] = {}
+        for skill, tools in lessons.items():
+            for tool in tools:
+                skills.setdefault(tool, []).append(skill)
+        return lessons, skills
+
+    def _skill_notices(
+        self, matches: Sequence[ToolMatch], agents: Sequence[str], query: Query, ask: Ask
+    ) -> Iterator[Notice]:
+        """Of the skills that were found, and of those that teach the best tool."""
+        lessons, skills = self._lessons
+        best = skills.get(matches[0].tool.id, ()) if matches else ()
+        hits = dict.fromkeys(each for each in (*agents, *(match.agent.id for match in matches)) if each in lessons)
+        if not (hits or best):
+            return
+        owners, within = self.index.agents(), tools_within(query.filters)
+
+        def may_name(agent_id: str) -> bool:
+            return agent_id in owners and routable(owners[agent_id], ask.principal, query.filters)
+
+        teachers = [each for each in best if may_name(each)][:SKILLS_NAMED]
+        for skill in dict.fromkeys((*hits, *teachers)):
+            ids = [each for each in lessons[skill] if (within is None or each in within) and may_name(owner_of(each))]
+            tools = [tool.id for tool in self.index.tools(ids[:MOST_TAUGHT]) if not tool.pending]
+            if skill in teachers:
+                tools = list(dict.fromkeys((matches[0].tool.id, *tools)))
+            if tools:
+                yield skill_notice(skill, tuple(tools[:TOOLS_SHOWN]))
 
     def _better_agents(self, ranking: Ranking) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""

@@ -12,6 +12,7 @@ from waygraph.registry.graph.read import RegistryState, StoredAgent, StoredTool,
 from waygraph.registry.model.changes import Claim, OperatorSettings, SourceSummary, entries_of
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import Transition
+from waygraph.registry.operators.skill_links import LINKS
 from waygraph.registry.operators.toolset import TOOLSETS
 from waygraph.registry.taxonomy.taxonomies import TAXONOMIES
 from waygraph.registry.writer import RegistryNoun
@@ -19,8 +20,10 @@ from waygraph.registry.writer import RegistryNoun
 if TYPE_CHECKING:
     from waygraph.registry.index.local.local_index import LocalIndex
 
-NOUNS: tuple[RegistryNoun[Any], ...] = (TAXONOMIES, TOOLSETS)
-"""In the order in which a transaction keeps them, a copy writes them and an export lists them."""
+EXPORTED_NOUNS: tuple[RegistryNoun[Any], ...] = (TAXONOMIES, TOOLSETS)
+"""In the order in which an export lists them."""
+NOUNS: tuple[GraphNoun[Any], ...] = (*EXPORTED_NOUNS, LINKS)
+"""In the order in which a transaction keeps them, and a copy writes them."""
 
 
 def count_subjects(contents: Contents) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,17 @@ def test_a_skill_is_an_agent_and_its_scripts_are_tools() -> None:
     assert described_first.startswith("Makes a tide report of a place from its gauge readings.")
     assert opening.startswith("Reads a file of gauge readings, finds high and low water")
     transport = json.loads(agent.transport)
-    assert len(transport.pop("sha256")) == 64
-    assert transport == {
-        "folder": "tide-report",
-        "license": "Apache-2.0",
-        "compatibility": "Needs Python 3.12",
-        "allowed-tools": ["Read", "Bash(python:*)"],
-        "metadata": {"version": "1.0"},
+    files = transport.pop("files")
+    assert files == {
+        path.relative_to(EXAMPLE).as_posix(): {
+            "sha256": sha256(path.read_bytes()).hexdigest(),
+            "size": path.stat().st_size,
+        }
+        for path in EXAMPLE.rglob("*")
+        if path.is_file()
     }
+    assert transport.pop("frontmatter")["compatibility"] == "Needs Python 3.12"
+    assert transport == {"folder": "tide-report", "names": ["Bash", "Read"]}
     assert {tool.name: tool.description for tool in entry.tools} == {
         "clearance.sh": "Says how much water a ship of the given draught has under her keel at each height read from"
         " standard input.",

@@ -19,7 +19,7 @@ from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, AgentKind, Tool, canonical_json
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, check_tool_settings
 from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of
-from waygraph.registry.storage.noun_list import NOUNS
+from waygraph.registry.storage.noun_list import EXPORTED_NOUNS
 from waygraph.registry.writer import RegistryNoun
 
 SHAPE = '{"waygraph": 1, "agents": [{"id": …, "name": …, "tools": […]}]}, or one such agent with "waygraph": 1'
@@ -198,7 +198,7 @@ def read_export(document: Mapping[str, Any], where: str, *, restore: bool = Fals
     sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
     if not sources and operator and restore:
         sources = [Manifest(source="operators")]
-    values = {noun.name: rows for noun in NOUNS if restore and (rows := _read_values(noun, rest, where))}
+    values = {noun.name: rows for noun in EXPORTED_NOUNS if restore and (rows := _read_values(noun, rest, where))}
     if sources:
         # Operators' words, or how many there are, and rejected records ride on the first manifest; the values on the
         # last one: by then all agents are there.
@@ -261,7 +261,7 @@ class _RestOfAgents(_Row):
 _Rest: type[_RestOfAgents] = create_model(
     "_Rest",
     __base__=_RestOfAgents,
-    **{noun.name: (list[dict[str, Any]], []) for noun in NOUNS},  # type: ignore[call-overload]
+    **{noun.name: (list[dict[str, Any]], []) for noun in EXPORTED_NOUNS},  # type: ignore[call-overload]
 )
 
 

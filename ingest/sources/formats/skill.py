@@ -9,15 +9,24 @@ To most authors it is a few lines `name: text`. Where YAML reads another thing t
 text of the field is taken as it was written, with a remark.
 """
 
+import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from waygraph.ingest.manifest.fields import REPEATED, fields_of, lines_of, pointer, scalar_of, text_of
+from waygraph.ingest.manifest.fields import REPEATED, fields_of, items_of, lines_of, pointer, scalar_of, text_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.parse import SCRIPTS, parse_yaml
+from waygraph.ingest.sources.parse import (
+    MAX_BYTES_OF_SKILL,
+    MAX_FILES_OF_SKILL,
+    SCRIPTS,
+    SKILL_FILE,
+    parse_yaml,
+    suspicions_in,
+)
+from waygraph.registry.model.changes import OF_SERVER
 from waygraph.registry.model.errors import SourceError
 
 Remark = Callable[[str, str], None]
@@ -154,7 +163,12 @@ _NAME = re.compile(r"(?=.{1,64}$)[a-z0-9]+(?:-[a-z0-9]+)*")
 _FENCED_CODE = re.compile(r"(?ms)^(```|~~~).*?(?:^\1|\Z)")
 _REMARK = re.compile(r"(?s)<!--.*?(?:-->|\Z)")
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
-_ALLOWED_TOOL = re.compile(r"[^\s,()]+(?:\([^)\n]*\))?")
+_ALLOWED_TOOL = re.compile(r"([^\s,()]+)(?:\([^)\n]*\))?")
+_CODE = re.compile(r"`([A-Za-z0-9][\w./:-]{1,199})(?:\([^`\n]*\))?`")
+"""A name that is written as code, such as `search` or `search(query)`."""
+_FULL_NAME = re.compile(r"(?<![\w./:-])[A-Za-z0-9][\w.-]*(?:/|:|__)[\w.:-]*\w")
+"""One that names its server, too: a tool's id, its call name, `server:tool`."""
+MAX_NAMES = 256
 
 
 def fits(document: Any) -> bool:
@@ -172,6 +186,8 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         intake.reject_agent(error.pointer, error.reason, key=folder)
         intake.partial = True  # it may be held under a name of its own, which cannot be read
         return
+    for path, reason in fields_of(document.get("left_out")).items():
+        intake.reject(f"/{path}" if path else "", text_of(reason))
     name = _skill_name(front, folder, intake)
     description = front.get("description")
     opening = _opening(text_of(document["body"]))
@@ -190,6 +206,49 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         version=scalar_of(fields_of(front.get("metadata")).get("version")) or scalar_of(front.get("version")),
         transport=_transport(front, document, folder),
         tools=list(_tools(document["scripts"], intake)),
+        flags=(*suspicions_in(SKILL_FILE, text_of(document["body"])), *lines_of(document.get("flags"))),
+    )
+
+
+def read_listing(listing: object, server: AgentRecord, number: int, intake: Intake) -> Iterator[AgentRecord]:
+    """A skill as a server lists it by the extension of SEP-2640, under a key that no other skill has."""
+    skill, pointer = fields_of(listing), f"{server.pointer}/skills/{number}"
+    front, uri, resources = fields_of(skill.get("frontmatter")), text_of(skill.get("uri")), skill.get("resources")
+    folder, name = uri.removesuffix(SKILL_FILE), text_of(front.get("name"))
+    if not (name and _NAME.fullmatch(name) and uri.endswith(f"/{name}/{SKILL_FILE}")):
+        intake.reject(
+            pointer, "its address does not end in the skill's name, which has at most 64 of a-z, 0-9 and hyphens"
+        )
+        return
+    files = {
+        text_of(file.get("uri")).removeprefix(folder): {
+            "sha256": text_of(file.get("digest")).removeprefix("sha256:"),
+            "size": file.get("size"),
+        }
+        for file in map(fields_of, items_of(resources))
+    }
+    sizes = [size if isinstance(size := file["size"], int) else 0 for file in files.values()]
+    if SKILL_FILE not in files or len(files) > MAX_FILES_OF_SKILL or sum(sizes) > MAX_BYTES_OF_SKILL:
+        intake.reject(pointer, f"the skill {name} has no digests of its files, or more of them than a skill may have")
+        return
+    description = text_of(front.get("description"))
+    path = folder.partition("://")[2].strip("/")
+    yield AgentRecord(
+        pointer=pointer,
+        key=f"{server.key}{OF_SERVER}{path}",
+        name=name,
+        description=description,
+        kind="skill",
+        version=scalar_of(fields_of(front.get("metadata")).get("version")) or scalar_of(front.get("version")),
+        transport={
+            "server": server.key,
+            "uri": uri,
+            "files": files,
+            "frontmatter": _as_json(front),
+            "names": names_of_tools(front, [description]),
+        },
+        tags=server.tags,
+        visible_to=server.visible_to,
     )
 
 
@@ -230,17 +289,37 @@ def _sentences(text: str, room: int) -> str:
 
 
 def _transport(front: Mapping[str, Any], document: Mapping[str, Any], folder: str) -> dict[str, object]:
-    """What a host needs to know before it uses the skill; the digest tells one that was changed."""
-    tools = front.get("allowed-tools")
+    """What a host needs to know before it uses the skill. By the digests each changed byte of a file shows."""
+    texts = (text_of(front.get("description")), text_of(document["body"]))
+    files = dict(fields_of(document.get("files")))
     fields = {
         "folder": folder,
-        "sha256": text_of(document.get("sha256")),
-        "license": text_of(front.get("license")),
-        "compatibility": text_of(front.get("compatibility")),
-        "allowed-tools": _ALLOWED_TOOL.findall(tools) if isinstance(tools, str) else lines_of(tools),
-        "metadata": {name: scalar_of(value) for name, value in fields_of(front.get("metadata")).items()},
+        "files": files,
+        "partial": document.get("partial") is True,
+        "frontmatter": _as_json(front),
+        "names": [name for name in names_of_tools(front, texts) if name not in files],
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _as_json(front: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Empty for what cannot be written, such as a number of more digits than Python reads."""
+    try:
+        return fields_of(json.loads(json.dumps(front, allow_nan=False)))
+    except (ValueError, TypeError, RecursionError):
+        return {}
+
+
+def names_of_tools(front: Mapping[str, Any], texts: Iterable[str]) -> list[str]:
+    """Names that may be those of tools or servers: all that the skill allows, and what its texts name by a server or
+    write as code.
+    """
+    tools = front.get("allowed-tools")
+    lines = [tools] if isinstance(tools, str) else lines_of(tools)
+    names = {name for line in lines for name in _ALLOWED_TOOL.findall(line)}
+    for text in texts:
+        names.update(_CODE.findall(text), _FULL_NAME.findall(text))
+    return sorted(names)[:MAX_NAMES]
 
 
 def _tools(scripts: list[Any], intake: Intake) -> Iterator[ToolRecord]:
@@ -248,8 +327,8 @@ def _tools(scripts: list[Any], intake: Intake) -> Iterator[ToolRecord]:
         script = fields_of(entry)
         path = text_of(script.get("path"))
         pointer = f"/{path}" if path else f"/{SCRIPTS}/{number}"
-        if not path or script.get("left_out"):
-            intake.reject(pointer, text_of(script.get("left_out")) or "expected a script with a path")
+        if not path:
+            intake.reject(pointer, "expected a script with a path")
             continue
         identity = {"path": path, "sha256": text_of(script.get("sha256"))}
         yield ToolRecord(

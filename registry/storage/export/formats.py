@@ -23,7 +23,7 @@ from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, JsonText, Tool, parse_field
 from waygraph.registry.operations.request import ExportFormat
-from waygraph.registry.storage.noun_list import NOUNS
+from waygraph.registry.storage.noun_list import EXPORTED_NOUNS
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -128,7 +128,7 @@ def as_json(contents: Contents) -> str:
         # Whether it waits, and what of it was approved. Flags are found again.
         f'"approval": {_lines(_fields(each, _APPROVAL) for each in entities if each.pending or each.approved_hash)}',
     ]
-    values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in NOUNS}
+    values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in EXPORTED_NOUNS}
     parts += [f'"{name}": {_lines(documents)}' for name, documents in values.items() if documents]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
