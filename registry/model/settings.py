@@ -167,6 +167,8 @@ class Settings:
     """Of a server that is started, with all its processes; 0: no limit."""
     server_max_processes: int = 256
     """Of a server that is started; 0: no limit."""
+    isolate: bool = False
+    """Whether servers that are started are confined to a box, if their entry does not say it."""
 
     service_threads: int = 0
     """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
