@@ -7,16 +7,17 @@ launcher fetches from, and what its entry grants. Nothing is watched: what the b
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.environment import installer_addresses
+from waygraph.ingest.manifest.environment import inherited_variables, installer_addresses
 from waygraph.ingest.manifest.fields import fields_of, items_of
-from waygraph.ingest.manifest.records import StdioLaunch
+from waygraph.ingest.manifest.records import ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.connection import Result
 from waygraph.ingest.upstream.process_health import launcher_of
 from waygraph.ingest.upstream.reaper_process import Rule
@@ -32,6 +33,7 @@ _SYSTEM = (
 """What every program needs, and holds no secret."""
 _PACKAGE_MARKS = ("package.json", "pyproject.toml", "go.mod", "Cargo.toml", "deno.json")
 _PROGRAMS = frozenset(".cjs .dll .jar .js .mjs .php .ps1 .py .pyz .rb .sh .ts".split())
+_DATABASES = frozenset(".db .duckdb .jsonl .sqlite .sqlite3".split())
 _PORTS = {
     **dict.fromkeys(("https", "wss"), 443),
     **dict.fromkeys(("http", "ws"), 80),
@@ -46,7 +48,7 @@ _REGISTRIES = {
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "container"})
 _REFUSED = re.compile(
     r"(?i)permission denied|not permitted|\bE(?:ACCES|PERM|CONNREFUSED|NOTFOUND|AI_AGAIN)\b|connection refused|"
-    r"name resolution|not known|fetch failed|connect(?:ion)? ?error|all connection attempts failed"
+    r"name resolution|not known|cannot find module|fetch failed|unable to open|connect(?:ion)? ?(?:error|issue)|all connection attempts failed"
 )
 _HOST = re.compile(r"(?:ENOTFOUND|EAI_AGAIN|https?://|host[ =:']+)\s*((?:[\w-]+\.)+[a-z]{2,})")
 _PATH = re.compile(r"['\"](/[^'\"\n]+)['\"]")
@@ -75,6 +77,10 @@ class Box:
         own = [("fs_write", str(self.folder)), ("fs_write", os.devnull)]
         return [*paths, *own, *((names[each.access], each.what) for each in self.grants)]
 
+    def variables(self) -> dict[str, str]:
+        """What a program needs to know: Git gives up where it may not read the system's configuration."""
+        return {"HOME": str(self.folder), "TMPDIR": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
+
     def advice(self, words: str) -> str:
         """How to grant what these words of the server say was refused; empty: they say nothing of that."""
         if not _REFUSED.search(words):
@@ -82,10 +88,11 @@ class Box:
         hosts = {f"{host}:443": "reaches" for host in _HOST.findall(words)}
         paths = {path: "reads" for path in _PATH.findall(words) if os.path.exists(path)}
         wishes = [f'"{access}": ["{what}"]' for what, access in {**hosts, **paths}.items() if self._lacks(what)]
+        example = ", ".join(wishes) or '"reaches": ["HOST:PORT"]'
         reaches = ", ".join(each.what for each in self.grants if each.access == "reaches") or "no address"
         return (
             f"it runs in a box that reaches {reaches}, and reads no file that its profile does not name; to grant "
-            f'more, put "isolate": {{{", ".join(wishes) or '"reaches": ["HOST:PORT"]'}}} into its entry, and ingest it again'
+            f'more, put "isolate": {{{example}}} into its entry, and ingest it again'
         )
 
     def advise(self, result: Result) -> Result:
@@ -139,10 +146,32 @@ def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settin
     return Box(program, settings.data_path / "boxes" / name, tuple(sorted(grants.values())))
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """One line of the table of what servers may do."""
+
+    server: str
+    grant: Grant
+
+
+def profiles_of(servers: Iterable[ServerEntry], environ: Mapping[str, str], settings: Settings) -> list[ProfileRow]:
+    """What each server that is started may do, once servers are isolated. A command that is not there has no line."""
+    settings, rows = replace(settings, isolate=True), list[ProfileRow]()
+    for server in servers:
+        if isinstance(launch := server.launch, StdioLaunch):
+            environment = inherited_variables(environ, launch.env) | dict(launch.env)
+            with suppress(FileNotFoundError):
+                box = box_of(launch, environment, settings)
+                why = "its entry says so" if launch.isolate is False else "a container confines it, and this does not"
+                grants = box.grants if box else (Grant("is not confined", "", why),)
+                rows += [ProfileRow(server.key, grant) for grant in grants]
+    return rows
+
+
 def _grants(launch: StdioLaunch, environment: Mapping[str, str], program: str) -> Iterator[Grant]:
     """Of the same path or host the last counts."""
-    for path in _installations(program, environment.get("PATH", os.defpath)):
-        yield Grant("reads", path, "its program is there")
+    for installation in _installations(program, environment.get("PATH", os.defpath)):
+        yield Grant("reads", installation, "its program is there")
     if launcher := launcher_of(launch):
         addresses = [each for each in map(_endpoint, installer_addresses(environment)) if each]
         for host in (*_REGISTRIES.get(launcher, ()), *addresses):
@@ -161,11 +190,14 @@ def _grants(launch: StdioLaunch, environment: Mapping[str, str], program: str) -
 
 def _of_path(path: Path, why: str) -> Grant:
     """A folder or a file of data may be written; of a program its package is read."""
+    if path.suffix in _DATABASES and _is_narrow(path.parent):
+        return Grant("writes", str(path.parent), why)  # its journal lies beside it
     if path.is_dir() or path.suffix not in _PROGRAMS:
         return Grant("writes", str(path), why)
     packages = [each for each in path.parents if any((each / mark).is_file() for mark in _PACKAGE_MARKS)]
-    folder = next(filter(_is_narrow, (*packages, path.parent)), path)
-    return Grant("reads", str(folder), "its program is there")
+    if folders := list(filter(_is_narrow, packages)):
+        return Grant("reads", str(folders[-1]), "its program is there")  # the outermost holds what all need
+    return Grant("reads", _installation(path), "its program is there")
 
 
 def _existing(value: str, folder: str) -> Path | None:
@@ -174,7 +206,8 @@ def _existing(value: str, folder: str) -> Path | None:
         return None
     path = Path(folder, value)
     try:
-        return path.resolve() if path.exists() else None
+        is_there = path.exists() or path.suffix in _DATABASES and path.parent.is_dir()
+        return path.resolve() if is_there else None
     except OSError:  # such as a text that is too long for a path
         return None
 
@@ -207,6 +240,8 @@ def _installations(program: str | None, search: str) -> Iterable[str]:
 
 def _installation(program: Path) -> str:
     """The folder of all that was installed with it; where that would open a home, only that of the programs."""
+    if "node_modules" in program.parts:  # a package needs its siblings
+        return str(Path(*program.parts[: program.parts.index("node_modules") + 1]))
     folder = program.parent
     if folder.name in ("bin", "sbin"):
         return str(folder.parent if _is_narrow(folder.parent) else folder)

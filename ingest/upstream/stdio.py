@@ -355,7 +355,7 @@ async def _start_child(launch: StdioLaunch, settings: Settings, wire: Wire, disc
         box = wire.box = box_of(launch, environment, settings)
         if box:
             box.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            environment |= {"HOME": str(box.folder), "TMPDIR": str(box.folder), **launch.env}
+            environment |= {**box.variables(), **launch.env}
         command = box.program if box else launch.command
         child = Child([command, *launch.args], environment, launch.cwd, settings, on_excess, box=box)
         await child.await_start()
@@ -370,6 +370,8 @@ async def _start_child(launch: StdioLaunch, settings: Settings, wire: Wire, disc
     except PermissionError:
         raise UpstreamUnreachable(f"command cannot be run: {name} (permission denied)") from None
     except (OSError, ValueError) as exc:
+        if box and isinstance(exc, OSError) and exc.errno == errno.ENOTSUP:
+            raise UpstreamRefused("its box cannot be made: sandlock refuses its profile") from None
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else "an argument or variable is malformed"
         raise UpstreamUnreachable(f"command cannot be run: {name} ({reason})") from None
 

@@ -135,7 +135,6 @@ def test_a_box_costs_a_start_little(tmp_path: Path) -> None:
 
     anyio.run(start, True)
     plain, boxed = (min(anyio.run(start, isolate) for _ in range(7)) for isolate in (False, True))
-    print(f"plain {plain * 1000:.1f} ms, boxed {boxed * 1000:.1f} ms")
     assert boxed - plain < 0.03
 
 
