@@ -48,7 +48,8 @@ _REGISTRIES = {
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "container"})
 _REFUSED = re.compile(
     r"(?i)permission denied|not permitted|\bE(?:ACCES|PERM|CONNREFUSED|NOTFOUND|AI_AGAIN)\b|connection refused|"
-    r"name resolution|not known|cannot find module|fetch failed|unable to open|connect(?:ion)? ?(?:error|issue)|all connection attempts failed"
+    r"name resolution|not known|cannot find module|fetch failed|unable to open|connect(?:ion)? ?(?:error|issue)|"
+    r"all connection attempts failed"
 )
 _HOST = re.compile(r"(?:ENOTFOUND|EAI_AGAIN|https?://|host[ =:']+)\s*((?:[\w-]+\.)+[a-z]{2,})")
 _PATH = re.compile(r"['\"](/[^'\"\n]+)['\"]")
@@ -190,8 +191,8 @@ def _grants(launch: StdioLaunch, environment: Mapping[str, str], program: str) -
 
 def _of_path(path: Path, why: str) -> Grant:
     """A folder or a file of data may be written; of a program its package is read."""
-    if path.suffix in _DATABASES and _is_narrow(path.parent):
-        return Grant("writes", str(path.parent), why)  # its journal lies beside it
+    if (path.suffix in _DATABASES or not path.exists()) and _is_below_home(path.parent):
+        return Grant("writes", str(path.parent), why)  # it is made there, or its journal lies beside it
     if path.is_dir() or path.suffix not in _PROGRAMS:
         return Grant("writes", str(path), why)
     packages = [each for each in path.parents if any((each / mark).is_file() for mark in _PACKAGE_MARKS)]
@@ -201,12 +202,12 @@ def _of_path(path: Path, why: str) -> Grant:
 
 
 def _existing(value: str, folder: str) -> Path | None:
-    """A path that an argument names: absolute, or one that cannot be a mere word."""
+    """A path that an argument names: absolute, or one that cannot be a mere word. What is not there may be made."""
     if not value or "\0" in value or not ("/" in value or value.startswith(".")):
         return None
     path = Path(folder, value)
     try:
-        is_there = path.exists() or path.suffix in _DATABASES and path.parent.is_dir()
+        is_there = path.exists() or (path.parent.is_dir() and _is_below_home(path.parent.resolve()))
         return path.resolve() if is_there else None
     except OSError:  # such as a text that is too long for a path
         return None
@@ -249,8 +250,11 @@ def _installation(program: Path) -> str:
 
 
 def _is_narrow(folder: Path) -> bool:
-    """Whether it is neither a home, nor above one, nor a folder of a home that may hold anything."""
-    home = Path.home()
-    if home.is_relative_to(folder) or len(folder.parts) < 3:
-        return False
-    return folder.parent != home or any((folder / mark).is_file() for mark in ("pyvenv.cfg", *_PACKAGE_MARKS))
+    """Whether it is below a home, and no folder right in it that may hold anything."""
+    marks = ("pyvenv.cfg", *_PACKAGE_MARKS)
+    return _is_below_home(folder) and (folder.parent != Path.home() or any((folder / mark).is_file() for mark in marks))
+
+
+def _is_below_home(folder: Path) -> bool:
+    """Whether it is neither a home, nor above one, nor right below the root."""
+    return not Path.home().is_relative_to(folder) and len(folder.parts) > 2

@@ -197,6 +197,8 @@ class Settings:
     """Of a result through the gateway, as a model reads it; the rest is kept and read page by page. 0: no limit."""
     calls_at_once: int = 64
     """How many calls are under way at a time."""
+    run_code: bool = False
+    """Whether hosts get the tool run_code, which runs a model's Python in a sandbox; it needs the extra `code`."""
     audit_arguments: bool = False
     """Whether the audit holds the arguments of calls."""
     explorer_calls: bool = False
