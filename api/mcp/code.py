@@ -77,7 +77,7 @@ class CodeRun:
         return json.loads(part["text"]).get("tools", [])
 
     async def _call(self, name: str, params: Mapping[str, Any] = {}) -> Any:
-        """The structured answer of a tool, else its texts as one, which is read if it is JSON."""
+        """The structured answer of a tool, else its texts as one; a text that is JSON is read."""
         if not (isinstance(name, str) and isinstance(params, dict)):
             raise _Refusal("call(name, params) takes a text and a dict")
         try:
@@ -95,12 +95,13 @@ class CodeRun:
         words = "\n".join(str(fields_of(part).get("text", "")) for part in items_of(result.get("content")))
         if result.get("isError"):
             raise _Refusal(words)
-        if "structuredContent" in result:
-            return result["structuredContent"]
+        value = result.get("structuredContent", words)
+        if isinstance(value, Mapping) and value.keys() == {"result"}:
+            value = value["result"]  # so SDKs wrap what is no object
         try:
-            return json.loads(words)
+            return json.loads(value) if isinstance(value, str) else value
         except (ValueError, RecursionError):
-            return words
+            return value
 
 
 async def run_code(
@@ -126,10 +127,10 @@ async def _execute(code: str, run: CodeRun) -> dict[str, Any]:
         import pydantic_monty as monty  # an extra
     except ImportError:
         raise NotCallable(RUN_CODE, "Monty is missing here", how="pip install 'waygraph[code]'") from None
-    printed, is_error = monty.CollectString(max_bytes=PRINT_BYTES), False
+    output, is_error = monty.CollectString(max_bytes=PRINT_BYTES), False
     try:
         async with monty.AsyncMonty(max_processes=1) as pool, pool.checkout(limits=LIMITS) as session:
-            step = await session.feed_start(code, external_lookup=run.functions, print_callback=printed)
+            step = await session.feed_start(code, external_lookup=run.functions, print_callback=output)
             while not isinstance(step, monty.MontyComplete):
                 if not isinstance(step, monty.AsyncFunctionSnapshot):
                     step = await step.resume_auto()
@@ -142,5 +143,5 @@ async def _execute(code: str, run: CodeRun) -> dict[str, Any]:
         last = "" if value is None else last
     except (monty.MontyError, ValueError, RecursionError) as error:
         last, is_error = f"{type(error).__name__}: {error}", True
-    texts = [mark_imitation(each, RUN_CODE) for each in (printed.output.rstrip(), last) if each]
+    texts = [mark_imitation(each, RUN_CODE) for each in (output.output.rstrip(), last) if each]
     return {"content": [text("\n".join(texts) or "(nothing was printed)")], **({"isError": True} if is_error else {})}

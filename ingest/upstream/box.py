@@ -46,7 +46,7 @@ _REGISTRIES = {
     "deno": ("jsr.io:443", "registry.npmjs.org:443"),
 }
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "container"})
-_REFUSED = re.compile(
+_REFUSAL = re.compile(
     r"(?i)permission denied|not permitted|\bE(?:ACCES|PERM|CONNREFUSED|NOTFOUND|AI_AGAIN)\b|connection refused|"
     r"name resolution|not known|cannot find module|fetch failed|unable to open|connect(?:ion)? ?(?:error|issue)|"
     r"all connection attempts failed"
@@ -84,7 +84,7 @@ class Box:
 
     def advice(self, words: str) -> str:
         """How to grant what these words of the server say was refused; empty: they say nothing of that."""
-        if not _REFUSED.search(words):
+        if not _REFUSAL.search(words):
             return ""
         hosts = {f"{host}:443": "reaches" for host in _HOST.findall(words)}
         paths = {path: "reads" for path in _PATH.findall(words) if os.path.exists(path)}
@@ -225,9 +225,9 @@ def _endpoint(text: str) -> str:
 
 def _installations(program: str | None, search: str) -> Iterable[str]:
     """Where a program lies, and what it is a link to, and what its first line names."""
-    folders, tried = list[str](), set[str]()
-    while program and program not in tried:
-        tried.add(program)
+    folders, programs = list[str](), set[str]()
+    while program and program not in programs:
+        programs.add(program)
         target = os.path.realpath(program)
         folders += [_installation(Path(program)), _installation(Path(target))]
         with open(target, "rb") as file:

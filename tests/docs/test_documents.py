@@ -23,6 +23,7 @@ from waygraph.registry.embedding.embedder import OPTIONS
 IMPORT_NAMES = {
     "jsonschema-rs": "jsonschema_rs",
     "PyJWT": "jwt",
+    "pydantic-monty": "pydantic_monty",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "opentelemetry-sdk": "opentelemetry",
     "pystemmer": "Stemmer",
