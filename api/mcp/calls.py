@@ -25,7 +25,7 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
-from waygraph.registry.access.policy import Judgement, danger_of
+from waygraph.registry.access.policy import Judgement, danger_in, danger_of
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find import Judging, judging
 from waygraph.registry.catalog.needs import need_of
@@ -175,6 +175,8 @@ class ToolRequest:
     deadline_s: float
     reader: Reader = "host"
     consent: str = ""
+    needs_reads: bool = False
+    """Whether a person has to agree to a tool that does not say that it only reads, whatever the policy is."""
     mendings: tuple[Mending, ...] = ()
 
 
@@ -460,6 +462,8 @@ def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Age
     """Raises NotCallable, InvalidArguments."""
     judges = judging(gateway.registry, gateway.policy, asker.principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, request.name))
+    if request.needs_reads and judgement.verdict == "allow" and danger_in(tool.annotations) != "reads":
+        judgement = replace(judgement, verdict="ask", reason="it does not say that it only reads")
     if judgement.verdict == "deny":
         how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
         raise errors.NotCallable(tool.call_name, judgement.reason, how=how)

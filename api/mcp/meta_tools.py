@@ -25,7 +25,7 @@ from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.notices import failure
 
 IDENTITY = {"name": NAME, "title": "Waygraph"}
-FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
+FIND_TOOLS, USE_TOOL, ROUTE_AGENTS, RUN_CODE = "find_tools", "use_tool", "route_agents", "run_code"
 ROUTE, EXECUTE = "route", "execute"
 AGENTS, MAX_AGENTS, MAX_STEPS = 5, 20, 50
 RFC_LIMIT = 5
@@ -51,9 +51,9 @@ type Question = Callable[[Gateway, Asker, Arguments], Awaitable[Result]]
 
 
 @cache
-def _surfaces() -> Mapping[Surface, Any]:
+def _surfaces() -> Mapping[str, Any]:
     """Instructions and definitions, as hosts get them, by surface."""
-    surfaces: Mapping[Surface, Any] = json.loads(resources.files(__package__).joinpath("meta_tools.json").read_bytes())
+    surfaces: Mapping[str, Any] = json.loads(resources.files(__package__).joinpath("meta_tools.json").read_bytes())
     return surfaces
 
 
@@ -66,9 +66,12 @@ def instructions(surface: Surface) -> str:
     return str(_surfaces()[surface]["instructions"])
 
 
-def meta_tools(surface: Surface, *, browses: bool = False, walks: bool = False) -> list[Definition]:
+def meta_tools(
+    surface: Surface, *, browses: bool = False, walks: bool = False, runs_code: bool = False
+) -> list[Definition]:
     """In the order in which they are listed. `browses`: whether there is a taxonomy; `walks`: and a model for it."""
-    tools: list[Definition] = _surfaces()[surface]["tools"]
+    more = _surfaces()["code"]["tools"] if runs_code and surface == "default" else ()
+    tools: list[Definition] = [*_surfaces()[surface]["tools"], *more]
     return [_with_taxonomy(tool, walks) for tool in tools] if browses and surface == "default" else tools
 
 
@@ -84,13 +87,13 @@ def _with_taxonomy(tool: Definition, walks: bool) -> Definition:
 
 def definition_of(tool: str) -> Definition:
     """Of a meta-tool, by the first surface that has it. Raises StopIteration."""
-    return next(each for surface in RUNNERS for each in meta_tools(surface) if each["name"] == tool)
+    return next(each for surface in _surfaces().values() for each in surface["tools"] if each["name"] == tool)
 
 
 @cache
 def parameters_of(tool: str) -> frozenset[str]:
     """What a meta-tool takes, by any surface; empty for a tool that is none."""
-    definitions = (each for surface in RUNNERS for each in meta_tools(surface) if each["name"] == tool)
+    definitions = (each for surface in _surfaces().values() for each in surface["tools"] if each["name"] == tool)
     properties = [name for each in definitions for name in each["inputSchema"]["properties"]]
     return frozenset([*properties, *BY_TAXONOMY.get(tool, ()), *BY_WALK.get(tool, ())])
 

@@ -4,7 +4,7 @@ A prompt is fetched, a resource read, an argument completed: at its own server, 
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from waygraph.api.mcp import calls, meta_tools, results
 from waygraph.api.mcp.gateway import Gateway, Parts, keep_warm, open_gateway
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
-from waygraph.api.mcp.meta_tools import RUNNERS
+from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS
 from waygraph.api.mcp.offers import AGENTS, Kind, address_of, find_owner, offers_page, stand_in
 from waygraph.api.mcp.pending_calls import InputRequest, Run
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
@@ -381,6 +381,13 @@ class _Answers:
             if request.name.startswith(AGENTS):
                 offer = OfferCall(kind="resource", address=request.name, params={}, deadline_s=deadline_s)
                 return await self._run(ctx, asker, lambda host: read_as_tool(gateway, asker, offer, host), params)
+        elif params.name == RUN_CODE and gateway.settings.run_code and gateway.surface == "default":
+            from waygraph.api.mcp.code import run_code
+
+            def run(host: Host) -> Awaitable[Result]:
+                return run_code(gateway, asker, arguments, deadline_s, host)
+
+            return await self._run(ctx, asker, run, params)
         else:
             request = calls.ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
         return await self._run(ctx, asker, lambda host: calls.call_tool(gateway, asker, request, host), params)

@@ -88,7 +88,9 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     tools = _pinned_if_any(gateway, asker) if gateway.surface == "default" else []
     rest = [tool for tool in tools if tool.call_name > cursor]
     walks = bool(gateway.settings.walk)
-    first, *others = meta_tools(gateway.surface, browses=browses(gateway, asker), walks=walks)
+    first, *others = meta_tools(
+        gateway.surface, browses=browses(gateway, asker), walks=walks, runs_code=gateway.settings.run_code
+    )
     summary = "" if cursor else summary_of(gateway, asker)  # the first one finds: it says what there is to find
     finder = first | {"description": f"{first['description']} {summary}".rstrip()}
     own = [] if cursor else [finder, *others]

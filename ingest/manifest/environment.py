@@ -181,6 +181,11 @@ def _is_inherited(name: str) -> bool:
     return plain or name.upper() in PROXIES or _OF_AN_INSTALLER.match(name) is not None
 
 
+def installer_addresses(variables: Mapping[str, str]) -> list[str]:
+    """Where packages are fetched from, as far as variables say so."""
+    return [value for name, value in variables.items() if _OF_AN_INSTALLER.match(name) and "://" in value]
+
+
 def logins_in(variables: Mapping[str, str]) -> set[str]:
     """Those in inherited addresses, such as a proxy's password."""
     values = [value for name, value in variables.items() if name not in _OF_A_USER]

@@ -399,6 +399,8 @@ class StdioLaunch:
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
+    isolate: bool | Mapping[str, tuple[str, ...]] | None = field(default=None, repr=False)
+    """Whether it is confined, or what it may do beside its profile: `reads`, `writes`, `reaches`. None: the setting."""
     handshake: bool = False
     """Whether to speak to it in the handshake era of the protocol, whatever else it speaks."""
     confidential: frozenset[str] = field(default=frozenset(), repr=False, compare=False)

@@ -257,7 +257,8 @@ class OpenConnection:
         )
         with self._calls.begin(host, self._calls.tasks) as call, quietly():
             try:
-                return await calls.call(call, method, name, arguments, input_schema)
+                result = await calls.call(call, method, name, arguments, input_schema)
+                return self.wire.box.advise(result) if self.wire.box else result
             except MCPError as exc:
                 error = await self._call_error(call, exc, {"name": name, "arguments": dict(arguments)})
             raise error

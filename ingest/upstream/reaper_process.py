@@ -7,6 +7,7 @@ processes. On Linux what leaves its session or its parent becomes a child of thi
 
 import _thread
 import ctypes
+import errno
 import marshal
 import os
 import signal
@@ -21,19 +22,26 @@ _DEAD_STATES = frozenset({b"Z", b"X"})
 """States of a process or a thread."""
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 """They end the server, not its parent."""
+_DEFAULTS = (*_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
+
+Rule = tuple[str, str]
+"""Of a box: `fs_read`, `fs_write` or `net_allow`, and the path or the address."""
 
 
 def main() -> None:
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
     with open(control, "rb", buffering=0, closefd=False) as file:
-        command, environment, folder, may_raise_privileges = marshal.load(file)  # noqa: S302 - written by us
+        command, environment, folder, may_raise_privileges, box = marshal.load(file)  # noqa: S302 - written by us
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     server = None
     try:
-        server = _start(command, environment, folder, may_raise_privileges=may_raise_privileges)
+        if box:
+            server = _start_in_box(command, environment, folder, box)
+        else:
+            server = _start(command, environment, folder, may_raise_privileges=may_raise_privileges)
         os.write(control, b"started\n")
     except (OSError, ValueError) as exc:
         os.write(control, b"%d\n" % (getattr(exc, "errno", None) or 0))
@@ -57,10 +65,61 @@ def _start(command: list[str], environment: dict[str, str], folder: str, *, may_
     os.environ["PATH"] = environment.get("PATH", os.defpath)  # by which the program is found
     if folder:
         os.chdir(folder)
-    defaults = (*_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ)
-    server = os.posix_spawnp(command[0], command, environment, setpgroup=0, setsigdef=defaults)
+    server = os.posix_spawnp(command[0], command, environment, setpgroup=0, setsigdef=_DEFAULTS)
     os.chdir("/")
     return server
+
+
+def _start_in_box(command: list[str], environment: dict[str, str], folder: str, box: tuple[str, list[Rule]]) -> int:
+    """As `_start`, confined by the rules. `box`: the library of sandlock and the rules. Raises OSError.
+
+    Its C interface is called as its own Python package does, whose import would take longer than the start. Threads of
+    this process answer for the kernel what the server wants of the network; they end with it.
+    """
+    library, rules = box
+    sandlock = ctypes.CDLL(library)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def call(name: str, *arguments: object) -> ctypes.c_void_p:
+        function = getattr(sandlock, f"sandlock_{name}")
+        function.restype = ctypes.c_void_p
+        if not (result := function(*arguments)):
+            raise OSError(errno.ENOTSUP, name)
+        return ctypes.c_void_p(result)
+
+    def start(rules: list[Rule]) -> ctypes.c_void_p:
+        builder = call("sandbox_builder_new")
+        for rule, text in [*rules, *([("cwd", folder)] if folder else [])]:
+            builder = call(f"sandbox_builder_{rule}", builder, os.fsencode(text))
+        for variable, value in environment.items():
+            builder = call("sandbox_builder_env_var", builder, os.fsencode(variable), os.fsencode(value))
+        policy = call("sandbox_build", builder, ctypes.byref(ctypes.c_int()), ctypes.byref(ctypes.c_char_p()))
+        name = b"waygraph-%d" % os.getpid()  # sandlock runs no two of one name
+        streams = [ctypes.byref(ctypes.c_int(-1)) for _ in range(3)]  # 0: the server has ours
+        return call("popen", policy, name, arguments, len(command), 0, 0, 0, *streams)
+
+    os.environ["PATH"] = environment.get("PATH", os.defpath)
+    arguments = (ctypes.c_char_p * len(command))(*map(os.fsencode, command))
+    for number in _DEFAULTS:  # a program inherits which signals are ignored
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        handle = start(rules)
+    except OSError:  # no box is made with a host that nobody knows, as of a machine that is offline
+        handle = start([each for each in rules if each[0] != "net_allow" or _is_known(each[1])])
+    for number in _DEFAULTS:
+        signal.signal(number, signal.SIG_IGN)
+    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # only now: sandlock takes a descriptor from its child
+    return int(sandlock.sandlock_handle_pid(handle))
+
+
+def _is_known(address: str) -> bool:
+    """Whether the host of host:port has an address now."""
+    import socket
+
+    with suppress(OSError):
+        return bool(socket.getaddrinfo(address.rpartition(":")[0].strip("[]"), None))
+    return False
 
 
 def _wait(server: int, control: int) -> None:

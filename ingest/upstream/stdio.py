@@ -33,6 +33,7 @@ from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherite
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.upstream.box import Box, box_of, sandlock_library
 from waygraph.ingest.upstream.messages import (
     CHUNK,
     GONE_ERRORS,
@@ -92,11 +93,13 @@ class Child:
         folder: str,
         settings: Settings,
         on_excess: Callable[[str], None],
+        *,
+        box: Box | None = None,
     ) -> None:
         """Raises OSError if it cannot be started, and ValueError; `await_start` tells the rest."""
-        request = marshal.dumps(
-            (command, environment, os.path.abspath(folder), raises_privileges(command[0], environment))
-        )
+        raises = raises_privileges(command[0], environment)
+        confinement = (sandlock_library(), box.rules()) if box else None
+        request = marshal.dumps((command, environment, os.path.abspath(folder), raises, confinement))
         forbid_inspection()
         self._control, theirs = socket.socketpair()
         _controls.add(self._control)
@@ -323,11 +326,7 @@ async def stdio_transport(
 ) -> AsyncGenerator[tuple[MessagesIn, MessagesOut]]:
     """Starts the server; leaving ends it, with all that it started. Raises UpstreamError."""
     wire.launcher = launcher_of(launch)
-
-    def on_excess(reason: str) -> None:
-        wire.excess = wire.trouble = UpstreamUnreachable(reason)
-
-    server = _Server(await _start_child(launch, settings, discretion, on_excess), settings, wire, discretion)
+    server = _Server(await _start_child(launch, settings, wire, discretion), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
@@ -342,9 +341,10 @@ async def stdio_transport(
             tasks.cancel_scope.cancel()
 
 
-async def _start_child(
-    launch: StdioLaunch, settings: Settings, discretion: Discretion, on_excess: Callable[[str], None]
-) -> Child:
+async def _start_child(launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion) -> Child:
+    def on_excess(reason: str) -> None:
+        wire.excess = wire.trouble = UpstreamUnreachable(reason)
+
     variables = inherited_variables(os.environ, launch.env)
     discretion.learn(*logins_in(variables))
     environment = variables | dict(launch.env)
@@ -352,7 +352,12 @@ async def _start_child(
     if launch.cwd and not Path(launch.cwd).is_dir():
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
     try:
-        child = Child([launch.command, *launch.args], environment, launch.cwd, settings, on_excess)
+        box = wire.box = box_of(launch, environment, settings)
+        if box:
+            box.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            environment |= {**box.variables(), **launch.env}
+        command = box.program if box else launch.command
+        child = Child([command, *launch.args], environment, launch.cwd, settings, on_excess, box=box)
         await child.await_start()
         return child
     except FileNotFoundError:
@@ -365,6 +370,8 @@ async def _start_child(
     except PermissionError:
         raise UpstreamUnreachable(f"command cannot be run: {name} (permission denied)") from None
     except (OSError, ValueError) as exc:
+        if box and isinstance(exc, OSError) and exc.errno == errno.ENOTSUP:
+            raise UpstreamRefused("its box cannot be made: sandlock refuses its profile") from None
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else "an argument or variable is malformed"
         raise UpstreamUnreachable(f"command cannot be run: {name} ({reason})") from None
 
@@ -387,7 +394,9 @@ class _Server:
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
         words = self._discretion.line(last_lines(self._errors.since_mark()), LAST_CHARS)
-        return "; ".join([words, *(advice for pattern, advice in _ADVICE if pattern.search(words))])
+        advice = [advice for pattern, advice in _ADVICE if pattern.search(words)]
+        advice += filter(None, [self._wire.box.advice(words)] if self._wire.box else [])
+        return "; ".join([words, *advice])
 
     # -- streams -----------------------------------------------------------------------------------
 

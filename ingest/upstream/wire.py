@@ -18,6 +18,7 @@ from cachetools import FIFOCache
 from mcp import types
 from mcp.shared.message import SessionMessage
 
+from waygraph.ingest.upstream.box import Box
 from waygraph.ingest.upstream.messages import Unreadable, unreadable_event
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 
@@ -145,6 +146,8 @@ class Wire:
     """Why its process was ended: it took more than its limits allow."""
     last_words: Callable[[], str] = str
     """The last lines of its error output, as one."""
+    box: Box | None = None
+    """What its process is confined to."""
     launcher: str = ""
     """The program that may have to fetch the server before it runs."""
     on_life: Callable[[], None] = lambda: None

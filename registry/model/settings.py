@@ -156,6 +156,8 @@ class Settings:
     """Of a server that is started, with all its processes; 0: no limit."""
     server_max_processes: int = 256
     """Of a server that is started; 0: no limit."""
+    isolate: bool = False
+    """Whether servers that are started are confined to a box, if their entry does not say it."""
 
     service_threads: int = 0
     """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
@@ -184,6 +186,8 @@ class Settings:
     """Of a result through the gateway, as a model reads it; the rest is kept and read page by page. 0: no limit."""
     calls_at_once: int = 64
     """How many calls are under way at a time."""
+    run_code: bool = False
+    """Whether hosts get the tool run_code, which runs a model's Python in a sandbox; it needs the extra `code`."""
     audit_arguments: bool = False
     """Whether the audit holds the arguments of calls."""
     explorer_calls: bool = False

@@ -86,7 +86,7 @@ def test_every_import_is_declared() -> None:
         name
         for path in modules().values()
         for name in set(foreign_imports(path)) - FRAMEWORKS.get(path.name, set())
-        if not distributions.get(name, {name.lower().replace("_", "-")}) & declared()
+        if not {*distributions.get(name, ()), name.lower().replace("_", "-")} & declared()
     }
     assert undeclared == set()
 

@@ -23,6 +23,7 @@ from waygraph.registry.embedding.embedder import OPTIONS
 IMPORT_NAMES = {
     "jsonschema-rs": "jsonschema_rs",
     "PyJWT": "jwt",
+    "pydantic-monty": "pydantic_monty",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "opentelemetry-sdk": "opentelemetry",
     "pystemmer": "Stemmer",
@@ -31,8 +32,8 @@ IMPORT_NAMES = {
     "sentence-transformers": "sentence_transformers",
     "sse-starlette": "sse_starlette",
 }
-WORKS_UNSEEN = {"accelerate", "httptools", "neo4j-rust-ext", "testcontainers", "uvloop"}
-"""Another package of ours, or the tests, take them up where they are installed."""
+WORKS_UNSEEN = {"accelerate", "httptools", "neo4j-rust-ext", "sandlock", "testcontainers", "uvloop"}
+"""Another package of ours, or the tests, take them up where they are installed; of one its C library is called."""
 OF_THIS_MACHINE = re.compile(r"/work/|/root/|/home/|pyenv/versions|site-packages")
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")
 

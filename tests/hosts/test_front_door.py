@@ -34,7 +34,7 @@ class House:
     """A home with nothing in it, and all of the environment that programs get there."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.notes = folder, folder / "notes"
+        self.folder, self.notes = folder, folder / "work" / "notes"
         self.cursor, self.registry = folder / ".cursor" / "mcp.json", folder / ".local/share/waygraph/registry.grafeo"
         self.environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "WAYGRAPH_EMBEDDER": "none"}
 
@@ -44,6 +44,7 @@ class House:
 
     def put_calculator(self, path: Path | None = None) -> None:
         """With a server that cannot be started beside it."""
+        self.notes.parent.mkdir(exist_ok=True)
         calculator = {"command": sys.executable, "args": [str(CALCULATOR), str(self.notes)]}
         self.put(path or self.cursor, {"calculator": calculator, "gone": {"command": "never-there"}})
 
@@ -167,6 +168,13 @@ def test_from_a_host_s_file_to_a_green_line(house: House) -> None:
     assert (told["client"], told["tool_id"], told["event"]) == ("cursor-vscode", "calculator/evaluate", "ok")
 
 
+def start_confined(screen: Terminal) -> None:
+    screen.until("Start them and ingest what they offer? [y/N]")
+    screen.type("y\n")
+    screen.until("a folder of its own? [Y/n]")
+    screen.type("\n")
+
+
 def test_start_asks_before_it_starts_and_before_it_writes(house: House) -> None:
     """Who says no to both has neither; without a terminal it needs --yes."""
     house.put_calculator()
@@ -177,13 +185,13 @@ def test_start_asks_before_it_starts_and_before_it_writes(house: House) -> None:
         assert "nothing was started" in screen.rest()
     assert [house.notes.exists(), house.registry.exists()] == [False, False]
     with house.screen("start") as screen:
-        screen.until("Start them and ingest what they offer? [y/N]")
-        screen.type("y\n")
+        start_confined(screen)
         screen.until("A backup is kept. [y/N]")
         shown = STYLE.sub("", screen.seen)
         assert re.search(r'\+ +"waygraph": \{', shown), "it shows what would change"
         assert re.search(r'- +"calculator": \{', shown)
         assert not re.search(r'- +"gone": \{', shown), "what did not answer stays"
+        assert re.search(r"calculator +reads +/", shown), "and what each server may do"
         screen.type("n\n")
         assert "later: waygraph connect cursor --import" in screen.rest()
     assert house.registry.exists()
@@ -200,8 +208,7 @@ def test_a_server_with_a_tool_in_doubt_moves_when_a_person_approves_it(house: Ho
     server = {"command": sys.executable, "args": [str(TIDES)]}
     house.put(house.cursor, {"tides": server, "odd": {**server, "args": ["-u", str(TIDES)], "env": {"ADVICE": advice}}})
     with house.screen("start") as screen:
-        screen.until("Start them and ingest what they offer? [y/N]")
-        screen.type("y\n")
+        start_confined(screen)
         screen.until("Approve odd/tides? [y/N]")
         assert "odd/tides will not run: its text looks suspicious" in STYLE.sub("", screen.seen)
         assert advice in " ".join(STYLE.sub("", screen.seen).split())
@@ -221,8 +228,7 @@ def test_the_name_of_a_folder_commands_no_terminal(tmp_path: Path) -> None:
     house.folder.mkdir()
     house.put_calculator()
     with house.screen("start") as screen:
-        screen.until("[y/N]")
-        screen.type("y\n")
+        start_confined(screen)
         screen.until("A backup is kept. [y/N]")
         screen.type("y\n")
         shown = screen.rest()

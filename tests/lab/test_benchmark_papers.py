@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from benchmarks import a2x, agent_as_a_graph, livemcpbench, right_tool, token_table
+from benchmarks import a2x, agent_as_a_graph, code_rounds, livemcpbench, right_tool, token_table
 from benchmarks.agent_as_a_graph import AGAINST, reference_gaps
 from benchmarks.gateway.host import open_host
 from benchmarks.gateway.tokens import Counter
@@ -181,6 +181,16 @@ def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_pa
     assert f"| LiveMCPBench steps, Recall@1 | {hybrid:.3f} | 1.000 |" in readme
     assert all(text.startswith("before\n") and text.endswith("after\n") and "old" not in text for text in made.values())
     assert [kinds for _, kinds in figures(records)] == [("recall", "latency"), ("weights",)]
+
+
+def test_code_needs_two_rounds_whatever_its_calls_are(tmp_path: Path) -> None:
+    """Both ways come to the same answers, of the same servers; each round sends all turns before it."""
+    pytest.importorskip("pydantic_monty")
+    world = World(settings=load_settings(), environ=os.environ, data=tmp_path, cache=tmp_path / "cache", quick=True)
+    rows = code_rounds.run(world).details["rows"]
+    assert [(row["rounds, use_tool"], row["rounds, run_code"]) for row in rows] == [(6, 2)] * 5
+    assert all(row["once, use_tool"] < row["sent, use_tool"] for row in rows)
+    assert code_rounds.Tally(base=100, turns=[(10, 5), (3, 0)]).sent == 100 + 10 + 100 + 15 + 3
 
 
 def test_retrieval_pays_from_some_number_of_tools_on() -> None:

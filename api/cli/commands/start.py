@@ -19,7 +19,7 @@ from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.registry.access.policy import danger_in, load_policy, says_that_it_reads
-from waygraph.registry.model.errors import CallTimedOut, ModelNotFound, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, ModelNotFound, UpstreamRefused, WaygraphError
 from waygraph.registry.model.files import absolute_place
 from waygraph.registry.storage.location import is_service
 
@@ -163,6 +163,9 @@ def start(
     if usable and not (choice or clients):
         note("nothing was started; `waygraph ingest FILE` takes in one of these files")
         return
+    if choice and _is_to_isolate(choice, settings, yes=yes):
+        os.environ["WAYGRAPH_ISOLATE"] = "true"  # from here on, and in the entries of hosts
+        settings = replace(settings, isolate=True)
     answering = _take_in(options, settings, choice, yes=yes) if choice else []
     hosts = [config for config, stays in answering if _connect(options, config, stays, yes=yes)]
     _offer_gateway(configs, location, [config.host for config in hosts])
@@ -182,6 +185,31 @@ def _is_chosen(config: KnownConfig, *, yes: bool) -> bool:
     if config.commands:
         _print(Lines("\n".join(one_lines(config.commands))))
     return is_chosen(config, all_of_them=yes)
+
+
+def _is_to_isolate(configs: Sequence[KnownConfig], settings: "Settings", *, yes: bool) -> bool:
+    """It shows what each server could read, write and reach."""
+    from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.ingest.manifest.records import Intake
+    from waygraph.ingest.sources.formats import mcp_config
+    from waygraph.ingest.sources.parse import parse_file
+    from waygraph.ingest.upstream.box import profiles_of, sandlock_library
+
+    try:
+        sandlock_library()
+    except UpstreamRefused as refusal:
+        note(f"What is started may read your files and reach any address: no server here {refusal.reason}")
+        return settings.isolate
+    rows = []
+    for config in configs:
+        path, around = str(config.path), Surroundings.here(os.environ)
+        document = mcp_config.as_config(parse_file(path, settings), path)
+        servers = mcp_config.servers(document, path, Intake(where=path, surroundings=around))
+        rows += profiles_of(servers, os.environ, settings)
+    if rows:
+        _print(Table.of(rows, "server, may=grant.access, what=grant.what, why=grant.why"))
+    question = "Confine each of them to this and to a folder of its own?"
+    return settings.isolate or (bool(rows) and (yes or typer.confirm(question, default=True, err=True)))
 
 
 def _offer_gateway(configs: Sequence[KnownConfig], location: str, new_hosts: Collection[Host]) -> None:
@@ -377,7 +405,8 @@ def _call(entry: object, tool: "Tool", host: Host, settings: "Settings") -> str:
     server = replace(server, env={**server.env, "WAYGRAPH_USAGE": "false"})
 
     async def call() -> Mapping[str, object]:
-        async with connect(launch_of(server, Scope(surroundings=Surroundings.here(environ))), settings) as gateway:
+        launch = launch_of(server, Scope(surroundings=Surroundings.here(environ)))
+        async with connect(launch, replace(settings, isolate=False)) as gateway:  # it confines servers itself
             request = {"name": tool.call_name, "params": {}}
             with anyio.move_on_after(settings.call_timeout_s):
                 return await gateway.call("use_tool", request, host=Deaf())

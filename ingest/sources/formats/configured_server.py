@@ -19,7 +19,15 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
 from waygraph.ingest.manifest.fields import fields_of, items_of
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, OAuthClient, StdioLaunch, ToolLimit, shape_of
+from waygraph.ingest.manifest.records import (
+    HttpLaunch,
+    Launch,
+    OAuthClient,
+    StdioLaunch,
+    ToolLimit,
+    is_lines,
+    shape_of,
+)
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.ingest.sources.formats.switches import LIMITS, SWITCHES, Faulty, entry_limits, is_off, plain_name
 from waygraph.registry.model.numbers import read_digits
@@ -33,6 +41,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "url": ("httpurl", "serverurl", "url", "uri", "baseurl"),
     "headers": ("headers", "httpheaders"),
     "oauth": ("oauth",),
+    "isolate": ("isolate",),
     "name": ("name",),
     "description": ("description",),
 }
@@ -40,6 +49,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 _CLIENT = {name.lower(): name for name in ("clientId", "clientSecret", "callbackPort")}
 """Of `oauth`, where it is an object: a client that was registered by hand."""
 _VARIABLES = ("envvars", "envkeys", "envhttpheaders", "bearertokenenvvar", "bearertokenenv", "requestoptions")
+ACCESSES = frozenset(("reads", "writes", "reaches"))
+"""What an entry may grant its server that is confined."""
 _TYPES = ("type", "transport", "transporttype")
 _BESIDE = frozenset(
     "alwaysallow alwaysload autoapprove autostart bundled defaulttoolsapprovalmode gallery headershelper icon iconpath"
@@ -235,6 +246,8 @@ class ConfiguredServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     oauth: bool | Mapping[str, str] = False
     """With the fields of a client that was registered by hand."""
+    isolate: bool | Mapping[str, tuple[str, ...]] | None = field(default=None, repr=False)
+    """As of a StdioLaunch."""
     disabled: bool = False
     limits: tuple[ToolLimit, ...] = ()
     name: str = ""
@@ -247,6 +260,7 @@ class ConfiguredServer:
             oauth = _launch_fields(oauth=self.oauth)
             return {"type": self.form, "url": self.url, **_launch_fields(headers=self.headers), **oauth}
         rest = _launch_fields(env=self.env, envFile=self.env_file, cwd=self.cwd)
+        rest |= {} if self.isolate is None else {"isolate": self.isolate}
         return {"command": self.command, "args": list(self.args), **rest}
 
     @property
@@ -263,6 +277,8 @@ class ConfiguredServer:
         inputs that other servers ask for do not count. `project`: the folder that the config says it belongs to.
         """
         own_fields = {name: value for name, value in asdict(self).items() if name not in _LABELS}
+        if self.isolate is None:
+            del own_fields["isolate"]  # what was noted before there was one stays valid
         text = json.dumps(own_fields, sort_keys=True)
         own_inputs = {name: default for name, default in inputs.items() if f"input:{json.dumps(name)[1:-1]}}}" in text}
         env = launch.env if isinstance(launch, StdioLaunch) else {}
@@ -280,6 +296,7 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
             "env": _texts(standard, "env"),
             "env_file": _text(standard, "envFile"),
             "cwd": _text(standard, "cwd"),
+            "isolate": _isolation(standard.get("isolate")),
         }
     else:
         own = {"url": _text(standard, "url"), "headers": _texts(standard, "headers")}
@@ -354,6 +371,15 @@ def _texts(entry: Mapping[Any, Any], name: str) -> dict[str, str]:
     return {key: _scalar(name, item) for key, item in (value or {}).items() if item is not None}
 
 
+def _isolation(value: object) -> bool | dict[str, tuple[str, ...]] | None:
+    """Raises Faulty: what is asked to be confined is not started by a word that nobody understands."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Mapping) and value.keys() <= ACCESSES and all(map(is_lines, value.values())):
+        return {str(name): tuple(each) for name, each in value.items()}
+    raise Faulty(f"isolate: expected true, false, or lists of strings under {', '.join(sorted(ACCESSES))}")
+
+
 def _scalar(name: str, item: object) -> str:
     """A number or a boolean counts as its text in JSON."""
     if isinstance(item, bool):
@@ -396,6 +422,7 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
             args=args,
             env={**file_env, **env},
             cwd=str(Path(folder, cwd)) if cwd else scope.workspace,
+            isolate=server.isolate,
             confidential=resolver.confidential.union(*map(path_keys, args)),
         )
 
