@@ -105,7 +105,7 @@ async def test_a_question_of_a_server_stays_in_the_trace_of_its_call(place: Plac
     """Also where the connection was opened by a call of another trace: at the first question the era is changed."""
     heard: list[str] = []
 
-    async def answer(context: Any, params: Any) -> ElicitResult:  # noqa: ARG001 - the names are the SDK's
+    async def answer(context: Any, params: Any) -> ElicitResult:
         heard.append(context.meta["traceparent"].split("-")[1])
         return ElicitResult(action="accept", content={})
 
