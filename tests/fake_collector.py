@@ -25,6 +25,8 @@ class Span:
     parent_id: str
     status: int
     attributes: dict[str, str | int]
+    links: tuple[str, ...] = ()
+    """Of the spans that it is linked to, their ids."""
 
 
 @dataclass
@@ -84,6 +86,7 @@ def _span(sent: object) -> Span:
         parent_id=sent.parent_span_id.hex(),
         status=sent.status.code,
         attributes=_attributes(sent.attributes),
+        links=tuple(link.span_id.hex() for link in sent.links),
     )
 
 

@@ -37,6 +37,7 @@ from waygraph.registry.model.nouns import Agent, Filters, Query, Tool
 from waygraph.registry.model.numbers import FAR_S, Bounds, read_number
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
+from waygraph.registry.model.tracing import Name, note_target
 from waygraph.registry.model.usage import Outcome
 
 ARGUMENTS_CHARS = 4_000
@@ -225,6 +226,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
         def choose_tool() -> _ChosenTool:
             agent, tool = _find_meant(gateway, asker, request.name, request.query, request.arguments)
             attempt.target = record.tool_id = tool.id
+            note_target(Name.TOOL, tool.call_name)
             return _judge_call(gateway, asker, request, agent, tool)
 
         choice = await gateway.ask(choose_tool)

@@ -15,6 +15,7 @@ from mcp import MCPError, types
 from mcp.server import NotificationOptions, Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
+from mcp.types.methods import SPEC_CLIENT_METHODS, SPEC_CLIENT_NOTIFICATION_METHODS
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp import calls, meta_tools, results
@@ -36,6 +37,7 @@ from waygraph.registry.catalog.find import capabilities, judging
 from waygraph.registry.model.arguments import mend_by
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused, WaygraphError
 from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.tracing import OTHER, Name, is_tracing, mcp_operation, note_target
 from waygraph.registry.model.usage import HostEvent
 
 MOST_VALUES = 100
@@ -82,6 +84,8 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
         agent, name = owner or await find_owner(gateway, asker, offer.kind, offer.address)
         tool = stand_in(offer.kind, agent, name)
         attempt.target = tool.id
+        if offer.kind == "prompt":
+            note_target(Name.PROMPT, offer.address)
         judgement = await gateway.ask(lambda: _judge(gateway, asker, agent, offer.kind, name))
         if judgement.verdict == "ask":
             if offer.completes:
@@ -188,6 +192,8 @@ _EMPTY: Mapping[str, dict[str, Any]] = {
 _ENVELOPE = ("resultType", "ttlMs", "cacheScope")
 """Fields of the protocol itself: ours, also where an upstream server has set them."""
 
+_METHODS = SPEC_CLIENT_METHODS | SPEC_CLIENT_NOTIFICATION_METHODS
+
 _WHOLE: ContextVar[list[Mapping[str, Any]]] = ContextVar("whole")
 
 
@@ -209,6 +215,23 @@ async def pass_unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext
     finally:
         _WHOLE.reset(token)
     return _lay_over(envelope, whole[-1], ctx.protocol_version) if whole and isinstance(envelope, dict) else envelope
+
+
+async def observe(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """A middleware of the SDK's server: a span and a duration by OpenTelemetry's conventions.
+
+    A host may name any method and any tool: only those that exist name a span.
+    """
+    name, method = (ctx.params or {}).get("name"), ctx.method if ctx.method in _METHODS else OTHER
+    network = "pipe" if ctx.request is None else "tcp"
+    with mcp_operation("server", method, version=ctx.protocol_version, transport=network, meta=ctx.meta) as operation:
+        if ctx.request_id is not None:
+            operation.attributes[Name.REQUEST_ID] = str(ctx.request_id)
+        if method == "tools/call" and isinstance(name, str) and meta_tools.parameters_of(name):
+            operation.attributes[Name.TOOL] = name
+        answer = await call_next(ctx)
+        operation.note_answer(answer)
+        return answer
 
 
 def _lay_over(envelope: Mapping[str, Any], answer: Mapping[str, Any], version: str) -> dict[str, Any]:
@@ -290,6 +313,8 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     server.add_request_handler("completion/complete", types.CompleteRequestParams, answers.complete)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, answers.note_initialized)
+    # Where spans are sent, ours takes the place of the SDK's; else that one hands on whose span a request belongs to.
+    server.middleware[: is_tracing()] = [observe]
     server.middleware.extend((pass_unsieved, answers.note_host, answers.introduce))
     return server
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, redirect_stdout
+from contextlib import ExitStack, asynccontextmanager, redirect_stdout
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp import types
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
+
+from waygraph.registry.model.errors import InvalidSetting, MissingExtra
 
 if TYPE_CHECKING:
     from waygraph.api.mcp import Surface
@@ -50,17 +52,25 @@ def run_stdio(
     """
     from waygraph.api.mcp.gateway import read_parts
     from waygraph.api.telemetry.logs import take_over_logging
+    from waygraph.api.telemetry.traces import open_traces
     from waygraph.registry.model.process import loop_options
 
     parts = read_parts(registry, settings, surroundings, surface=surface)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
-    try:
-        anyio.run(_serve, parts, namespace, on_first_answer, backend_options=loop_options())
-    finally:
-        parts.audit.close()
+    with ExitStack() as closing:
+        closing.callback(parts.audit.close)
+        try:
+            if traces := open_traces(surroundings.environ, sys.stderr):
+                closing.callback(traces.close)
+        except (
+            InvalidSetting,
+            MissingExtra,
+        ) as error:  # the variables may be meant for the host, which hands on its own
+            _log.warning("nothing is traced: %s", error)
+        anyio.run(_serve, parts, namespace, on_first_answer, closing, backend_options=loop_options())
 
 
-async def _serve(parts: "Parts", namespace: str, on_first_answer: Callable[[], None]) -> None:
+async def _serve(parts: "Parts", namespace: str, on_first_answer: Callable[[], None], closing: ExitStack) -> None:
     from waygraph.api.mcp.server import open_server
     from waygraph.api.mcp.sessions import Asker, Session
     from waygraph.registry.access.visibility import LOCAL
@@ -75,7 +85,7 @@ async def _serve(parts: "Parts", namespace: str, on_first_answer: Callable[[], N
 
     async with host_streams(on_first_answer) as (reading, writing):
         if await until_signal(answer):
-            parts.audit.close()
+            closing.close()
             parts.registry.close()
             leave()
 

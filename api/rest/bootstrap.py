@@ -39,6 +39,7 @@ from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import word_of
 from waygraph.registry.model.process import die_with, forbid_inspection, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.tracing import set_meter
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import is_server
 from waygraph.registry.storage.store import MEMORY
@@ -317,6 +318,7 @@ def compose_application(
     alone = (service.authenticator is None or options.local) and is_loopback(options.host)
     hosts = (*LOOPBACK, options.host) if alone else None
     log, gateway, traces = _open_surroundings(service, options, environ, stream)
+    set_meter(service.metrics.time_operation)
     return application(service, gateway, log=log, traces=traces, hosts=hosts)
 
 

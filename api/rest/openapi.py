@@ -204,15 +204,18 @@ class ToolResult(BaseModel):
     isError: bool = False  # noqa: N815
 
 
-class FoundResource(BaseModel):
-    """An entry of the catalogue, and how well it fits: 100 is the best there can be. It says nothing of trust."""
-
+class Resource(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     identifier: str
     displayName: str  # noqa: N815 - as the format spells it
     type: str
     url: str
+
+
+class FoundResource(Resource):
+    """An entry of the catalogue, and how well it fits: 100 is the best there can be. It says nothing of trust."""
+
     score: int = Field(ge=0, le=100)
     source: str
 
@@ -228,9 +231,20 @@ class AiCatalog(BaseModel):
     entries: list[dict[str, Any]]
 
 
+class ServerCard(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    version: str
+    description: str
+
+
 FOREIGN: dict[str, type[BaseModel]] = {
     "call_tool": ToolResult,
     "ai_catalog": AiCatalog,
+    "ard_manifest": AiCatalog,
+    "resource": Resource,
+    "server_card": ServerCard,
     "search_resources": FoundResources,
     "servers": ServerList,
     "server_versions": ServerList,

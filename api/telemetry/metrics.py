@@ -28,6 +28,7 @@ from prometheus_client.registry import Collector
 from waygraph.registry.model.changes import Failure
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.nouns import HIDDEN_REASON
+from waygraph.registry.model.tracing import OTHER, Name, Side
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which prometheus_client learns of the folder, when it is imported."""
@@ -38,6 +39,7 @@ OTHER_METHOD = "other"
 REFUSALS = {401: "authentication", 403: "permission", 429: "rate_limit"}
 """Status → why a request was refused."""
 DURATIONS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+OPERATIONS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _SERIES_KEPT = 4_096
 _MEMORY, _ROOM_BYTES = "/dev/shm", 32 * 1024 * 1024  # noqa: S108 - a folder of its own is made there
 _PREFIX, _NEW_S = "waygraph-metrics-", 60.0
@@ -74,6 +76,12 @@ class Metrics:
         def histogram(name: str, meaning: str, label: str) -> Histogram:
             return Histogram(f"waygraph_{name}_seconds", meaning, (label,), buckets=DURATIONS_S, registry=own)
 
+        def operations(name: Name, meaning: str) -> Histogram:
+            labels = [label.replace(".", "_") for label in (Name.METHOD, Name.ERROR)]
+            return Histogram(
+                name.replace(".", "_"), meaning, labels, unit="seconds", buckets=OPERATIONS_S, registry=own
+            )
+
         self._requests = counter("http_requests", "Requests answered", "method", "route", "status")
         self._durations = histogram("http_request_duration", "Time from the request to the end of its answer", "route")
         self._in_flight = Gauge(
@@ -84,6 +92,10 @@ class Metrics:
         self._statements = counter("cypher_statements", "Cypher statements", "outcome")
         self._calls = counter("tool_calls", "Calls of tools", "outcome")
         self._call_durations = histogram("tool_call_duration", "Time from a call's start to its answer", "outcome")
+        self._operations: Mapping[Side, Histogram] = {
+            "client": operations(Name.CLIENT_DURATION, "Time from a request to an MCP server to its answer"),
+            "server": operations(Name.SERVER_DURATION, "Time from a request of an MCP host to its answer"),
+        }
         self._unaudited = counter("audit_failures", "Audit lines that no file took")
         self._lost_lines = counter("log_lines_lost", "Log lines that no stream took")
         self._own, self._holding = own, holding
@@ -114,6 +126,12 @@ class Metrics:
     def time_call(self, outcome: str, duration_s: float) -> None:
         """Of a call that was sent; the word comes from a closed set."""
         self._call_durations.labels(outcome).observe(duration_s)
+
+    def time_operation(self, side: Side, method: str, error: str, duration_s: float) -> None:
+        """Of MCP. `error`: its type, "" for none; a code that JSON-RPC does not reserve may be any number."""
+        is_code = error.lstrip("-").isdigit()
+        is_bounded = not is_code or -32_768 <= int(error) <= -32_000
+        self._operations[side].labels(method, error if is_bounded else OTHER).observe(duration_s)
 
     def lost_audit_line(self) -> None:
         self._unaudited.inc()

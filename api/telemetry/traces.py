@@ -8,10 +8,10 @@ No global provider is set, so nothing else in the process begins to send.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from waygraph.registry.model.errors import InvalidSetting, MissingExtra
-from waygraph.registry.model.tracing import Attribute, set_tracer
+from waygraph.registry.model.tracing import Attribute, McpOperation, Name, Side, set_tracer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -22,6 +22,8 @@ PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
 EXPORTER = "OTEL_TRACES_EXPORTER"
 _OTLP, _CONSOLE, _NONE = "otlp", "console", "none"
 _SERVICE = "waygraph"
+_MOST_PARENT_CHARS = 1_024
+"""Of each field that names the caller's span."""
 
 
 def open_traces(environ: Mapping[str, str], console: TextIO) -> "Traces | None":
@@ -113,6 +115,33 @@ class Traces:
             set_status_on_exception=False,
         ) as span:
             yield RequestSpan(span)
+
+    @contextmanager
+    def mcp_span(self, side: Side, operation: McpOperation, meta: Mapping[str, Any]) -> Iterator[None]:
+        """Below the span that `meta` names, linked to the present one then; else below the present one."""
+        from opentelemetry.context import get_current
+        from opentelemetry.trace import Link, SpanKind, get_current_span
+
+        sender = {name: text for name in ("traceparent", "tracestate") if isinstance(text := meta.get(name), str)}
+        is_short = all(len(text) <= _MOST_PARENT_CHARS for text in sender.values())
+        context = self._propagator.extract(sender if is_short else {}, get_current())
+        present, parent = get_current_span().get_span_context(), get_current_span(context).get_span_context()
+        with self._tracer.start_as_current_span(
+            operation.span_name,
+            context=context,
+            kind=SpanKind.CLIENT if side == "client" else SpanKind.SERVER,
+            attributes=operation.attributes,
+            links=[Link(present)] if present.is_valid and present != parent else None,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            finally:
+                span.update_name(operation.span_name)
+                span.set_attributes(operation.attributes)
+                if error_type := operation.attributes.get(Name.ERROR):
+                    _fail(span, str(error_type))
 
     def close(self) -> None:
         """Sends what is not sent yet, within the SDK's own limit of time."""

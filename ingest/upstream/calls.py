@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -30,6 +30,7 @@ from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.numbers import FAR_S, read_number
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tracing import Name, mcp_operation
 
 MAX_PAGES = 1_000
 MAX_LISTING_BYTES = 64 * 1024 * 1024
@@ -137,6 +138,7 @@ _LEVEL_S = 1.0
 """For a server of the handshake era to take a level: a call waits no longer."""
 _CANCEL_S = 5.0
 _HEADER_MARK = "x-mcp-header"
+_TARGETS = {CALL: Name.TOOL, "prompts/get": Name.PROMPT}
 _CAPABILITIES: dict[Question, tuple[str, dict[str, Any]]] = {
     "elicitation/create": ("elicitation", {"form": {}, "url": {}}),
     "sampling/createMessage": ("sampling", {}),
@@ -151,6 +153,7 @@ class ToolCalls:
     session: ClientSession
     version: str
     underway: CallsUnderway
+    network: str = ""
     sets_level: bool = False
     """Whether the server lets its client say, for the whole connection, how loud it is."""
 
@@ -194,18 +197,25 @@ class ToolCalls:
         if self._is_modern:  # what this host takes, it reads from each request
             meta[types.LOG_LEVEL_META_KEY] = call.host.log_level or LOG_LEVEL
             capabilities = dict(each for question, each in _CAPABILITIES.items() if call.host.can(question))
-        try:
-            return await raw_request(
-                self.session,
-                method,
-                {**params, "_meta": meta},
-                headers=headers,
-                capabilities=capabilities,
-                cancels=False,
-            )
-        except anyio.get_cancelled_exc_class():
-            self._leave(call)
-            raise
+        with mcp_operation("client", method, version=self.version, transport=self.network) as operation:
+            if name := _TARGETS.get(method):
+                operation.attributes[name] = params["name"]
+            try:
+                answer = await raw_request(
+                    self.session,
+                    method,
+                    {**params, "_meta": meta},
+                    headers=headers,
+                    capabilities=capabilities,
+                    cancels=False,
+                )
+            except anyio.get_cancelled_exc_class():
+                self._leave(call)
+                raise
+            finally:
+                operation.attributes[Name.REQUEST_ID] = str(call.request_id)
+            operation.note_answer(answer)
+            return answer
 
     def _leave(self, call: Underway) -> None:
         if call.request_id is not None:
@@ -269,7 +279,9 @@ class Questions:
             return False
         # Here, not in the task: it may be withdrawn before that has begun.
         scope = self._open[request.id] = anyio.CancelScope()
-        self._calls.tasks.start_soon(self._reply, request, self._calls.call_for(context), scope)
+        call = self._calls.call_for(context)
+        in_context = (call.context if call else copy_context()).run
+        in_context(self._calls.tasks.start_soon, self._reply, request, call, scope)
         return True
 
     def withdraw(self, request_id: types.RequestId) -> None:

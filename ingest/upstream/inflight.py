@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -45,6 +45,8 @@ class Underway:
     request_id: RequestId | None = None
     is_delivered: bool = True
     """False: the message that asks for it did not reach the server, so that the tool did not run."""
+    context: Context = field(default_factory=copy_context)
+    """Of who called: what the server asks belongs to their trace."""
     has_begun: bool = False
     """The server has answered by questions: whatever becomes of the later messages, the tool ran that far."""
     is_over: bool = False

@@ -253,6 +253,7 @@ class OpenConnection:
             self._terms.session,
             self._terms.version,
             self._calls,
+            network=self.wire.network,
             sets_level=self._terms.capabilities.logging is not None,
         )
         with self._calls.begin(host, self._calls.tasks) as call, quietly():
@@ -512,7 +513,7 @@ class _Opening:
 
     async def _try(self, launch: Launch, mode: Mode) -> OpenConnection:
         await self.close()
-        wire = Wire(on_life=self._prolong)
+        wire = Wire(on_life=self._prolong, network="pipe" if isinstance(launch, StdioLaunch) else "tcp")
         self._attempt = OpenConnection(
             self._transport(launch, wire), wire, self._settings, self._discretion, mode=mode, follow=self._follow
         )

@@ -140,6 +140,8 @@ UNREAD = "Failed to parse "
 class Wire:
     """What a transport learns of its server and the SDK does not hand on."""
 
+    network: str = ""
+    """`pipe` or `tcp`, as OpenTelemetry names transports."""
     trouble: UpstreamError | None = None
     """Why nothing comes any more, or why the last answer was none."""
     excess: UpstreamError | None = None

@@ -36,6 +36,14 @@ AI_CATALOG = replace(
     scope=None,
     media_types=("application/ai-catalog+json",),
 )
+ARD_MANIFEST = replace(AI_CATALOG, name="ard_manifest", path="/.well-known/ard.json", media_types=("application/json",))
+RESOURCE = make_read("resource", "/ard/agents/{identifier}", Foreign, tag="discovery", failures={400: "It is no URN."})
+SERVER_CARD = replace(
+    make_read("server_card", "/mcp/server-card", Foreign, tag="discovery"),
+    scope=None,
+    is_conditional=False,
+    media_types=("application/mcp-server-card+json",),
+)
 SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
 SERVERS = make_read("servers", "/v0.1/servers", Foreign, tag="discovery")
 SERVER_VERSIONS = make_read("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")

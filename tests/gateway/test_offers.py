@@ -389,3 +389,21 @@ async def test_hosts_are_told_when_a_servers_list_changes(
                 tasks.start_soon(follow)
                 await grow(host)
                 tasks.cancel_scope.cancel()
+
+
+async def test_pages_of_two_servers_with_one_address_both_reach_the_host(tmp_path: Path) -> None:
+    """Each `ui://` resource is listed by an address of its own, and read as its server has it; its own is ambiguous."""
+    program = {"command": sys.executable, "args": [str(PROGRAM)]}
+    servers = {name: {**program, "env": {"LIBRARY_PAGE": f"<p>{name}</p>"}} for name in ("east", "west")}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    place = Place(tmp_path)
+    assert ingest(place, str(tmp_path / "mcp.json")) == 0
+    with served(place.registry) as running_service:
+        async with host_of(f"{running_service.url}/mcp") as host:
+            listed = {str(each.uri): each for each in (await host.list_resources()).resources}
+            for name in servers:
+                address = f"waygraph://agents/{name}/ui://shelf"
+                assert listed[address].mime_type == "text/html;profile=mcp-app"
+                (page,) = (await host.read_resource(address)).contents
+                assert (page.text, page.mime_type) == (f"<p>{name}</p>", "text/html;profile=mcp-app")
+            assert "east/ui://shelf" in str(await refusal(host.read_resource("ui://shelf")))

@@ -89,6 +89,9 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "server_versions": ("read", lambda c: c.get(f"/v0.1/servers/{SERVER}/versions")),
     "server": ("read", lambda c: c.get(f"/v0.1/servers/{SERVER}/versions/latest")),
     "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
+    "ard_manifest": ("", lambda c: c.get("/.well-known/ard.json")),
+    "resource": ("read", lambda c: c.get("/ard/agents/urn%3Aair%3A127.0.0.1%3Aregistry%3Awaygraph")),
+    "server_card": ("", lambda c: c.get("/mcp/server-card")),
 }
 """Operation → the scopes that it needs; empty: anybody."""
 NEED_EVERYTHING = {

@@ -21,6 +21,7 @@ PATHS = (
     "/v1/changes",
     "/v1/status",
     "/.well-known/ai-catalog.json",
+    "/.well-known/ard.json",
 )
 
 

@@ -1,6 +1,7 @@
 """Documents by which other programs find what is here: the list of servers, and the search of the catalogue."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -132,3 +133,37 @@ def test_the_catalogue_is_searched(filled: Served) -> None:
     assert (len(pages), set(pages), token) == (len(told["results"]), ids(told), "")
     assert_problem(client.post("/ard/search", json={"query": {"text": "x"}, "pageToken": "eA"}), 422, InvalidQuery)
     assert_problem(filled.caller("read").post("/ard/search", json={"query": {"text": "x"}}), 403, NotAllowed)
+
+
+def test_the_catalogue_is_one_of_agentic_resource_discovery(filled: Served) -> None:
+    """By the rules of its conformance tool (0.91): the manifest, an entry by its identifier, errors in its words."""
+    client = filled.admin()
+    manifest = assert_good(client.get("/.well-known/ard.json"))
+    for entry in manifest["entries"]:
+        assert re.fullmatch(r"urn:air:[\w.-]+(:[\w.:-]+)?:[\w.-]+", entry["identifier"])
+        assert entry["displayName"]
+        assert entry["type"]
+        assert ("url" in entry) != ("data" in entry)
+        assert assert_good(client.get(f"/ard/agents/{quote(entry['identifier'], safe='')}")) == entry
+    for identifier, status, code in (
+        ("urn:air:ard-conformance.invalid:probe:not-found", 404, "NOT_FOUND"),
+        ("not-a-valid-ard-urn", 400, "INVALID_ARGUMENT"),
+    ):
+        response = client.get(f"/ard/agents/{quote(identifier, safe='')}")
+        assert (response.status_code, response.json()["errorCode"]) == (status, code)
+        assert response.json()["message"]
+    secret = quote(next(each["identifier"] for each in manifest["entries"] if each["displayName"] == "secret"), safe="")
+    assert filled.caller("read").get(f"/ard/agents/{secret}").status_code == 404
+
+
+def test_the_card_of_the_gateway_leads_to_it(filled: Served) -> None:
+    """An MCP Server Card (SEP-2127), open to anybody, whose entry stands in the catalogue."""
+    entries = assert_good(filled.client().get("/.well-known/ard.json"))["entries"]
+    [entry] = [each for each in entries if each["type"] == "application/mcp-server-card+json"]
+    response = filled.client().get(entry["url"])
+    card = response.json()
+    assert response.headers["content-type"] == entry["type"]
+    assert card["$schema"] == "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", card["name"])
+    assert 1 <= len(card["description"]) <= 100
+    assert card["remotes"] == [{"type": "streamable-http", "url": f"{filled.url}/mcp"}]

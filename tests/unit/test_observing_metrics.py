@@ -100,7 +100,7 @@ def test_the_exposition_is_prometheus_text() -> None:
     names = [family.name for family in families]
     assert kind.startswith("text/plain; version=")
     assert sorted(names) == sorted(set(names))
-    assert all(name.startswith("waygraph_") for name in names)
+    assert all(name.startswith(("waygraph_", "mcp_")) for name in names)
     (build,) = next(family for family in families if family.name == "waygraph_build_info").samples
     assert set(build.labels) == {"version", "python"}
     assert build.value == 1

@@ -1,5 +1,6 @@
 """By what other programs find this service and what it holds: an AI Catalog and its search, a list of MCP servers."""
 
+import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -7,9 +8,11 @@ from fastapi import Path, Query
 from fastapi.responses import Response
 from pydantic import Field
 
+from waygraph.api.rest import problems
 from waygraph.api.rest.mcp_mount import WHOLE
 from waygraph.api.rest.requests import Parameters, ResourceSearch
 from waygraph.api.rest.service import Exchange, handles
+from waygraph.registry.http.problems import MEDIA_TYPE
 from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
 from waygraph.registry.model.numbers import read_digits
@@ -18,6 +21,8 @@ from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_PART, after, cu
 from waygraph.registry.operations import table as operations
 
 LATEST = "latest"
+IDENTIFIER = re.compile(r"urn:air:[^:\s]+:[^\s]*[^:\s]")
+Identifier = Annotated[str, Path(description="A URN, with `:` as %3A.", min_length=1, max_length=4 * MAX_ID_CHARS)]
 
 
 @handles(operations.AI_CATALOG)
@@ -26,23 +31,65 @@ async def ai_catalog(exchange: Exchange) -> Response:
 
     Agents that wait for approval are not in it.
     """
+    if not await exchange.service.lanes.ask(lambda: exchange.registry.store.exists):
+        return exchange.as_json(_catalog(exchange, empty=True))
+    return await exchange.unless_known(lambda: _catalog(exchange))
+
+
+@handles(operations.ARD_MANIFEST)
+async def ard_manifest(exchange: Exchange) -> Response:
+    """The same entries, where Agentic Resource Discovery 0.91 has them looked for."""
+    return await ai_catalog(exchange)
+
+
+@handles(operations.RESOURCE)
+async def resource(exchange: Exchange, identifier: Identifier) -> Response:
+    """One entry of the catalogue, by its identifier. An error has the fields of Agentic Resource Discovery, too."""
+    try:
+        return await exchange.unless_known(lambda: _entry(exchange, identifier))
+    except (UnknownName, InvalidQuery) as error:
+        status, code = (404, "NOT_FOUND") if isinstance(error, UnknownName) else (400, "INVALID_ARGUMENT")
+        details = {**problems.problem_of(error), "status": status, "errorCode": code, "message": str(error)}
+        return problems.as_json(details, media_type=MEDIA_TYPE, status=status)
+
+
+@handles(operations.SERVER_CARD)
+def server_card(exchange: Exchange) -> Shape:
+    """The MCP Server Card of the gateway: what it is and where it is reached (SEP-2127)."""
+    from waygraph.registry.storage.export.formats import server_card
+
+    if not _has_gateway(exchange):
+        raise UnknownName("server", WHOLE, ())
+    return server_card(exchange.base_url)
+
+
+def _catalog(exchange: Exchange, *, empty: bool = False) -> Shape:
     from waygraph.registry.storage.export.formats import ai_catalog
 
+    may_read = "read" in exchange.caller.scopes and not empty
+    agents = exchange.registry.agents(principal=exchange.principal) if may_read else []
     host = urlsplit(exchange.base_url).hostname or "localhost"
+    gateway = _has_gateway(exchange)
+    return ai_catalog((agent for agent in agents if not agent.pending), host, exchange.base_url, gateway=gateway)
 
-    def catalog_json() -> Shape:
-        may_read = "read" in exchange.caller.scopes
-        agents = exchange.registry.agents(principal=exchange.principal) if may_read else []
-        return ai_catalog([agent for agent in agents if not agent.pending], host, exchange.base_url)
 
-    if not await exchange.service.lanes.ask(lambda: exchange.registry.store.exists):
-        return exchange.as_json(ai_catalog((), host, exchange.base_url))
-    return await exchange.unless_known(catalog_json)
+def _entry(exchange: Exchange, identifier: str) -> Shape:
+    """Raises UnknownName, InvalidQuery."""
+    if not IDENTIFIER.fullmatch(identifier):
+        raise InvalidQuery("an identifier is a URN: urn:air:PUBLISHER:NAMESPACE:NAME")
+    entries = {entry["identifier"]: entry for entry in _catalog(exchange)["entries"]}
+    if (entry := entries.get(identifier)) is None:
+        raise UnknownName("resource", identifier, (), some=True)
+    return dict(entry)
+
+
+def _has_gateway(exchange: Exchange) -> bool:
+    return any(getattr(route, "path", "") == WHOLE for route in exchange.request.app.router.routes)
 
 
 @handles(operations.SEARCH_RESOURCES)
 def search_resources(exchange: Exchange, search: ResourceSearch) -> Shape:
-    """The entries of the catalogue that fit, best first, as Agentic Resource Discovery 0.9 has registries searched.
+    """The entries of the catalogue that fit, best first, as Agentic Resource Discovery 0.91 has registries searched.
 
     A score is how near an entry comes to the best one, times how likely that one is right, in percent.
     """
@@ -135,9 +182,8 @@ def _servers(exchange: Exchange) -> list[dict[str, Any]]:
 
     transport_filter = exchange.transport_filter or (lambda transport: transport)
     agents = exchange.registry.agents(principal=exchange.principal)
-    gateway = any(getattr(route, "path", "") == WHOLE for route in exchange.request.app.router.routes)
     entries = ((agent, transport_filter(agent.transport)) for agent in agents)
-    return list(servers(entries, exchange.base_url, gateway=gateway))
+    return list(servers(entries, exchange.base_url, gateway=_has_gateway(exchange)))
 
 
 def _server(exchange: Exchange, name: str, version: str) -> dict[str, Any]:

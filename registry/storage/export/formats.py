@@ -184,19 +184,22 @@ _APPROVAL = ("id", "pending", "approved_hash")
 MEDIA_TYPE = "application/ai-catalog+json"
 AGENT_TYPE = "application/vnd.waygraph.agent+json"
 REGISTRY_TYPE = "application/ai-registry+json"
+CARD_TYPE = "application/mcp-server-card+json"
+GATEWAY_CALLS = "Finds the agents and tools that can do what is asked for, and calls them."
 OPENAPI_TYPE = "application/vnd.oai.openapi+json"
 SPEC_VERSION = "1.0"
 
 
-def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[str, Any]:
-    """The service itself and its search, then the agents, in the order given: those that the asker may see.
+def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str, *, gateway: bool = False) -> dict[str, Any]:
+    """The service itself, its search and its gateway, if it has one, then the agents, in the order given: those that
+    the asker may see. It is a manifest of Agentic Resource Discovery 0.91 as well.
 
     `host_name` is for people; `base_url` is where the service is reached from outside, with or without a slash at its
     end. Raises InvalidSetting for one that has no host: what names an entry begins with it.
     """
     publisher, base = _address(base_url)
     serves = "Finds the agents, and which of their tools, that can do what is asked for."
-    searches = "Searches this catalogue (Agentic Resource Discovery 0.9)."
+    searches = "Searches this catalogue (Agentic Resource Discovery 0.91)."
     own = [
         {
             "identifier": _identifier(publisher, kind, "waygraph"),
@@ -208,6 +211,7 @@ def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[s
         for kind, media_type, path, description in (
             ("service", OPENAPI_TYPE, "openapi.json", serves),
             ("registry", REGISTRY_TYPE, "ard", searches),
+            *((("mcp_server", CARD_TYPE, "mcp/server-card", GATEWAY_CALLS),) if gateway else ()),
         )
     ]
     entries = [*own, *(_entry(agent, publisher, base) for agent in agents)]
@@ -271,6 +275,7 @@ def _identifier(*parts: str) -> str:
 
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+CARD_SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 MAX_DESCRIPTION_CHARS = 100
 """Of a server.json, by its schema."""
@@ -286,7 +291,7 @@ def servers(agents: Iterable[tuple[Agent, JsonText]], base_url: str, *, gateway:
     `agents`: with what the asker may read of their transports. `base_url`: where the service is reached from outside,
     without a slash at its end. Each is named below the own host, as what is told of it is this registry's word.
     """
-    namespace = ".".join(reversed((urlsplit(base_url).hostname or "localhost").replace(":", "-").split(".")))
+    namespace = _namespace(base_url)
     entries = [
         _listed_server(
             f"{namespace}/{_legal(agent.id)}", agent.name, agent.description, agent.version, _remote(transport)
@@ -296,10 +301,22 @@ def servers(agents: Iterable[tuple[Agent, JsonText]], base_url: str, *, gateway:
     ]
     entries.sort(key=lambda entry: entry["server"]["name"])
     if gateway:
-        description = "Finds the agents and tools that can do what is asked for, and calls them."
-        remote = {"type": "streamable-http", "url": f"{base_url}/mcp"}
-        yield _listed_server(f"{namespace}/-waygraph", "Waygraph", description, version("waygraph"), remote)
+        yield _listed_gateway(base_url)
     yield from entries
+
+
+def server_card(base_url: str) -> dict[str, Any]:
+    """Of the gateway, by the extension of MCP for Server Cards (SEP-2127)."""
+    return {**_listed_gateway(base_url)["server"], "$schema": CARD_SCHEMA}
+
+
+def _listed_gateway(base_url: str) -> dict[str, Any]:
+    remote = {"type": "streamable-http", "url": f"{base_url}/mcp"}
+    return _listed_server(f"{_namespace(base_url)}/-waygraph", "Waygraph", GATEWAY_CALLS, version("waygraph"), remote)
+
+
+def _namespace(base_url: str) -> str:
+    return ".".join(reversed((urlsplit(base_url).hostname or "localhost").replace(":", "-").split(".")))
 
 
 def _legal(agent_id: str) -> str:

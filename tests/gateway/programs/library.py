@@ -28,6 +28,9 @@ TEMPLATE = types.ResourceTemplate(uri_template="note://day/{date}{?lang}", name=
 TOKEN = os.environ.get("LIBRARY_TOKEN", "")
 if TOKEN:
     PROMPTS.append(types.Prompt(name="token", description=f"It is {TOKEN}."))
+PAGE = os.environ.get("LIBRARY_PAGE", "")
+if PAGE:
+    RESOURCES.append(types.Resource(uri="ui://shelf", name="shelf", mime_type="text/html;profile=mcp-app"))
 grown = list(PROMPTS)
 
 
@@ -73,6 +76,9 @@ async def list_templates(_: Any, __: Any) -> types.ListResourceTemplatesResult:
 async def read_resource(_: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
     if params.uri == "note://token":
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=f"It is {TOKEN}.")])
+    if params.uri == "ui://shelf":
+        page = types.TextResourceContents(uri=params.uri, mime_type="text/html;profile=mcp-app", text=PAGE)
+        return types.ReadResourceResult(contents=[page])
     if params.uri == "note://long":
         text = "wave " * 100_000
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=text)])
