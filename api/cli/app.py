@@ -73,7 +73,7 @@ _COMMANDS = {
     "reject": LazyCommand("operate:reject", "Keep what waits out of routing; also flagged texts."),
     "cypher": LazyCommand("cypher:cypher", "Ask the graph in Cypher."),
     "status": LazyCommand("route:status", "Say where the registry is and what it holds."),
-    "export": LazyCommand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
+    "export": LazyCommand("maintain:export", "Write the whole registry as JSON or HTML."),
     "migrate": LazyCommand("maintain:migrate", "Copy a registry to another file or server, vectors included."),
     "reindex": LazyCommand("operate:reindex", "Embed everything anew, with another embedder or other texts."),
     "graph": LazyCommand("graph", "Make and remove edges between near tools.", package=LAB),

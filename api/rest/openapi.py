@@ -204,25 +204,6 @@ class ToolResult(BaseModel):
     isError: bool = False  # noqa: N815
 
 
-class FoundResource(BaseModel):
-    """An entry of the catalogue, and how well it fits: 100 is the best there can be. It says nothing of trust."""
-
-    model_config = ConfigDict(extra="allow")
-
-    identifier: str
-    displayName: str  # noqa: N815 - as the format spells it
-    type: str
-    url: str
-    score: int = Field(ge=0, le=100)
-    source: str
-
-
-class FoundResources(BaseModel):
-    results: list[FoundResource]
-    referrals: list[dict[str, Any]] | None = None
-    pageToken: str | None = None  # noqa: N815
-
-
 class AiCatalog(BaseModel):
     specVersion: str  # noqa: N815 - as the format spells it
     entries: list[dict[str, Any]]
@@ -231,7 +212,6 @@ class AiCatalog(BaseModel):
 FOREIGN: dict[str, type[BaseModel]] = {
     "call_tool": ToolResult,
     "ai_catalog": AiCatalog,
-    "search_resources": FoundResources,
     "servers": ServerList,
     "server_versions": ServerList,
     "server": ListedServer,

@@ -173,27 +173,6 @@ class CallRequest(Strict):
     """The result is cut to what a model can read (WAYGRAPH_CALL_RESULT_TOKENS)."""
 
 
-class ResourceQuery(Strict):
-    """What is looked for: words, and what fields of an entry of the catalogue must hold, by their path."""
-
-    text: Words = Field(min_length=1)
-    """What an agent is to do, in plain words."""
-    filter: dict[Name, Name | list[Name]] = Field(default={}, max_length=MAX_NAMES)
-    """By path, such as `tags`, `type` or `publisher`: any of these values. All fields must fit."""
-
-
-class ResourceSearch(Strict):
-    """A search as Agentic Resource Discovery 0.9 has it."""
-
-    query: ResourceQuery
-    federation: Literal["auto", "referrals", "none"] = "auto"
-    """Taken; this registry searches only what it holds, and refers to no other."""
-    page_size: int = Field(default=10, ge=1, le=100, alias="pageSize")
-    """How many to give at most."""
-    page_token: str = Field(default="", max_length=64, alias="pageToken")
-    """`pageToken` of the page before."""
-
-
 class Document(Strict):
     """A file of a source: JSON or YAML as text. `name` tells which of the two, and stands in messages."""
 

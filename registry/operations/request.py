@@ -31,12 +31,8 @@ if TYPE_CHECKING:
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Tag = Literal["search", "catalog", "admin", "cypher", "discovery", "health"]
-ExportFormat = Literal["json", "graphml", "html"]
-MEDIA_TYPES: Mapping[ExportFormat, str] = {
-    "json": "application/json",
-    "graphml": "application/graphml+xml",
-    "html": "text/html",
-}
+ExportFormat = Literal["json", "html"]
+MEDIA_TYPES: Mapping[ExportFormat, str] = {"json": "application/json", "html": "text/html"}
 """Of an export's file."""
 
 

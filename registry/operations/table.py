@@ -36,7 +36,6 @@ AI_CATALOG = replace(
     scope=None,
     media_types=("application/ai-catalog+json",),
 )
-SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
 SERVERS = make_read("servers", "/v0.1/servers", Foreign, tag="discovery")
 SERVER_VERSIONS = make_read("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
 SERVER = make_read("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")

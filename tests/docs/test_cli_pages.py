@@ -49,7 +49,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "sources remove": [["sources", "remove", str(CATALOG)]],
     "cypher": [["cypher", "MATCH (a:Agent) RETURN a, a.id, size(a.tags) AS n"]],
     "status": [["status"]],
-    "export": [["export"], ["export", "--format", "graphml"]],
+    "export": [["export"], ["export", "--format", "html"]],
     "migrate": [["migrate", OWN, f"{OWN}.copy"]],
     "reindex": [["reindex", "--texts", "plain"]],
     "keys create": [["keys", "create", "billing", "--scope", "read", "--group", "finance", "--expires-in", "90"]],

@@ -103,7 +103,6 @@ LOOKING: tuple[tuple[str, ...], ...] = (
     ("cypher", "MATCH (a:Agent) DELETE a"),
     ("cypher", "MATCH (a"),
     ("export",),
-    ("export", "--format", "graphml"),
     ("export", "--format", "html"),
 )
 

@@ -84,7 +84,6 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "cypher": ("cypher admin", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
     "healthz": ("", lambda c: c.get("/healthz")),
     "readyz": ("", lambda c: c.get("/readyz")),
-    "search_resources": ("route", lambda c: c.post("/ard/search", json={"query": {"text": "look"}})),
     "servers": ("read", lambda c: c.get("/v0.1/servers")),
     "server_versions": ("read", lambda c: c.get(f"/v0.1/servers/{SERVER}/versions")),
     "server": ("read", lambda c: c.get(f"/v0.1/servers/{SERVER}/versions/latest")),

@@ -112,7 +112,7 @@ def _quoted(text: str) -> str:
 
 @pytest.mark.parametrize(
     ("form", "media_type"),
-    [("json", "application/json"), ("graphml", "application/graphml+xml"), ("html", "text/html; charset=utf-8")],
+    [("json", "application/json"), ("html", "text/html; charset=utf-8")],
 )
 def test_an_export_is_the_registrys_own(example: Served, client: httpx2.Client, form: Any, media_type: str) -> None:
     response = client.get("/v1/export", params={"format": form})

@@ -2,14 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, served
 from waygraph.ingest.sources.registry_source import open_registry
-from waygraph.registry.model.errors import InvalidQuery, NotAllowed, UnknownName
+from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, canonical_json
 from waygraph.registry.model.settings import Settings
@@ -93,42 +92,3 @@ def test_names_and_texts_fit_the_format() -> None:
     told = {each["server"]["name"]: each["server"] for each in listed}
     assert set(told) == {f"--1/a_b_{digest('a b')[:8]}", "--1/a_b"}
     assert {len(each["description"]) for each in told.values()} == {1, 100}
-
-
-def test_the_catalogue_is_searched(filled: Served) -> None:
-    """As Agentic Resource Discovery 0.9 has it: entries of the catalogue, best first, of what the caller may see."""
-    client = filled.caller("route", "read")
-
-    def found(said: object = None, **more: object) -> dict[str, Any]:
-        query: dict[str, object] = {"text": "look"} | ({"filter": said} if said else {})
-        told: dict[str, Any] = assert_good(client.post("/ard/search", json={"query": query, **more}))
-        return told
-
-    def ids(told: dict[str, Any]) -> set[str]:
-        return {each["identifier"].rpartition(":")[2] for each in told["results"]}
-
-    catalogue = {
-        each["identifier"]: each for each in assert_good(client.get("/.well-known/ai-catalog.json"))["entries"]
-    }
-    told = found()
-    assert "maps" in ids(told)
-    assert "secret" not in ids(told)
-    assert "secret" in ids(assert_good(filled.admin().post("/ard/search", json={"query": {"text": "look"}})))
-    scores = [each.pop("score") for each in told["results"]]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 < score <= 100 for score in scores)
-    assert {each.pop("source") for each in told["results"]} == {f"{filled.url}/ard"}
-    assert all(catalogue[each["identifier"]] == each for each in told["results"])
-    assert ids(found({"displayName": ["maps", "secret"]})) == {"maps"}
-    assert ids(found({"publisher": "127.0.0.1", "displayName": "maps"})) == {"maps"}
-    assert ids(found({"publisher": "example.com"})) == set()
-    assert ids(found({"trustManifest.attestations.type": ["SOC2-Type2"]})) == set()
-    assert found(federation="referrals")["referrals"] == []
-    pages, token = list[str](), ""
-    for _ in told["results"]:
-        page = found(pageSize=1, pageToken=token)
-        pages += ids(page)
-        token = page.get("pageToken", "")
-    assert (len(pages), set(pages), token) == (len(told["results"]), ids(told), "")
-    assert_problem(client.post("/ard/search", json={"query": {"text": "x"}, "pageToken": "eA"}), 422, InvalidQuery)
-    assert_problem(filled.caller("read").post("/ard/search", json={"query": {"text": "x"}}), 403, NotAllowed)

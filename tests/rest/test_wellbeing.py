@@ -105,7 +105,6 @@ def test_a_catalogue_names_the_address_that_the_world_knows() -> None:
     public = "https://agents.example.com/way"
     assert [entry["url"] for entry in catalogue["entries"]] == [
         f"{public}/openapi.json",
-        f"{public}/ard",
         f"{public}/v1/agents/a",
     ]
     assert all(":agents.example.com:" in entry["identifier"] for entry in catalogue["entries"])
@@ -121,7 +120,7 @@ def test_a_stranger_learns_of_the_service_alone(guarded: Served) -> None:
         assert response.headers["content-type"] == "application/ai-catalog+json"
         return [entry["url"].removeprefix(guarded.url) for entry in assert_good(response)["entries"]]
 
-    service = ["/openapi.json", "/ard"]
+    service = ["/openapi.json"]
     assert names(guarded.client()) == service
     assert names(guarded.caller("route", "write", "cypher", "use", everything=True)) == service
     assert names(guarded.caller("read")) == [*service, "/v1/agents/open"]

@@ -63,10 +63,9 @@ def entries(*agents: Agent, base: str = BASE) -> list[dict[str, Any]]:
 
 def test_the_service_comes_first_then_each_agent() -> None:
     full = Agent(id="git hub", name="GitHub", description="Code.", kind="a2a_agent", version="1.2", tags=("b", "a"))
-    service, search, first, second = entries(full, Agent(id="x", name="X"))
+    service, first, second = entries(full, Agent(id="x", name="X"))
     assert (service["identifier"], service["type"]) == ("urn:air:tools.example:service:waygraph", OPENAPI_TYPE)
     assert service["url"] == "https://tools.example/openapi.json"
-    assert (search["type"], search["url"]) == ("application/ai-registry+json", "https://tools.example/ard")
     assert first == {
         "identifier": "urn:air:tools.example:a2a_agent:git%20hub",
         "type": AGENT_TYPE,
@@ -88,6 +87,6 @@ def test_the_service_comes_first_then_each_agent() -> None:
 def test_any_agent_makes_a_legal_entry(keys: set[str], kind: Any, text: str) -> None:
     """Its id can be read from identifier and URL; different agents have different ones."""
     ids = sorted({agent_id(key) for key in keys})
-    listed = entries(*(Agent(id=held, name=held, kind=kind, description=text, version=text) for held in ids))[2:]
+    listed = entries(*(Agent(id=held, name=held, kind=kind, description=text, version=text) for held in ids))[1:]
     assert [unquote(entry["identifier"].rpartition(":")[2]) for entry in listed] == ids
     assert [unquote(urlsplit(entry["url"]).path.removeprefix("/v1/agents/")) for entry in listed] == ids

@@ -1,16 +1,14 @@
-"""The three forms of an export: JSON that comes back whole, GraphML that others read, a page that opens anywhere."""
+"""The two forms of an export: JSON that comes back whole, a page that opens anywhere."""
 
 import json
 import re
 import shutil
 import subprocess
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -186,29 +184,6 @@ def test_odd_records_come_back_word_for_word(registry: LocalRegistry, other: Loc
     assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
     take_export(other, tmp_path / "export.json", exported)
     assert graph_of(other) == graph_of(registry)
-
-
-def test_graphml_has_every_node_and_edge(filled: LocalRegistry) -> None:
-    """Read back by networkx, agents own their tools and sources claim their agents."""
-    graph = nx.parse_graphml(export(filled, "graphml"))
-    types = [data["type"] for _, data in graph.nodes(data=True)]
-    assert types.count("Agent") == len(filled.agents())
-    assert types.count("Tool") == len(filled.tools())
-    assert types.count("Source") == len(filled.sources())
-    owns = {(one, other) for one, other, data in graph.edges(data=True) if data["type"] == "OWNS"}
-    assert owns == {(f"agent:{tool.agent_id}", f"tool:{tool.id}") for tool in filled.tools()}
-    claims = [data for *_, data in graph.edges(data=True) if data["type"] == "CLAIMS"]
-    assert len(claims) == len(filled.agents())
-
-
-def test_graphml_is_well_formed_whatever_agents_say(registry: LocalRegistry, tmp_path: Path) -> None:
-    """Control characters are left out, markup is text, and a source's odd name stays its own."""
-    take_document(registry, tmp_path / "odd.json", catalogue(*ODD), name="odd\x01\ufffe<name>")
-    text = export(registry, "graphml")
-    ET.fromstring(text)  # noqa: S314 - our own text
-    nodes = nx.parse_graphml(text).nodes
-    assert nodes["tool:shapes/a/b c"]["description"] == HOSTILE.replace("\x07", "")
-    assert nodes["source:odd\\u0001\\ufffe<name>"]["label"] == "odd<name>"
 
 
 class _Page(HTMLParser):

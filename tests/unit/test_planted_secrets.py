@@ -26,7 +26,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
-FORMS = ("json", "graphml", "html")
+FORMS = ("json", "html")
 PROGRAM = [sys.executable, "-m", "waygraph.api.cli.app"]
 TALKS = """
 import os, sys
@@ -263,7 +263,7 @@ def test_no_secret_is_written_or_printed(tmp_path: Path, echo: str) -> None:
     written = dict(searched(out))
     assert leaks(planted, written) == {}
     # That the search can find at all: what is no secret stands in each of these.
-    for name in ("data/registry.grafeo", "export.json", "export.graphml", "export.html", "printed-1", "printed-7"):
+    for name in ("data/registry.grafeo", "export.json", "export.html", "printed-1", "printed-7"):
         assert b"lacking" in text_of(written, name), name
         assert b"lamplight" in text_of(written, name) or name == "printed-7", name
     assert any(name.startswith("data/registry.grafeo.index/") for name in written)

@@ -32,9 +32,9 @@ def export(
         Path | None, Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output.")
     ] = None,
 ) -> None:
-    """Write the whole registry as JSON, GraphML or HTML.
+    """Write the whole registry as JSON or HTML.
 
-    JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
+    JSON can be ingested again, HTML is to look at.
     """
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of

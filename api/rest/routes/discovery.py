@@ -1,4 +1,4 @@
-"""By what other programs find this service and what it holds: an AI Catalog and its search, a list of MCP servers."""
+"""By what other programs find this service and what it holds: an AI Catalog, a list of MCP servers."""
 
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -8,13 +8,11 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from waygraph.api.rest.mcp_mount import WHOLE
-from waygraph.api.rest.requests import Parameters, ResourceSearch
+from waygraph.api.rest.requests import Parameters
 from waygraph.api.rest.service import Exchange, handles
-from waygraph.registry.model import nouns
-from waygraph.registry.model.errors import InvalidQuery, UnknownName
-from waygraph.registry.model.numbers import read_digits
+from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.shapes import Shape
-from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_PART, after, cursor
+from waygraph.registry.model.validation import MAX_ID_CHARS, after, cursor
 from waygraph.registry.operations import table as operations
 
 LATEST = "latest"
@@ -38,45 +36,6 @@ async def ai_catalog(exchange: Exchange) -> Response:
     if not await exchange.service.lanes.ask(lambda: exchange.registry.store.exists):
         return exchange.as_json(ai_catalog((), host, exchange.base_url))
     return await exchange.unless_known(catalog_json)
-
-
-@handles(operations.SEARCH_RESOURCES)
-def search_resources(exchange: Exchange, search: ResourceSearch) -> Shape:
-    """The entries of the catalogue that fit, best first, as Agentic Resource Discovery 0.9 has registries searched.
-
-    A score is how near an entry comes to the best one, times how likely that one is right, in percent.
-    """
-    from waygraph.registry.storage.export.formats import catalog_entry, fits_entry
-
-    answer: Shape = {"results": []}
-    base_url, offset = exchange.base_url, _read_offset(search.page_token)
-    filters, entry_filter = nouns.Filters(), search.query.filter
-    if entry_filter:
-        agents = exchange.registry.agents(principal=exchange.principal)
-        fit = (agent.id for agent in agents if fits_entry(catalog_entry(agent, base_url), entry_filter))
-        filters = nouns.Filters(agent_ids=tuple(fit))
-    if offset < MAX_PART and (filters.agent_ids or not entry_filter):
-        query = nouns.Query(text=search.query.text, limit=min(offset + search.page_size + 1, MAX_PART), filters=filters)
-        route = exchange.registry.route(query, principal=exchange.principal)
-        matches = sorted((*route.matches, *route.pinned), key=lambda match: (-match.score, match.agent.id))
-        matches = [match for match in matches if match.score > 0]
-        sure = 1.0 if route.confidence is None else route.confidence
-        answer["results"] = [
-            catalog_entry(match.agent, base_url)
-            | {"score": round(100 * sure * match.score / matches[0].score), "source": f"{base_url}/ard"}
-            for match in matches[offset : offset + search.page_size]
-        ]
-        if len(matches) > offset + search.page_size:
-            answer["pageToken"] = cursor(str(offset + search.page_size))
-    return answer | ({"referrals": []} if search.federation == "referrals" else {})
-
-
-def _read_offset(token: str) -> int:
-    """How many entries came before. Raises InvalidQuery."""
-    offset = read_digits(after(token) or "0")
-    if offset is None:
-        raise InvalidQuery("this `pageToken` is not one that a page ended with")
-    return offset
 
 
 class ServersPart(Parameters):

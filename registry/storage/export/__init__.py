@@ -1,1 +1,1 @@
-"""The whole registry as one text: JSON that `waygraph ingest` reads, GraphML, or an HTML page."""
+"""The whole registry as one text: JSON that `waygraph ingest` reads, or an HTML page."""

@@ -7,14 +7,14 @@ registries read this one as they read that.
 import base64
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.model import shapes
@@ -26,87 +26,21 @@ from waygraph.registry.operations.request import ExportFormat
 from waygraph.registry.storage.noun_list import NOUNS
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from waygraph.registry.storage.store import GraphAccess
-
-    Graph = nx.DiGraph[str]
 
 
 def export(registry: "GraphAccess", format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
     """The revision that lists show, as text. The same revision gives the same text.
 
-    `json` holds what sources state, and apart from it what operators said; `graphml` and `html` show what holds
-    now. Raises RegistryNotFound.
+    `json` holds what sources state, and apart from it what operators said; `html` shows what holds now.
+
+    Raises RegistryNotFound.
     """
     contents = registry.store.contents
-    match format:
-        case "json":
-            return as_json(contents(*_PARTS))
-        case "graphml":
-            return as_graphml(contents(*_PARTS))
-        case "html":
-            return as_page(contents(*_PARTS, "vectors"))
+    return as_page(contents(*_PARTS, "vectors")) if format == "html" else as_json(contents(*_PARTS))
 
 
 _PARTS = ("state", "agents", "tools", "sources", "settings")
-
-
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def as_graphml(contents: Contents) -> str:
-    """GraphML for Gephi, yEd, Cytoscape and networkx: agents, tools, sources, who owns and who claims. No vectors."""
-    import networkx as nx
-
-    return "\n".join(nx.generate_graphml(graph_of(contents), named_key_ids=True)) + "\n"
-
-
-def graph_of(contents: Contents) -> "Graph":
-    """Nodes `agent:<id>`, `tool:<id>`, `source:<name>`; edges of type OWNS and CLAIMS."""
-    import networkx as nx
-
-    graph: Graph = nx.DiGraph(revision=contents.state.revision)
-    for agent in contents.overlaid_agents.values():
-        graph.add_node(
-            node("agent", agent.id),
-            type="Agent",
-            label=xml_text(agent.name),
-            description=xml_text(agent.description),
-            kind=agent.kind,
-            version=xml_text(agent.version),
-            tags=xml_text(", ".join(agent.tags)),
-            pinned=agent.pinned,
-            hidden=agent.hidden,
-        )
-    for tool in (item.tool for item in contents.tools):
-        name = node("tool", tool.id)
-        graph.add_node(
-            name,
-            type="Tool",
-            label=xml_text(tool.name),
-            description=xml_text(tool.description),
-            call_name=tool.call_name,
-            tags=xml_text(", ".join(tool.tags)),
-        )
-        graph.add_edge(node("agent", tool.agent_id), name, type="OWNS")
-    for source in contents.sources:
-        name = node("source", source.name)
-        graph.add_node(name, type="Source", label=xml_text(source.name), rank=source.rank)
-        for key, agent_id in source.claims:
-            graph.add_edge(name, node("agent", agent_id), type="CLAIMS", key=xml_text(key))
-    return graph
-
-
-def node(kind: str, identity: str) -> str:
-    """The node's name. What XML cannot hold is spelled out, so that different things keep different names."""
-    return f"{kind}:{_NOT_XML.sub(lambda match: f'\\u{ord(match[0]):04x}', identity)}"
-
-
-def xml_text(text: str) -> str:
-    """The text without the control characters that XML cannot hold."""
-    return _NOT_XML.sub("", text)
-
 
 FORMAT_VERSION = 1
 
@@ -183,60 +117,26 @@ _APPROVAL = ("id", "pending", "approved_hash")
 
 MEDIA_TYPE = "application/ai-catalog+json"
 AGENT_TYPE = "application/vnd.waygraph.agent+json"
-REGISTRY_TYPE = "application/ai-registry+json"
 OPENAPI_TYPE = "application/vnd.oai.openapi+json"
 SPEC_VERSION = "1.0"
 
 
 def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[str, Any]:
-    """The service itself and its search, then the agents, in the order given: those that the asker may see.
+    """The service itself, then the agents, in the order given: those that the asker may see.
 
     `host_name` is for people; `base_url` is where the service is reached from outside, with or without a slash at its
     end. Raises InvalidSetting for one that has no host: what names an entry begins with it.
     """
     publisher, base = _address(base_url)
-    serves = "Finds the agents, and which of their tools, that can do what is asked for."
-    searches = "Searches this catalogue (Agentic Resource Discovery 0.9)."
-    own = [
-        {
-            "identifier": _identifier(publisher, kind, "waygraph"),
-            "type": media_type,
-            "url": f"{base}/{path}",
-            "displayName": host_name,
-            "description": description,
-        }
-        for kind, media_type, path, description in (
-            ("service", OPENAPI_TYPE, "openapi.json", serves),
-            ("registry", REGISTRY_TYPE, "ard", searches),
-        )
-    ]
-    entries = [*own, *(_entry(agent, publisher, base) for agent in agents)]
+    service = {
+        "identifier": _identifier(publisher, "service", "waygraph"),
+        "type": OPENAPI_TYPE,
+        "url": f"{base}/openapi.json",
+        "displayName": host_name,
+        "description": "Finds the agents, and which of their tools, that can do what is asked for.",
+    }
+    entries = [service, *(_entry(agent, publisher, base) for agent in agents)]
     return {"specVersion": SPEC_VERSION, "host": {"displayName": host_name}, "entries": entries}
-
-
-def catalog_entry(agent: Agent, base_url: str) -> dict[str, Any]:
-    """Of the catalogue. Raises InvalidSetting, as `ai_catalog`."""
-    return _entry(agent, *_address(base_url))
-
-
-def fits_entry(entry: Mapping[str, Any], filters: Mapping[str, str | list[str]]) -> bool:
-    """Whether the entry has one of the values at each path, such as `tags`; `publisher` is that of its identifier.
-
-    Source: Agentic Resource Discovery 0.9, 7.1.
-    """
-    fields = {**entry, "publisher": unquote(str(entry["identifier"]).split(":")[2])}
-    values_by_path = {path: [values] if isinstance(values, str) else values for path, values in filters.items()}
-    return all(not set(values).isdisjoint(_values_at(fields, path)) for path, values in values_by_path.items())
-
-
-def _values_at(data: Any, path: str) -> list[str]:
-    name, _, rest = path.partition(".")
-    values = data.get(name, []) if isinstance(data, dict) else []
-    if rest:
-        return [
-            value for each in (values if isinstance(values, list) else [values]) for value in _values_at(each, rest)
-        ]
-    return [str(value) for value in (values if isinstance(values, list) else [values])]
 
 
 def _address(base_url: str) -> tuple[str, str]:
