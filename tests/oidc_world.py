@@ -52,7 +52,7 @@ class World:
 
 
 def world_of(issuer: FakeIssuer, by: Signer) -> World:
-    settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE, oidc_keys_lifetime_s=PATIENCE.lifetime_s)
+    settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE)
     return World(issuer, by, settings)
 
 

@@ -5,15 +5,12 @@ Servers may be started before anybody calls them, and kept so: a first call woul
 Which tool is called after which, counted for the graph as calls end (`WAYGRAPH_LEARN=transitions`).
 """
 
-import json
 import logging
-import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
@@ -265,10 +262,6 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
                 yield gateway
 
 
-MOST_RECENT = 20
-"""So many agents whose tools were called last, as the audit file has it."""
-AUDIT_BYTES = 1024 * 1024
-"""So much of its end is read."""
 SHORTEST_ROUND_S = 1.0
 
 
@@ -302,34 +295,10 @@ async def _warm(gateway: Gateway, agent: Agent) -> None:
 def agents_to_warm(gateway: Gateway, which: Warm) -> Sequence[Agent]:
     """MCP servers that can be called here. Raises WaygraphError."""
     registry, why_not = gateway.registry, gateway.reach.now().why_not
-    recent = set(recent_agents(gateway.settings.audit_path)) if which == "recent" else set()
     return [
         agent
         for agent in registry.agents()
         if agent.kind == "mcp_server"
-        and (which == "all" or (agent.pinned if which == "pinned" else agent.id in recent))
+        and (which == "all" or agent.pinned)
         and not (agent.hidden or agent.pending or why_not(agent))
     ]
-
-
-def recent_agents(audit: Path | None) -> list[str]:
-    """Ids of the agents of calls that ran, the last called first; none without an audit file."""
-    if audit is None:
-        return []
-    try:
-        with audit.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - AUDIT_BYTES))
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    found: dict[str, None] = {}
-    for line in reversed(lines):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # the first one may be half a line
-        if isinstance(record, dict) and record.get("action") == "call" and record.get("outcome") == "ok":
-            found.setdefault(transitions.owner_of(str(record.get("target"))))
-        if len(found) == MOST_RECENT:
-            break
-    return list(found)

@@ -5,12 +5,8 @@ asked. Failures of sources are named, at most MAX_FAILURES of each. With several
 of them tells the numbers of all.
 """
 
-import fcntl
 import os
 import platform
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +14,7 @@ from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import prometheus_client
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -41,8 +38,6 @@ REFUSALS = {401: "authentication", 403: "permission", 429: "rate_limit"}
 DURATIONS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 OPERATIONS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _SERIES_KEPT = 4_096
-_MEMORY, _ROOM_BYTES = "/dev/shm", 32 * 1024 * 1024  # noqa: S108 - a folder of its own is made there
-_PREFIX, _NEW_S = "waygraph-metrics-", 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,51 +196,16 @@ def _registry_metrics(holding: Callable[[], Holding], *, reasons: bool) -> Itera
 
 @contextmanager
 def shared_folder(environ: MutableMapping[str, str]) -> Iterator[Path]:
-    """A folder for the numbers of workers, which their parent enters before it starts them.
-
-    It is removed at the end, or by the next parent if this one is killed.
+    """A folder for the numbers of workers, which their parent enters before it starts them. It is removed at the end.
 
     `environ` is the process's own: the workers inherit it, and prometheus_client reads it.
     """
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_in_memory(environ)))
-    with _lock_folder(folder):
-        _remove_left_behind(folder.parent)
-        environ[SHARED_FOLDER] = str(folder)
+    with TemporaryDirectory(prefix="waygraph-metrics-", ignore_cleanup_errors=True) as folder:
+        environ[SHARED_FOLDER] = folder
         try:
-            yield folder
+            yield Path(folder)
         finally:
             environ.pop(SHARED_FOLDER, None)
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    """Its lock ends with the process, however that ends. Raises BlockingIOError if another holds it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _remove_left_behind(home: Path) -> None:
-    """Folders that nobody holds; a new one may be just before that."""
-    for folder in home.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another's, of another user, or gone by now
-            if time.time() - folder.stat().st_mtime > _NEW_S:
-                with _lock_folder(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _in_memory(environ: Mapping[str, str]) -> str | None:
-    """A file system in memory, if there is one with room and nobody names another place.
-
-    Workers map their numbers: one that finds no room for them is ended by SIGBUS.
-    """
-    if environ.get("TMPDIR") or not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ROOM_BYTES:
-        return None
-    return _MEMORY
 
 
 def _forget_the_dead(folder: Path) -> None:

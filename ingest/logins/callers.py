@@ -30,7 +30,7 @@ from waygraph.ingest.logins.store import (
     refusal_code,
 )
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, OAuthClient
+from waygraph.ingest.manifest.records import LOGIN_TIMEOUT_S, HttpLaunch, Launch, OAuthClient
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.registry.http.addresses import is_loopback, split_url
 from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
@@ -343,7 +343,7 @@ class OwnLogins:
         _, launch = await self.server_of(agent)
         login = await to_thread.run_sync(partial(self.file.take, caller, agent.id, digest_of(query.get("state", ""))))
         content = self.file.open(login) if login else {}
-        is_late = login is not None and login.age_s() > self.settings.upstream_login_timeout_s
+        is_late = login is not None and login.age_s() > LOGIN_TIMEOUT_S
         if login is None or is_late or not hmac.compare_digest(str(content["browser"]), browser):
             raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
         if login.address != self.file.place_of(caller, launch.url):

@@ -44,7 +44,7 @@ from waygraph.ingest.logins.store import (
     refusal_code,
     take_turn,
 )
-from waygraph.ingest.manifest.records import HttpLaunch, OAuthClient
+from waygraph.ingest.manifest.records import LOGIN_TIMEOUT_S, HttpLaunch, OAuthClient
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import content_if_there, write_lock, write_private
@@ -146,7 +146,7 @@ def log_in(launch: HttpLaunch, settings: Settings, discretion: Discretion, open_
     place, client = token_file(settings.data_path, launch.url), launch.oauth_client
     if client and place.read().get("client") != client.record:
         place.keep(client=client.record)
-    way = LoginWay(open_page, settings.upstream_login_timeout_s, client) if open_page else None
+    way = LoginWay(open_page, LOGIN_TIMEOUT_S, client) if open_page else None
     return Provider(launch.url, TokenStore(place, discretion), way=way)
 
 
@@ -511,10 +511,7 @@ class Callback:
         """The parameters of the next answer, with a code or an error. Raises UpstreamUnreachable."""
         with anyio.move_on_after(self._timeout_s):
             return await self._answers.get()
-        raise UpstreamUnreachable(
-            f"nobody came back from the login to {self.address} within {self._timeout_s:g} s "
-            "(WAYGRAPH_UPSTREAM_LOGIN_TIMEOUT_S)"
-        )
+        raise UpstreamUnreachable(f"nobody came back from the login to {self.address} within {self._timeout_s:g} s")
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request of a browser, which may also say nothing, too much, or go away."""

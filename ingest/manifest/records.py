@@ -416,6 +416,10 @@ class UserLogin:
     id: str
 
 
+LOGIN_TIMEOUT_S = 300.0
+"""For a person to log in at a server's issuer."""
+
+
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
     """A client that a person registered by hand at the issuer of a server. `callback_port`: where its login comes back

@@ -34,8 +34,8 @@ from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
-TIMEOUT_S = 30.0
-"""For each part of an answer."""
+TIMEOUT_S, TOTAL_S = 30.0, 900.0
+"""For each part of an answer; for all pages, repeats included."""
 MAX_PAGES = 5_000
 RETRIES = 4
 """How often a page is asked for again."""
@@ -87,7 +87,7 @@ class RegistryPages:
         """Raises Unread if not even the first page can be read."""
         settings = self.source.settings
         self._left_bytes = settings.max_source_bytes
-        self._ends_at = self.source.world.clock() + settings.mcp_registry_total_s
+        self._ends_at = self.source.world.clock() + TOTAL_S
         entries: list[object] = []
         cursors, cursor = set[str](), ""
         with self._client() as client:
@@ -173,8 +173,7 @@ class RegistryPages:
             most = settings.max_source_bytes
             raise Unread(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)") from None
         except TooSlow:
-            most_s = settings.mcp_registry_total_s
-            raise Unread(f"did not end within {most_s:g} s (WAYGRAPH_MCP_REGISTRY_TOTAL_S)") from None
+            raise Unread(f"did not end within {TOTAL_S:g} s") from None
         self._left_bytes -= len(content)
         return content
 

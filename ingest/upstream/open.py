@@ -18,7 +18,7 @@ from mcp import Client, MCPError, types
 from mcp.client.session import ClientSession
 from pydantic import ValidationError
 
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import LOGIN_TIMEOUT_S, HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion, discretion
 from waygraph.ingest.upstream.calls import NOBODY, Following, Items, Questions, ToolCalls, all_of, number_of
 from waygraph.ingest.upstream.connection import (
@@ -468,7 +468,7 @@ class _Opening:
     async def open(self) -> CallConnection:
         timeout_s = self._settings.upstream_connect_timeout_s
         if self._open_page and isinstance(self._launch, HttpLaunch) and self._launch.oauth:
-            timeout_s += self._settings.upstream_login_timeout_s  # a person may be asked
+            timeout_s += LOGIN_TIMEOUT_S  # a person may be asked
         began_s = anyio.current_time()
         with anyio.move_on_after(timeout_s) as scope:
             self._prolong = partial(_prolong, scope, timeout_s, began_s + MOST_TIMES * timeout_s)

@@ -195,7 +195,7 @@ class Patience:
     every `refetch_s` at most, whatever tokens come.
     """
 
-    lifetime_s: float
+    lifetime_s: float = 600.0
     stale_s: float = 86_400.0
     refetch_s: float = 10.0
 
@@ -334,6 +334,8 @@ _REASONS: dict[type[Exception], str] = {
 }
 _NAMES = ("preferred_username", "email", "name", "client_id", "azp")
 _REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
+LEEWAY_S = 30.0
+"""Between the issuer's clock and ours."""
 FAR_S = 2**53
 """Farther times are no numbers of a clock."""
 MAX_SUBJECT_CHARS = 255
@@ -380,10 +382,7 @@ class OidcTokens:
         IssuerKeys'. Raises InvalidSetting.
         """
         documents = IssuerDocuments.of(settings, timeout_s=timeout_s)
-        keys = IssuerKeys(
-            documents.keys, documents.host, Patience(lifetime_s=settings.oidc_keys_lifetime_s), keys_clock
-        )
-        return cls(settings, keys)
+        return cls(settings, IssuerKeys(documents.keys, documents.host, Patience(), keys_clock))
 
     def caller(self, token: str) -> Caller:
         """Whose token it is. May wait for the issuer.
@@ -413,7 +412,7 @@ class OidcTokens:
     def _check(self, token: str, digest: bytes, keys: KeySet, key: VerifyingKey) -> Caller:
         claims = self._claims(token, key)
         caller = caller_of(claims, self._settings)
-        ends_s = min(int(claims["exp"]), FAR_S) + self._settings.oidc_leeway_s
+        ends_s = min(int(claims["exp"]), FAR_S) + LEEWAY_S
         if self._checked.maxsize:
             with self._lock:
                 self._checked[digest] = _CheckedToken(caller, ends_s, keys)
@@ -428,7 +427,7 @@ class OidcTokens:
                 algorithms=sorted(key.algorithms),
                 audience=self._settings.oidc_audience,
                 issuer=self._settings.oidc_issuer,
-                leeway=self._settings.oidc_leeway_s,
+                leeway=LEEWAY_S,
                 options={"require": list(_REQUIRED_CLAIMS), "enforce_minimum_key_length": True},
             )
         except (jwt.PyJWTError, ValueError) as exc:

@@ -57,7 +57,7 @@ IN_INDEX_FILTERS = (2026, 6)
 """From here on `SEARCH … WHERE` filters by membership in a list."""
 RETRY_S = 15.0
 """How long a transaction that writes is tried again after an error that may pass."""
-CONNECTIONS_TRIED = 3
+CONNECTIONS_TRIED, POOL_SIZE = 3, 32
 TYPED_ROWS_FETCHED = 100
 """Rows of a typed statement that the server sends before it is asked for more."""
 CHECKED_AFTER_IDLE_S = 5.0
@@ -117,7 +117,7 @@ class Neo4jEngine:
                 connection_acquisition_timeout=2 * settings.neo4j_connect_timeout_s,
                 # Pauses double: the last one may be as long as all before it.
                 max_transaction_retry_time=RETRY_S / 2,
-                max_connection_pool_size=settings.neo4j_pool_size,
+                max_connection_pool_size=POOL_SIZE,
                 liveness_check_timeout=CHECKED_AFTER_IDLE_S,
                 notifications_min_severity=SILENT,
                 keep_alive=True,

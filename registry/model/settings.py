@@ -20,12 +20,10 @@ PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
 MAY_BE_ZERO = frozenset(
     "call_idle_s call_result_tokens cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept "
-    "oidc_leeway_s openai_retries query_cache_entries rate_per_minute remote_retries server_max_processes "
+    "openai_retries query_cache_entries rate_per_minute remote_retries server_max_processes "
     "server_memory_mib service_threads sessions_per_caller write_timeout_s".split()
 )
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
-LEAST = {"neo4j_pool_size": 2}
-"""A writer on a server marks its commit over a connection of its own."""
 CHAT_FIELDS = frozenset({"messages", "model", "n", "stream", "tools"})
 """Of a request for a chat, that no setting changes."""
 BYTES_PER_TOKEN = 4
@@ -74,8 +72,6 @@ class Settings:
     max_source_bytes: int = 512 * 1024 * 1024
     fetch_total_s: float = 300.0
     """For the whole document, redirects included."""
-    mcp_registry_total_s: float = 900.0
-    """For all of its pages, repeats included."""
     openai_timeout_s: float = 30.0
     openai_batch_texts: int = 256
     openai_retries: int = 4
@@ -103,7 +99,6 @@ class Settings:
     """For one search or read, also while a writer commits."""
     neo4j_write_timeout_s: float = 600.0
     """For one transaction that writes."""
-    neo4j_pool_size: int = 32
     keys_file: str = ""
     """Where a service's API keys are kept; empty: keys.json in the data folder."""
     oidc_issuer: str = ""
@@ -117,8 +112,6 @@ class Settings:
     oidc_groups_claim: str = "groups"
     oidc_scope_prefix: str = "waygraph:"
     oidc_everything_group: str = ""
-    oidc_leeway_s: float = 30.0
-    oidc_keys_lifetime_s: float = 600.0
     rate_per_minute: float = 30_000.0
     """Requests of one caller; 0: no limit."""
     rate_burst: int = 1_000
@@ -145,8 +138,6 @@ class Settings:
     """For a server to be started or reached, and to agree on a protocol."""
     upstream_list_timeout_s: float = 30.0
     """For all pages of what a server offers."""
-    upstream_login_timeout_s: float = 300.0
-    """For a person to log in by OAuth, where one is asked to."""
     upstream_starts_at_once: int = 4
     """How many servers are started at a time; programs that start need processor and disk."""
     upstream_max_tools: int = 20_000
@@ -271,7 +262,7 @@ class Settings:
 def _bounds(name: str, default: float) -> Bounds:
     zero_fits = name in MAY_BE_ZERO
     if isinstance(default, int):
-        return Bounds(least=LEAST.get(name, 0 if zero_fits else 1), most=MOST_WHOLE, whole=True)
+        return Bounds(least=0 if zero_fits else 1, most=MOST_WHOLE, whole=True)
     return Bounds(least=0, most=FAR_S, above=not zero_fits)
 
 

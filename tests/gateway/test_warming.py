@@ -13,7 +13,6 @@ from tests.service import process, until
 from tests.upstream.launches import PROGRAMS
 from waygraph.api.cli.app import main
 from waygraph.api.mcp import Warm
-from waygraph.api.mcp.gateway import MOST_RECENT, recent_agents
 
 STARTED = """
 import runpy, sys
@@ -44,29 +43,12 @@ def started(noted: Path) -> set[str]:
     return set(noted.read_text().split())
 
 
-@pytest.mark.parametrize(
-    ("warm", "names"), [("pinned", ["pinned"]), ("recent", ["called"]), ("all", NAMES)], ids=["pinned", "recent", "all"]
-)
+@pytest.mark.parametrize(("warm", "names"), [("pinned", ["pinned"]), ("all", NAMES)], ids=["pinned", "all"])
 def test_the_chosen_servers_run_before_they_are_called(warm: Warm, names: Sequence[str], tmp_path: Path) -> None:
     """And no others: what is not to be warmed had the same time."""
-    audit, wanted = tmp_path / "audit.jsonl", set(names)
-    audit.write_text(json.dumps({"action": "call", "outcome": "ok", "target": "called/alpha"}) + "\n")
+    wanted = set(names)
     with servers(tmp_path) as (place, noted):
-        environ = {"WAYGRAPH_AUDIT_FILE": str(audit)}
-        with process(place.registry, tmp_path, "--warm", warm, environ=environ) as service:
+        with process(place.registry, tmp_path, "--warm", warm) as service:
             until(lambda: started(noted) >= wanted, f"{wanted} run")
             assert service.client().get("/healthz").status_code == 200
         assert started(noted) == wanted
-
-
-def test_the_last_called_come_first(tmp_path: Path) -> None:
-    audit = tmp_path / "audit.jsonl"
-    calls = [{"action": "call", "outcome": "ok", "target": f"agent{number}/t"} for number in range(30)]
-    other = [
-        {"action": "call", "outcome": "failed", "target": "failed/t"},
-        {"action": "cypher", "outcome": "ok", "target": "typed/t"},
-        ["no record"],
-    ]
-    audit.write_text("".join(f"{json.dumps(line)}\n" for line in [*calls, *other]) + '{"half a li')
-    assert recent_agents(audit) == [f"agent{number}" for number in range(29, 29 - MOST_RECENT, -1)]
-    assert recent_agents(tmp_path / "none") == recent_agents(None) == []

@@ -300,9 +300,9 @@ def test_an_invitation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def by_issuer(tmp_path: Path) -> Iterator[tuple[Served, Realm]]:
-    with identity_provider("main") as [main]:
-        audience = "https://registry.example"
-        settings = Settings(oidc_issuer=main.issuer, oidc_audience=audience, oidc_client_id="pages", oidc_leeway_s=0)
+    with identity_provider("main") as [main], pytest.MonkeyPatch.context() as patch:
+        patch.setattr("waygraph.registry.access.oidc.LEEWAY_S", 0)
+        settings = Settings(oidc_issuer=main.issuer, oidc_audience="https://registry.example", oidc_client_id="pages")
         with served(auth=True, folder=tmp_path, settings=replace(settings, data_dir=str(tmp_path))) as service:
             main.clients["pages"] = {
                 "client_id": "pages",

@@ -26,7 +26,7 @@ from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, Registry
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
-from waygraph.registry.storage.export.formats import as_graphml, as_json
+from waygraph.registry.storage.export.formats import as_json
 from waygraph.registry.storage.graph_copy import open_copy
 from waygraph.registry.storage.integrity.examine import IndexDump, examine_at
 from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of, repair_at
@@ -310,7 +310,6 @@ def test_an_export_of_the_index_is_that_of_the_graph(rich: Richly, source: Path)
     """It shows what lists show, and what sources state where operators said something else."""
     with rich.open(source) as registry:
         assert registry.operator.export("json") == as_json(held_at(source))
-        assert registry.operator.export("graphml") == as_graphml(held_at(source))
 
 
 def test_who_reads_an_older_registry_leaves_its_graph(rich: Richly, own: Path) -> None:

@@ -142,17 +142,14 @@ def commands(folder: Path, number: str) -> dict[str, list[str]]:
     (folder / "history.json").write_text(f'[{{"role": "user", "text": {number}}}]')
     keys = {"waygraph_keys": 1, "keys": [{"id": "0" * 12, "name": "k", "created_at": "?"}]}
     (folder / "keys.json").write_text(json.dumps(keys).replace('"?"', number))
-    tree = {"name": "main", "of": "agents", "built_by": "vectors", "categories": [], "calls": "?"}
     (folder / "tools.json").write_text(f'{{"toolsets": {{"mine": {{"tools": {number}, "agents": ["a"]}}}}}}')
     (folder / "tools.toml").write_text(f"[toolsets.mine]\nagents = ['a']\ntools = {number}\n")
     (folder / "policy.toml").write_text(f"strict = {number}\n")
-    (folder / "tree.json").write_text(json.dumps(tree).replace('"?"', number))
     return {
         "rerank": ["route", "find", "--rerank", f"ranker:{ranker}"],
         "learn": ["learn", "transitions", str(count_file(folder, number))],
         "report": ["eval", "table", str(record_file(folder, p50_ms=number))],
         "history": ["route", "find", "--history", str(folder / "history.json")],
-        "taxonomy": ["taxonomy", "diff", str(folder / "tree.json"), str(folder / "tree.json")],
         "limit": ["route", "find", "--limit", number],
         "pin": ["set-tool", "a/t", "--pin", f"n={number}"],
         "params": ["cypher", "MATCH (a:Agent) WHERE a.id = $n RETURN a.id", "--param", f"n={number}"],

@@ -135,7 +135,8 @@ def test_a_registry_that_stays_overloaded_is_given_up(fake: FakeMcpRegistry, mon
     monkeypatch.setattr(registry_source, "RETRIES", 2)
     assert "still answers 503 after 3 tries" in refused(fake)
     fake.troubles = [(429, "50")] * 9
-    assert "still answers 429 after 1 tries" in refused(fake, Settings(mcp_registry_total_s=20))
+    monkeypatch.setattr(registry_source, "TOTAL_S", 20)
+    assert "still answers 429 after 1 tries" in refused(fake)
 
 
 def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

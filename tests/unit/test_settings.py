@@ -8,10 +8,8 @@ import pytest
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.upstream import stdio
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry.graph.neo4j import Neo4jEngine
-from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.model.errors import InvalidSetting, UpstreamUnreachable
-from waygraph.registry.model.settings import LEAST, MAY_BE_ZERO, PREFIX, Settings, load_settings
+from waygraph.registry.model.settings import MAY_BE_ZERO, PREFIX, Settings, load_settings
 
 
 def test_every_setting_has_its_variable() -> None:
@@ -46,11 +44,7 @@ def test_what_a_program_sets_is_checked_as_well(value: float) -> None:
             Settings(**{name: value})  # type: ignore[arg-type]
 
 
-NUMBERS = {
-    field.name: LEAST.get(field.name, 1)
-    for field in fields(Settings)
-    if field.type in (int, float) and field.name not in MAY_BE_ZERO
-}
+NUMBERS = {field.name: 1 for field in fields(Settings) if field.type in (int, float) and field.name not in MAY_BE_ZERO}
 
 
 @pytest.mark.parametrize(("name", "least"), sorted(NUMBERS.items()))
@@ -61,14 +55,6 @@ def test_with_less_of_most_nothing_could_be_done(name: str, least: int) -> None:
     with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}={value}: expected a {allowed}\\b"):
         load_settings({PREFIX + name.upper(): str(least - 1)})
     assert getattr(load_settings({PREFIX + name.upper(): str(least)}), name) == least
-
-
-def test_a_setting_arrives_where_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many connections the driver may hold."""
-    asked: dict[str, object] = {}
-    monkeypatch.setattr("neo4j.GraphDatabase.driver", lambda _, **options: asked.update(options))
-    Neo4jEngine.open(ServerLocation.parse("neo4j://127.0.0.1:1", "neo4j"), Settings(neo4j_pool_size=3))
-    assert asked["max_connection_pool_size"] == 3
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typer import Argument
 from waygraph.api.cli.options import Invocation, invocation
 from waygraph.api.cli.render.output import Table, note, read_fields
 from waygraph.ingest.logins.store import Login, LoginFile, login_file
+from waygraph.ingest.manifest.records import LOGIN_TIMEOUT_S
 
 if TYPE_CHECKING:
     from waygraph.registry.model.nouns import Agent
@@ -85,8 +86,8 @@ async def _log_in(registry: "LocalRegistry", settings: "Settings", agent: "Agent
             key = typer.prompt(f"Your key at {agent.id}", hide_input=True, err=True)
             await logins.set_key(LOCAL_USER, agent, key)
             return
-        timeout_s, port = settings.upstream_login_timeout_s, rule.callback_port
-        async with listen_for_callback(timeout_s, port, is_fixed=bool(port)) as callback:
+        port = rule.callback_port
+        async with listen_for_callback(LOGIN_TIMEOUT_S, port, is_fixed=bool(port)) as callback:
             page = await logins.begin(LOCAL_USER, agent, callback.address, "")
             while page:
                 open_page(page)

@@ -96,10 +96,7 @@ def _load(registry: "LocalRegistry") -> None:
 
 
 _SURFACE_HELP = "What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
-_WARM_HELP = (
-    "Start these MCP servers before they are called, and keep them: those of pinned agents, of the last 20 called (by "
-    "the audit file), or all."
-)
+_WARM_HELP = "Start these MCP servers before they are called, and keep them: those of pinned agents, or all."
 
 
 def serve(
