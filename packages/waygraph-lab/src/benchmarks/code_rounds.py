@@ -184,7 +184,7 @@ async def _run_code(client: Client, counter: Counter, task: Task, tally: Tally) 
         raise WrongAnswer(f"{task.name}: {text_of(result)}")
     words = text_of(result)
     tally.turns += [(counter.count(json.dumps(arguments)), counter.count(words)), (counter.count(words), 0)]
-    return words if not words[:1] in "[{0123456789" else json.loads(words)
+    return words if words[:1] not in "[{0123456789" else json.loads(words)
 
 
 def _run_here(client: Client, counter: Counter, task: Task, tally: Tally) -> Any:
