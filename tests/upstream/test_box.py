@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from tests.upstream.calling import Asking
-from tests.upstream.launches import PROGRAMS
+from tests.upstream.launches import PROGRAMS, listing_of
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.records import Intake, StdioLaunch, held_transport
 from waygraph.ingest.sources.formats import mcp_config
@@ -22,6 +22,7 @@ from waygraph.ingest.sources.formats.configured_server import launch_of, read_se
 from waygraph.ingest.sources.opening import Opening, open_command
 from waygraph.ingest.upstream.box import box_of, can_isolate
 from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot isolate servers")
@@ -132,6 +133,13 @@ def test_a_refusal_is_told_with_what_would_grant_it(tmp_path: Path) -> None:
     assert '"isolate": {"reaches": ["api.example.com:443"]}' in told
     assert f'{{"reads": ["{tmp_path}/key"]}}' in anyio.run(fail, f"Permission denied: '{tmp_path}/key'")
     assert "isolate" not in anyio.run(fail, "no such issue")
+
+
+def test_limits_hold_in_a_box(tmp_path: Path) -> None:
+    code = "import subprocess, time\nfor _ in range(9): subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+    launch = StdioLaunch(command=sys.executable, args=("-c", f"{code}time.sleep(60)"), isolate=True)
+    with pytest.raises(UpstreamUnreachable, match="processes, 5 are allowed"):
+        listing_of(launch, Settings(data_dir=str(tmp_path), server_max_processes=5))
 
 
 def test_a_box_costs_a_start_little(tmp_path: Path) -> None:
