@@ -421,6 +421,9 @@ class ServerOptions:
     env: Annotated[Texts, Option(metavar="NAME[=VALUE]", help="A variable for the command after --; alone: yours.")] = (
         None
     )
+    isolate: Annotated[
+        bool | None, Option("--isolate/--no-isolate", help="Confine the command after --, whatever is set.")
+    ] = None
     oauth: Annotated[bool, Option(help="Log in to an address by OAuth, in your browser.")] = False
     since: Annotated[str, Option(metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")] = ""
     connect: Annotated[bool | None, Option("--connect/--no-connect", help=_CONNECT_HELP)] = None

@@ -183,7 +183,8 @@ def _is_inherited(name: str) -> bool:
 
 def installer_addresses(variables: Mapping[str, str]) -> list[str]:
     """Where packages are fetched from, as far as variables say so."""
-    return [value for name, value in variables.items() if _OF_AN_INSTALLER.match(name) and "://" in value]
+    names = [name for name in variables if _OF_AN_INSTALLER.match(name) and "proxy" not in name.lower()]
+    return [variables[name] for name in names]
 
 
 def logins_in(variables: Mapping[str, str]) -> set[str]:

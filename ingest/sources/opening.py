@@ -69,6 +69,8 @@ class Opening:
     kind: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    isolate: bool | None = None
+    """Of a command, as of a StdioLaunch."""
     oauth: bool = False
     since: str = ""
     connect: bool | None = None
@@ -216,6 +218,8 @@ def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
     entry: dict[str, object] = {"command": command[0], "args": list(command[1:])}
     if how.env:
         entry["env"] = dict(how.env)
+    if how.isolate is not None:
+        entry["isolate"] = how.isolate
     return _open_server(key_of_command(command), name_of_command(command), entry, how)
 
 

@@ -6,6 +6,7 @@ launcher fetches from, and what its entry grants. Nothing is watched: what the b
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -92,8 +93,8 @@ class Box:
         example = ", ".join(wishes) or '"reaches": ["HOST:PORT"]'
         reaches = ", ".join(each.what for each in self.grants if each.access == "reaches") or "no address"
         return (
-            f"it runs in a box that reaches {reaches}, and reads no file that its profile does not name; to grant "
-            f'more, put "isolate": {{{example}}} into its entry, and ingest it again'
+            f"it runs in a box that reaches {reaches}, and reads no file that its profile does not name. A person "
+            f'who wants more puts "isolate": {{{example}}} into its entry, and ingests it again'
         )
 
     def advise(self, result: Result) -> Result:
@@ -111,6 +112,8 @@ class Box:
 @cache
 def sandlock_library() -> str:
     """The path of sandlock's library. Raises UpstreamRefused where servers cannot be isolated."""
+    if sys.platform != "linux":
+        raise UpstreamRefused("cannot be isolated: only Linux can")
     spec = find_spec("sandlock")
     if spec is None or not spec.origin:
         raise UpstreamRefused("cannot be isolated: sandlock is missing; `pip install 'waygraph[isolate]'`")
@@ -218,7 +221,8 @@ def _endpoint(text: str) -> str:
     try:
         parts = urlsplit(text)
         port = parts.port or _PORTS.get(parts.scheme, 0)
-        return f"{parts.hostname}:{port}" if parts.hostname and port else ""
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{host}:{port}" if host and port else ""
     except ValueError:
         return ""
 

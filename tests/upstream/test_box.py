@@ -1,5 +1,6 @@
 """What a stranger's server can do in its box: read its own, and nothing else."""
 
+import json
 import os
 import socket
 import sys
@@ -13,10 +14,15 @@ import anyio
 import pytest
 
 from tests.upstream.calling import Asking
-from tests.upstream.launches import PROGRAMS
-from waygraph.ingest.manifest.records import StdioLaunch
+from tests.upstream.launches import PROGRAMS, listing_of
+from waygraph.ingest.manifest.environment import Scope, Surroundings
+from waygraph.ingest.manifest.records import Intake, StdioLaunch, held_transport
+from waygraph.ingest.sources.formats import mcp_config
+from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
+from waygraph.ingest.sources.opening import Opening, open_command
 from waygraph.ingest.upstream.box import box_of, can_isolate
 from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot isolate servers")
@@ -69,8 +75,11 @@ def test_a_hostile_server_reads_writes_and_reaches_nothing_of_others(
 
     async def attempt_all() -> list[bool]:
         async with hostile(tmp_path / "data", isolate=boxed) as server:
-            asked = [{"way": way, "target": target, "by_grandchild": by_grandchild} for way, target in attempts]
-            return [(await server.text("attempt_it", **each)).startswith("refused") for each in asked]
+            answers = [
+                await server.text("attempt_it", way=way, target=target, by_grandchild=by_grandchild)
+                for way, target in attempts
+            ]
+            return [answer.startswith("refused") for answer in answers]
 
     with closing(socket.socket(socket.AF_UNIX)) as agent:
         agent.bind(path)
@@ -126,6 +135,13 @@ def test_a_refusal_is_told_with_what_would_grant_it(tmp_path: Path) -> None:
     assert "isolate" not in anyio.run(fail, "no such issue")
 
 
+def test_limits_hold_in_a_box(tmp_path: Path) -> None:
+    code = "import subprocess, time\nfor _ in range(9): subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+    launch = StdioLaunch(command=sys.executable, args=("-c", f"{code}time.sleep(60)"), isolate=True)
+    with pytest.raises(UpstreamUnreachable, match="processes, 5 are allowed"):
+        listing_of(launch, Settings(data_dir=str(tmp_path), server_max_processes=5))
+
+
 def test_a_box_costs_a_start_little(tmp_path: Path) -> None:
     async def start(isolate: bool) -> float:
         launch = StdioLaunch(command=sys.executable, args=("-I", "-S", str(PROGRAMS / "handshake.py")), isolate=isolate)
@@ -145,3 +161,54 @@ def test_the_entry_decides_before_the_setting(tmp_path: Path) -> None:
     assert box_of(launch, os.environ, nothing) is None
     assert box_of(replace(launch, isolate=False), os.environ, everything) is None
     assert box_of(replace(launch, isolate=True), os.environ, nothing) is not None
+
+
+def test_an_entry_its_file_and_a_command_say_it(tmp_path: Path) -> None:
+    """The registry holds it, and a server whose grants changed has to be ingested again."""
+    plain, granted = {"command": sys.executable, "args": [str(PROGRAMS / "handshake.py")]}, {"reads": ["/srv/a"]}
+    path = tmp_path / "mcp.json"
+    settings = Settings(data_dir=str(tmp_path / "data"), embedder="none")
+
+    def isolated(document: dict[str, object]) -> dict[str, object]:
+        path.write_text(json.dumps(document))
+        intake = Intake(where=str(path))
+        launches = {server.key: server.launch for server in mcp_config.servers(document, str(path), intake)}
+        return {key: launch.isolate for key, launch in launches.items() if isinstance(launch, StdioLaunch)}
+
+    entries = {"plain": plain, "own": plain | {"isolate": granted}, "out": plain | {"isolate": False}}
+    assert isolated({"mcpServers": entries}) == {"plain": None, "own": {"reads": ("/srv/a",)}, "out": False}
+    assert isolated({"mcpServers": entries, "isolate": True})["plain"] is True
+    assert isolated({"mcpServers": {"odd": plain | {"isolate": {"read": ["/"]}}, "plain": plain}}) == {"plain": None}
+    opened = open_command(["npx", "x"], Opening(settings=settings, isolate=True))
+    [entry] = opened.place(opened.name, opened.how).manifest.entries
+    assert json.loads(entry.agent.transport)["isolate"] is True
+    before, after = (read_server(plain | {"isolate": each}) for each in (granted, {"reads": ["/srv/b"]}))
+    assert json.loads(held_transport(before.transport))["isolate"] == granted
+    launch = launch_of(before, Scope(surroundings=Surroundings()))
+    assert before.launch_text(launch, {}, "") != after.launch_text(launch, {}, "")
+
+
+def test_what_is_named_by_arguments_opens_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file opens itself, a program its package, a database its folder; a launcher reaches its registry."""
+    home = tmp_path / "home"
+    package = home / "work" / "server"
+    for folder in (package / "dist", home / ".ssh", home / "data"):
+        folder.mkdir(parents=True)
+    for file in (package / "package.json", package / "dist" / "index.js", home / ".ssh" / "config"):
+        file.touch()
+    monkeypatch.setenv("HOME", str(home))
+
+    def profile(command: str, *args: str, **env: str) -> set[tuple[str, str]]:
+        launch = StdioLaunch(command=command, args=args, env=env, isolate=True)
+        box = box_of(launch, {"PATH": "/usr/bin:/bin"}, Settings(data_dir=str(tmp_path)))
+        assert box
+        return {(grant.access, grant.what) for grant in box.grants}
+
+    assert profile("sh", str(package / "dist" / "index.js")) == {("reads", str(package))}
+    assert profile("sh", f"--db={home}/data/new.db") == {("writes", f"{home}/data")}
+    assert profile("sh", KEY=f"{home}/.ssh/config") == {("writes", f"{home}/.ssh/config")}
+    assert profile("sh", f"{home}/new.txt", "notes", "-v") == set()
+    assert profile("env", "npx", "x", URL="postgres://u:p@db.example/x") == {
+        ("reaches", "db.example:5432"),
+        ("reaches", "registry.npmjs.org:443"),
+    }

@@ -296,7 +296,7 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
             "env": _texts(standard, "env"),
             "env_file": _text(standard, "envFile"),
             "cwd": _text(standard, "cwd"),
-            "isolate": _isolation(standard.get("isolate")),
+            "isolate": read_isolation(standard.get("isolate")),
         }
     else:
         own = {"url": _text(standard, "url"), "headers": _texts(standard, "headers")}
@@ -371,7 +371,7 @@ def _texts(entry: Mapping[Any, Any], name: str) -> dict[str, str]:
     return {key: _scalar(name, item) for key, item in (value or {}).items() if item is not None}
 
 
-def _isolation(value: object) -> bool | dict[str, tuple[str, ...]] | None:
+def read_isolation(value: object) -> bool | dict[str, tuple[str, ...]] | None:
     """Raises Faulty: what is asked to be confined is not started by a word that nobody understands."""
     if value is None or isinstance(value, bool):
         return value

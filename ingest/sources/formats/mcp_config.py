@@ -23,6 +23,7 @@ from waygraph.ingest.sources.formats.configured_server import (
     launch_of,
     names_a_launch,
     parts_of,
+    read_isolation,
     read_server,
 )
 from waygraph.ingest.sources.formats.listings import tool_records
@@ -207,6 +208,8 @@ def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
             key = f"{table.prefix}{name}"
             try:
                 server = read_entry(str(name), entry, table.switches, bare_variables=bare_variables)
+                if server.isolate is None:
+                    server = replace(server, isolate=read_isolation(document.get("isolate")))
             except Faulty as exc:
                 with suppress(Faulty):
                     if is_off(parts_of(entry)):  # nobody misses its server, whatever else is wrong with it
