@@ -16,7 +16,8 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from waygraph.api.mcp.protocol import UNFIT, mend_question
-from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
+from waygraph.ingest.manifest.fields import fields_of
+from waygraph.ingest.upstream.connection import ANSWER_S, QUESTIONS, Host, NotAnswered, Question, Through
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import NeedsLogin, TooManyRequests
@@ -341,3 +342,10 @@ def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str)
         preface = {"type": "text", "text": f"Agent {agent_id} asks your model, not your user:"}
         return {**params, "messages": [{"role": "user", "content": preface}, *params["messages"]]}
     return params
+
+
+def sign_request(request: object, agent_id: str) -> object:
+    """The question of a server's task, for a host that answers it by itself."""
+    if not isinstance(request, Mapping) or request.get("method") not in QUESTIONS:
+        return request
+    return {**request, "params": _sign_question(request["method"], fields_of(request.get("params")), agent_id)}
