@@ -268,7 +268,9 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
 
 async def _settle_task(gateway: Gateway, call: ToolCall, task: Result, request: ToolRequest) -> Result | TaskState:
     """The task for a host that speaks tasks; else what comes of it in the time of the call. Raises StorageFailed."""
-    handle = TaskHandle(call.tool.id, str(task.get("taskId")), call.caller)
+    if not isinstance(task_id := task.get("taskId"), str):
+        raise errors.UpstreamRefused(f"{call.agent.id}: its task has no id")
+    handle = TaskHandle(call.tool.id, task_id, call.caller)
     token = await gateway.ask(lambda: gateway.tasks.keep(handle))
     if request.takes_tasks:
         return task_state(token, call.agent.id, task)
@@ -285,6 +287,8 @@ async def ask_task(
         def choose_task() -> ToolCall:
             handle = gateway.tasks.read(token, asker.call_caller)
             agent, tool = _find_meant(gateway, asker, handle.tool_id, "", {})
+            if tool.id != handle.tool_id:  # a name may be meant for another one; an id of a task is its server's
+                raise errors.UnknownName("tool", handle.tool_id, ())
             attempt.target = tool.id
             judgement = judging(gateway.registry, gateway.policy, asker.principal).judge(agent, tool, by_name=True)
             if judgement.verdict == "deny":

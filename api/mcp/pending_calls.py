@@ -10,7 +10,6 @@ process.
 """
 
 import json
-import os
 import re
 import secrets
 import time
@@ -46,7 +45,7 @@ from waygraph.registry.model.errors import (
     UpstreamUnreachable,
     WaygraphError,
 )
-from waygraph.registry.model.files import content_if_there, write_private
+from waygraph.registry.model.files import content_if_there, storage_errors, write_private
 from waygraph.registry.model.numbers import FAR_S, read_number
 
 PARKED_S = ANSWER_S
@@ -262,8 +261,8 @@ class TaskState(dict[str, Any]):
         """For a host that does not speak tasks: how its model fetches the result."""
         name = f"{TASK_ADDRESS}{self['taskId']}"
         how = f"it is still at work; {run_by}(name={name!r}) waits for its result, also later"
-        told = {name: self[name] for name in ("status", "statusMessage") if name in self}
-        return told_as_text({"task": {**told, "name": name, "how": how}})
+        words = {field: self[field] for field in ("status", "statusMessage") if field in self}
+        return told_as_text({"task": {**words, "name": name, "how": how}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +286,11 @@ class TaskHandles:
     def keep(self, handle: TaskHandle) -> str:
         """The id that stands for it. Raises StorageFailed."""
         token = secrets.token_urlsafe(32)
-        files = sorted((entry.stat().st_mtime, entry.path) for entry in self._entries())
-        for mtime, path in files[: max(0, len(files) - MOST_TASKS)] or files[:1]:
-            if len(files) > MOST_TASKS or time.time() - mtime > TASK_KEPT_S:
-                Path(path).unlink(missing_ok=True)
+        with storage_errors(self._folder), suppress(FileNotFoundError):  # another process forgets them as well
+            files = sorted((file.stat().st_mtime, file) for file in self._folder.glob("*.json"))
+            for place, (at, file) in enumerate(files):
+                if time.time() - at > TASK_KEPT_S or place <= len(files) - MOST_TASKS:
+                    file.unlink()
         write_private(self._folder / f"{token}.json", asdict(handle))
         return token
 
@@ -301,12 +301,6 @@ class TaskHandles:
         if handle is None or handle.caller != caller:
             raise UnknownName("task", token[:100], ())
         return handle
-
-    def _entries(self) -> list[os.DirEntry[str]]:
-        try:
-            return list(os.scandir(self._folder))
-        except FileNotFoundError:
-            return []
 
 
 def task_state(token: str, agent_id: str, task: Result) -> TaskState:
@@ -324,7 +318,7 @@ async def follow_task(executor: Executor, call: ToolCall, task: Result, token: s
 
     What a person takes to answer its questions does not count. Raises what the executor raises.
     """
-    agent_id, known = call.agent.id, set[str]()
+    agent_id, keys = call.agent.id, set[str]()
     deadline = anyio.current_time() + call.deadline_s
     number, task_id = count(1), str(task.get("taskId"))
 
@@ -339,14 +333,16 @@ async def follow_task(executor: Executor, call: ToolCall, task: Result, token: s
             state = task_state(token, agent_id, task)
             if (result := task_result(agent_id, task)) is not None:
                 return result
-            questions = {key: each for key, each in fields_of(task.get("inputRequests")).items() if key not in known}
+            questions = {key: each for key, each in fields_of(task.get("inputRequests")).items() if key not in keys}
             if questions:
                 asked_s = anyio.current_time()
                 answers = {key: await answer_question(call.host, each) for key, each in questions.items()}
                 deadline += anyio.current_time() - asked_s
-                known |= answers.keys()
+                keys |= answers.keys()
                 await ask("tasks/update", inputResponses=answers)
-            await call.host.progress(next(number), None, fields_of(task).get("statusMessage"))
+            message = task.get("statusMessage")
+            words = message[:MOST_NOTICE_CHARS] if isinstance(message, str) else None
+            await call.host.progress(next(number), None, words)
             pause_s = (read_number(task.get("pollIntervalMs"), 0, FAR_S) or 1_000) / 1_000
             pause_s = min(max(pause_s, _SHORTEST_POLL_S), _LONGEST_POLL_S)
             if anyio.current_time() + pause_s > deadline:

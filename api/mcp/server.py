@@ -32,6 +32,7 @@ from waygraph.api.mcp.sessions import (
     Asker,
     CallNews,
     Context,
+    FetchingHost,
     OnBehalf,
     SessionHost,
     connection_of,
@@ -432,7 +433,7 @@ class _Answers:
             raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="needs the extension for tasks", data=needs)
         more = {name: value for name, value in (ctx.params or {}).items() if name == "inputResponses"}
         try:
-            host, deadline_s = SessionHost(ctx, asker), gateway.deadline_s(ctx.meta)
+            host, deadline_s = FetchingHost(ctx, asker), gateway.deadline_s(ctx.meta)
             call, task = await calls.ask_task(
                 gateway, asker, params.task_id, host, deadline_s=deadline_s, method=ctx.method, **more
             )

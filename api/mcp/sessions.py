@@ -291,6 +291,13 @@ class SessionHost(OfSession, CallNews):
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
+class FetchingHost(SessionHost):
+    """A host that fetches a task: it answers the questions of its server, though by itself."""
+
+    def can(self, question: Question) -> bool:
+        return takes(self._ctx.session.client_capabilities, question)
+
+
 MOST_QUESTIONS = 16
 """Of one call to its host."""
 QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE = 30.0, 30

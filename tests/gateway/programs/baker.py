@@ -37,7 +37,11 @@ def state(task_id: str, **more: Any) -> dict[str, Any]:
         raise MCPError(code=-32602, message="Task not found")
     task = json.loads(file.read_text()) | more
     file.write_text(json.dumps(task))
-    told = {"taskId": task_id, "createdAt": "2026-11-25T10:30:00Z", "lastUpdatedAt": "2026-11-25T10:30:00Z"}
+    told: dict[str, Any] = {
+        "taskId": task_id,
+        "createdAt": "2026-11-25T10:30:00Z",
+        "lastUpdatedAt": "2026-11-25T10:30:00Z",
+    }
     told |= {"ttlMs": None, "pollIntervalMs": 100, "status": "working", "statusMessage": "in the oven"}
     if task.get("cancelled"):
         return told | {"status": "cancelled"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 TOOL = {"name": "bake", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
-CAPABILITIES = {"tools": {}, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+CAPABILITIES: dict[str, Any] = {"tools": {}, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
 SAID = {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": {"name": "oven", "version": "1"}}
 TIME = "2025-11-25T10:30:00Z"
 looks = count(1)
