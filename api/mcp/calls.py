@@ -17,6 +17,7 @@ from waygraph.api.mcp import results
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.long_results import Reader
 from waygraph.api.mcp.meta_tools import RUNNERS, definition_of, parameters_of
+from waygraph.api.mcp.pending_calls import TASK_ADDRESS, TaskHandle, TaskState, follow_task, task_state
 from waygraph.api.mcp.results import attribute_error
 from waygraph.api.mcp.sessions import Asker, OnBehalf
 from waygraph.api.telemetry.audit import Attempt, arguments_without_secrets
@@ -24,6 +25,7 @@ from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.upstream.calls import TASK
 from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
 from waygraph.registry.access.policy import Judgement, danger_in, danger_of
 from waygraph.registry.access.visibility import Caller
@@ -166,8 +168,8 @@ def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, An
 class ToolRequest:
     """What a host wants run: a tool by its name, or the one that fits a query.
 
-    `reader`: who gets the result. `consent`: the content hash of the tool that a person read and agreed to run with
-    these arguments; empty: nobody has agreed yet.
+    `reader`: who gets the result. `takes_tasks`: whether it fetches what runs as a task by itself. `consent`: the
+    content hash of the tool that a person read and agreed to run with these arguments; empty: nobody has agreed yet.
     """
 
     name: str = ""
@@ -175,6 +177,7 @@ class ToolRequest:
     arguments: Mapping[str, Any]
     deadline_s: float
     reader: Reader = "host"
+    takes_tasks: bool = False
     consent: str = ""
     needs_reads: bool = False
     """Whether a person has to agree to a tool that does not say that it only reads, whatever the policy is."""
@@ -247,6 +250,10 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
         record.sent_at = perf_counter()
         try:
             result = await run_call(gateway, asker, call, host)
+            if result.get("resultType") == TASK:
+                result = await _settle_task(gateway, call, result, request)
+                if isinstance(result, TaskState):
+                    return result if request.takes_tasks else result.as_result(RUNNERS[gateway.surface])
         except (errors.WaygraphError, TimeoutError) as error:
             _note_call(gateway, asker, choice.tool, _failure_of(error))
             if isinstance(error, errors.UpstreamAnswered):
@@ -273,6 +280,59 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             reader=request.reader,
             mendings=(*request.mendings, *choice.mendings),
         )
+
+
+async def _settle_task(gateway: Gateway, call: ToolCall, task: Result, request: ToolRequest) -> Result | TaskState:
+    """The task for a host that speaks tasks; else what comes of it in the time of the call. Raises StorageFailed."""
+    if not isinstance(task_id := task.get("taskId"), str):
+        raise errors.UpstreamRefused(f"{call.agent.id}: its task has no id")
+    handle = TaskHandle(call.tool.id, task_id, call.caller)
+    token = await gateway.ask(lambda: gateway.tasks.keep(handle))
+    if request.takes_tasks:
+        return task_state(token, call.agent.id, task)
+    return await follow_task(gateway.executor, call, task, token)
+
+
+async def ask_task(
+    gateway: Gateway, asker: Asker, token: str, host: Host, *, deadline_s: float, method: str = "tasks/get", **more: Any
+) -> tuple[ToolCall, Result]:
+    """What its server says of a task that the asker began. Raises as `call_tool`."""
+    with record_call(gateway, asker.caller, f"{TASK_ADDRESS}{token}", {}) as attempt:
+        asker.caller.require("use")
+
+        def choose_task() -> ToolCall:
+            handle = gateway.tasks.read(token, asker.call_caller)
+            agent, tool = _find_meant(gateway, asker, handle.tool_id, "", {})
+            if tool.id != handle.tool_id:  # a name may be meant for another one; an id of a task is its server's
+                raise errors.UnknownName("tool", handle.tool_id, ())
+            attempt.target = tool.id
+            judgement = judging(gateway.registry, gateway.policy, asker.principal).judge(agent, tool, by_name=True)
+            if judgement.verdict == "deny":
+                raise errors.NotCallable(tool.call_name, judgement.reason)
+            return ToolCall(
+                agent=agent,
+                tool=tool,
+                arguments={"taskId": handle.task_id, **more},
+                deadline_s=deadline_s,
+                caller=asker.call_caller,
+                token=asker.token,
+                host=OnBehalf(host, agent, asker.caller, gateway.questions),
+                method=method,
+            )
+
+        call = await gateway.ask(choose_task)
+        return call, await run_call(gateway, asker, call, host)
+
+
+async def resume_task(gateway: Gateway, asker: Asker, token: str, host: Host, deadline_s: float) -> Result:
+    """The result of a task as a tool's, or that it is still at work when the time is up."""
+    call, task = await ask_task(gateway, asker, token, host, deadline_s=deadline_s)
+    task = {**task, "taskId": call.arguments["taskId"]}
+    result = await follow_task(gateway.executor, call, task, token)
+    runner = RUNNERS[gateway.surface]
+    if isinstance(result, TaskState):
+        return result.as_result(runner)
+    return gateway.long_results.hand_on(result, call.tool.id, asker, run_by=runner)
 
 
 async def call_alone(

@@ -18,7 +18,7 @@ import anyio
 
 from waygraph.api.mcp import Surface, Warm
 from waygraph.api.mcp.long_results import LongResults
-from waygraph.api.mcp.pending_calls import Parking
+from waygraph.api.mcp.pending_calls import Parking, TaskHandles
 from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
 from waygraph.api.telemetry.audit import Audit
 from waygraph.ingest.execution.executor import Executor, open_executor
@@ -196,6 +196,7 @@ class Gateway(Parts):
     counter: CallCounter | None
     usage: UsageCounter | None
     long_results: LongResults
+    tasks: TaskHandles
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
 
@@ -257,6 +258,7 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
                 usage=usage,
                 # A host's next request may come to another process: then nothing is kept for it here.
                 long_results=LongResults(settings.call_result_tokens, KEPT_RESULTS_BYTES if parts.parks else 0),
+                tasks=TaskHandles(settings.data_path / "tasks"),
             )
             async with parking.open() if parking else nullcontext():
                 yield gateway

@@ -4,13 +4,20 @@ In the modern era a server sends no requests. A call that has a question ends it
 `input_required`, and waits here. The host's next request carries the answers and the call's ticket, and the call goes
 on. The number of waiting calls and their time are bounded, and only who began a call can go on with it. A result that
 comes meanwhile waits too: if the host called again, the tool would run twice.
+
+Tasks of servers (SEP-2663) are waited for here, for hosts that do not speak them; the handles of all outlive the
+process.
 """
 
+import json
+import re
 import secrets
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
@@ -19,11 +26,27 @@ from mcp import MCPError
 from mcp.types import INVALID_PARAMS, ClientCapabilities
 from pydantic import ValidationError
 
-from waygraph.api.mcp.results import OURS
+from waygraph.api.mcp.results import OURS, told_as_text
 from waygraph.api.mcp.sessions import Asker, OfSession, as_request, takes, untakable
-from waygraph.ingest.execution.call import STOPPING
+from waygraph.ingest.execution.call import MOST_ERROR_CHARS, STOPPING, ToolCall
+from waygraph.ingest.execution.executor import Executor
+from waygraph.ingest.manifest.fields import fields_of
+from waygraph.ingest.manifest.redaction import shorten
+from waygraph.ingest.upstream.calls import answer_question
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question
-from waygraph.registry.model.errors import CallError
+from waygraph.ingest.upstream.inflight import MOST_NOTICE_CHARS
+from waygraph.ingest.upstream.messages import error_words
+from waygraph.registry.model.clock import now
+from waygraph.registry.model.errors import (
+    CallError,
+    UnknownName,
+    UpstreamAnswered,
+    UpstreamRefused,
+    UpstreamUnreachable,
+    WaygraphError,
+)
+from waygraph.registry.model.files import content_if_there, storage_errors, write_private
+from waygraph.registry.model.numbers import FAR_S, read_number
 
 PARKED_S = ANSWER_S
 """So long does a call wait for its host to come back."""
@@ -218,3 +241,126 @@ class Parking:
 
     def forget(self, call: _Call) -> None:
         self._kept.pop(call.ticket, None)
+
+
+TASK_ADDRESS = "waygraph://tasks/"
+"""How the address of a task begins by which a model fetches its result."""
+TASK_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+TASK_KEPT_S, MOST_TASKS = 7 * 86_400.0, 10_000
+"""Handles of older tasks, and of more than so many, are forgotten."""
+_SHORTEST_POLL_S, _LONGEST_POLL_S = 0.1, 30.0
+_CANCEL_S = 5.0
+_TASK_FIELDS = ("status", "statusMessage", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs")
+_STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
+
+
+class TaskState(dict[str, Any]):
+    """A task of a server as the host knows it: its id is one of ours."""
+
+    def as_result(self, run_by: str) -> Result:
+        """For a host that does not speak tasks: how its model fetches the result."""
+        name = f"{TASK_ADDRESS}{self['taskId']}"
+        how = f"it is still at work; {run_by}(name={name!r}) waits for its result, also later"
+        words = {field: self[field] for field in ("status", "statusMessage") if field in self}
+        return told_as_text({"task": {**words, "name": name, "how": how}})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHandle:
+    """Which task of which tool an id of ours stands for. It is a file, so that it outlives the process.
+
+    `caller`: as `ToolCall.caller`; nobody else learns of it.
+    """
+
+    tool_id: str
+    task_id: str
+    caller: str
+
+
+class TaskHandles:
+    """In a folder, a file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, handle: TaskHandle) -> str:
+        """The id that stands for it. Raises StorageFailed."""
+        token = secrets.token_urlsafe(32)
+        with storage_errors(self._folder), suppress(FileNotFoundError):  # another process forgets them as well
+            files = sorted((file.stat().st_mtime, file) for file in self._folder.glob("*.json"))
+            for place, (at, file) in enumerate(files):
+                if time.time() - at > TASK_KEPT_S or place <= len(files) - MOST_TASKS:
+                    file.unlink()
+        write_private(self._folder / f"{token}.json", asdict(handle))
+        return token
+
+    def read(self, token: str, caller: str) -> TaskHandle:
+        """Raises UnknownName, StorageFailed."""
+        content = content_if_there(self._folder / f"{token}.json") if TASK_TOKEN.fullmatch(token) else None
+        handle = TaskHandle(**json.loads(content)) if content else None
+        if handle is None or handle.caller != caller:
+            raise UnknownName("task", token[:100], ())
+        return handle
+
+
+def task_state(token: str, agent_id: str, task: Result) -> TaskState:
+    """What of a server's task is for its host. Raises UpstreamRefused for one that is not of the protocol."""
+    if task.get("status") not in _STATUSES:
+        raise UpstreamRefused(f"{agent_id}: the state of its task is none that the protocol has")
+    state = {name: task[name] for name in _TASK_FIELDS if isinstance(task.get(name), str | int | None) and name in task}
+    if isinstance(message := state.pop("statusMessage", None), str):
+        state["statusMessage"] = f"Agent {agent_id}: {message[:MOST_NOTICE_CHARS]}"
+    return TaskState({"createdAt": now(), "lastUpdatedAt": now(), "ttlMs": None} | state | {"taskId": token})
+
+
+async def follow_task(executor: Executor, call: ToolCall, task: Result, token: str) -> Result | TaskState:
+    """Its result, or how it stands when the time of the call is up. A call that is cancelled cancels it.
+
+    What a person takes to answer its questions does not count. Raises what the executor raises.
+    """
+    agent_id, keys = call.agent.id, set[str]()
+    deadline = anyio.current_time() + call.deadline_s
+    number, task_id = count(1), str(task.get("taskId"))
+
+    async def ask(method: str, **params: Any) -> Result:
+        left_s = max(_CANCEL_S, deadline - anyio.current_time())
+        return await executor.call(
+            replace(call, method=method, arguments={"taskId": task_id, **params}, deadline_s=left_s)
+        )
+
+    try:
+        while True:
+            state = task_state(token, agent_id, task)
+            if (result := task_result(agent_id, task)) is not None:
+                return result
+            questions = {key: each for key, each in fields_of(task.get("inputRequests")).items() if key not in keys}
+            if questions:
+                asked_s = anyio.current_time()
+                answers = {key: await answer_question(call.host, each) for key, each in questions.items()}
+                deadline += anyio.current_time() - asked_s
+                keys |= answers.keys()
+                await ask("tasks/update", inputResponses=answers)
+            message = task.get("statusMessage")
+            words = message[:MOST_NOTICE_CHARS] if isinstance(message, str) else None
+            await call.host.progress(next(number), None, words)
+            pause_s = (read_number(task.get("pollIntervalMs"), 0, FAR_S) or 1_000) / 1_000
+            pause_s = min(max(pause_s, _SHORTEST_POLL_S), _LONGEST_POLL_S)
+            if anyio.current_time() + pause_s > deadline:
+                return state
+            await anyio.sleep(pause_s)
+            with suppress(UpstreamUnreachable):  # it may have been started anew: the task is asked for again
+                task = await ask("tasks/get")
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCEL_S), suppress(WaygraphError):
+            await ask("tasks/cancel")
+        raise
+
+
+def task_result(agent_id: str, task: Result) -> Result | None:
+    """Of a task that has ended; None: it has not. Raises UpstreamAnswered, UpstreamRefused."""
+    if task["status"] == "failed":
+        code, message = error_words(task.get("error"))
+        raise UpstreamAnswered(code, shorten(message, MOST_ERROR_CHARS))
+    if task["status"] == "cancelled":
+        raise UpstreamRefused(f"{agent_id}: its task was cancelled")
+    return fields_of(task.get("result")) or None if task["status"] == "completed" else None

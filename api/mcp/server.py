@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -15,23 +15,37 @@ from mcp import MCPError, types
 from mcp.server import NotificationOptions, Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
+from mcp.types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp.types.methods import SPEC_CLIENT_METHODS, SPEC_CLIENT_NOTIFICATION_METHODS
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from pydantic import ConfigDict, Field
 
 from waygraph.api.mcp import calls, meta_tools, results
 from waygraph.api.mcp.gateway import Gateway, Parts, keep_warm, open_gateway
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
 from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS
 from waygraph.api.mcp.offers import AGENTS, Kind, address_of, find_owner, offers_page, stand_in
-from waygraph.api.mcp.pending_calls import InputRequest, Run
+from waygraph.api.mcp.pending_calls import TASK_ADDRESS, InputRequest, Run, TaskState, task_state
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
 from waygraph.api.mcp.results import WHOSE, attribute_error
-from waygraph.api.mcp.sessions import Asker, CallNews, Context, OnBehalf, SessionHost, connection_of, takes
+from waygraph.api.mcp.sessions import (
+    Asker,
+    CallNews,
+    Context,
+    FetchingHost,
+    OnBehalf,
+    SessionHost,
+    connection_of,
+    sign_request,
+    takes,
+)
 from waygraph.api.mcp.skills import SCHEME, resources_of, skill_at, skill_entry, skills_page
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
 from waygraph.ingest.execution.call import ToolCall
-from waygraph.ingest.manifest.fields import items_of
+from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.upstream.calls import TASK, TASK_METHODS, TASKS
 from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
+from waygraph.ingest.upstream.messages import error_words
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.catalog.find import capabilities, judging
 from waygraph.registry.model.arguments import mend_by
@@ -192,7 +206,7 @@ _EMPTY: Mapping[str, dict[str, Any]] = {
 _ENVELOPE = ("resultType", "ttlMs", "cacheScope")
 """Fields of the protocol itself: ours, also where an upstream server has set them."""
 
-_METHODS = SPEC_CLIENT_METHODS | SPEC_CLIENT_NOTIFICATION_METHODS
+_METHODS = SPEC_CLIENT_METHODS | SPEC_CLIENT_NOTIFICATION_METHODS | TASK_METHODS
 
 _WHOLE: ContextVar[list[Mapping[str, Any]]] = ContextVar("whole")
 
@@ -312,6 +326,9 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     server.add_request_handler("skills/get", SkillParams, answers.get_skill)
     server.add_request_handler("completion/complete", types.CompleteRequestParams, answers.complete)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
+    for method in TASK_METHODS:
+        server.add_request_handler(method, _TaskParams, answers.ask_task)
+    server.extensions[TASKS] = {}
     server.add_notification_handler("notifications/initialized", types.NotificationParams, answers.note_initialized)
     # Where spans are sent, ours takes the place of the SDK's; else that one hands on whose span a request belongs to.
     server.middleware[: is_tracing()] = [observe]
@@ -322,6 +339,12 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
 class SkillParams(types.RequestParams):
     uri: str
     """Of a skill's SKILL.md."""
+
+
+class _TaskParams(types.RequestParams):
+    model_config = ConfigDict(extra="allow")
+
+    task_id: str = Field(alias="taskId")
 
 
 class _Answers:
@@ -344,7 +367,8 @@ class _Answers:
         if resources := introduction.get("capabilities", {}).get("resources"):
             resources.pop("subscribe", None)  # the SDK says so of every server that tells of changed lists
         # The SDK tells hosts of the handshake era of no extension; they may ask for skills all the same.
-        can = {**introduction.get("capabilities", {}), "extensions": {SKILLS: {}}}
+        can = introduction.get("capabilities", {})
+        can = {**can, "extensions": {**can.get("extensions", {}), SKILLS: {}}}
         instructions = f"{introduction['instructions']} {summary}".rstrip()
         return {**introduction, **kept, "capabilities": can, "instructions": instructions}
 
@@ -380,7 +404,7 @@ class _Answers:
             raise
         except Exception as error:
             raise results.internal(error) from error  # the SDK would tell the host its words
-        if not isinstance(answer, InputRequest) and not meta_tools.parameters_of(params.name):
+        if not isinstance(answer, InputRequest | TaskState) and not meta_tools.parameters_of(params.name):
             # A host refuses an answer that is not what the list of tools promised, and its model reads nothing of it.
             gateway, asker = self._gateway, self._gateway.asker_of(ctx)
             with suppress(WaygraphError, TimeoutError):
@@ -403,6 +427,11 @@ class _Answers:
                 return {
                     "content": [results.text(page) for page in gateway.long_results.read(request.name, asker, runner)]
                 }
+            if request.name.startswith(TASK_ADDRESS):
+                token = request.name.removeprefix(TASK_ADDRESS)
+                return await self._run(
+                    ctx, asker, lambda host: calls.resume_task(gateway, asker, token, host, deadline_s), params
+                )
             if request.name.startswith(AGENTS):
                 offer = OfferCall(kind="resource", address=request.name, params={}, deadline_s=deadline_s)
                 return await self._run(ctx, asker, lambda host: read_as_tool(gateway, asker, offer, host), params)
@@ -415,7 +444,35 @@ class _Answers:
             return await self._run(ctx, asker, run, params)
         else:
             request = calls.ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
+        request = replace(request, takes_tasks=_takes_tasks(ctx))
         return await self._run(ctx, asker, lambda host: calls.call_tool(gateway, asker, request, host), params)
+
+    async def ask_task(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+        """A host fetches, feeds or cancels a task that it was given."""
+        gateway, asker = self._gateway, self._gateway.asker_of(ctx)
+        if not _takes_tasks(ctx):
+            needs: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="needs the extension for tasks", data=needs)
+        more = {name: value for name, value in (ctx.params or {}).items() if name == "inputResponses"}
+        try:
+            host, deadline_s = FetchingHost(ctx, asker), gateway.deadline_s(ctx.meta)
+            call, task = await calls.ask_task(
+                gateway, asker, params.task_id, host, deadline_s=deadline_s, method=ctx.method, **more
+            )
+            if ctx.method != "tasks/get":
+                return {"resultType": "complete"}
+            state = task_state(params.task_id, call.agent.id, task)
+        except (WaygraphError, TimeoutError) as error:
+            raise results.offer_error(error) from error
+        if result := fields_of(task.get("result")):
+            run_by = RUNNERS[gateway.surface]
+            state["result"] = gateway.long_results.hand_on(result, call.tool.id, asker, run_by=run_by)
+        if state["status"] == "failed":
+            code, message = error_words(task.get("error"))
+            state["error"] = {"code": code, "message": message}
+        if questions := fields_of(task.get("inputRequests")):
+            state["inputRequests"] = {key: sign_request(each, call.agent.id) for key, each in questions.items()}
+        return {"resultType": "complete", **state}
 
     async def _run(
         self, ctx: Context, asker: Asker, run: Run, params: types.InputResponseRequestParams
@@ -535,8 +592,15 @@ class _Answers:
         self._listeners.add(connection_of(ctx))
 
 
+def _takes_tasks(ctx: Context) -> bool:
+    can = ctx.session.client_capabilities
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and can is not None and TASKS in (can.extensions or {})
+
+
 def _reply(ctx: Context, answer: "Result | InputRequest") -> dict[str, Any]:
-    """The answer, or the questions that come before it."""
+    """The answer, the questions that come before it, or the task that it is fetched from."""
+    if isinstance(answer, TaskState):
+        return {"resultType": TASK, **answer}
     if isinstance(answer, InputRequest):
         requests = {key: dict(request) for key, request in answer.requests.items()}
         return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}

@@ -16,7 +16,8 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from waygraph.api.mcp.protocol import UNFIT, mend_question
-from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
+from waygraph.ingest.manifest.fields import fields_of
+from waygraph.ingest.upstream.connection import ANSWER_S, QUESTIONS, Host, NotAnswered, Question, Through
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import NeedsLogin, TooManyRequests
@@ -292,6 +293,13 @@ class SessionHost(OfSession, CallNews):
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
+class FetchingHost(SessionHost):
+    """A host that fetches a task: it answers the questions of its server, though by itself."""
+
+    def can(self, question: Question) -> bool:
+        return takes(self._ctx.session.client_capabilities, question)
+
+
 MOST_QUESTIONS = 16
 """Of one call to its host."""
 QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE = 30.0, 30
@@ -343,3 +351,10 @@ def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str)
         preface = {"type": "text", "text": f"Agent {agent_id} asks your model, not your user:"}
         return {**params, "messages": [{"role": "user", "content": preface}, *params["messages"]]}
     return params
+
+
+def sign_request(request: object, agent_id: str) -> object:
+    """The question of a server's task, for a host that answers it by itself."""
+    if not isinstance(request, Mapping) or request.get("method") not in QUESTIONS:
+        return request
+    return {**request, "params": _sign_question(request["method"], fields_of(request.get("params")), agent_id)}

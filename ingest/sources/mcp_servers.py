@@ -18,7 +18,6 @@ from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, S
 from waygraph.ingest.sources.formats.listings import tool_records
 from waygraph.ingest.sources.formats.skill import read_listing
 from waygraph.ingest.upstream.connection import Connect, ServerListing
-from waygraph.registry.access.policy import TASK_SUPPORT
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.identity import sealed_agent, sound_names
@@ -219,6 +218,10 @@ def _with_counts(description: object, listing: ServerListing) -> object:
     if not beside or not (description is None or isinstance(description, str)):
         return description
     return f"{description or ''}\n\n{BESIDE_TOOLS}{beside}.".lstrip()
+
+
+TASK_SUPPORT = "taskSupport"
+"""The annotation for what MCP has under `execution` of a tool (2025-11-25)."""
 
 
 def _with_annotations(tool: Any) -> Any:

@@ -19,11 +19,17 @@ from mcp import Client, MCPError, types
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import CallOptions
-from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
+from mcp.shared.inbound import (
+    MCP_NAME_HEADER,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
 from mcp.shared.message import SessionMessage
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from waygraph.ingest.manifest.fields import sendable
+from waygraph.ingest.manifest.fields import fields_of, sendable
 from waygraph.ingest.upstream.connection import CALL, LISTS, Host, NotAnswered, Question, Result
 from waygraph.ingest.upstream.inflight import LOG_LEVEL, CallsUnderway, Underway
 from waygraph.ingest.upstream.wire import Wire
@@ -138,6 +144,9 @@ _LEVEL_S = 1.0
 """For a server of the handshake era to take a level: a call waits no longer."""
 _CANCEL_S = 5.0
 _HEADER_MARK = "x-mcp-header"
+TASKS, TASK = "io.modelcontextprotocol/tasks", "task"
+"""The extension (SEP-2663), and the `resultType` of an answer that is to be fetched later."""
+TASK_METHODS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _TARGETS = {CALL: Name.TOOL, "prompts/get": Name.PROMPT}
 _CAPABILITIES: dict[Question, tuple[str, dict[str, Any]]] = {
     "elicitation/create": ("elicitation", {"form": {}, "url": {}}),
@@ -154,6 +163,7 @@ class ToolCalls:
     version: str
     underway: CallsUnderway
     network: str = ""
+    runs_tasks: bool = False
     sets_level: bool = False
     """Whether the server lets its client say, for the whole connection, how loud it is."""
 
@@ -169,7 +179,10 @@ class ToolCalls:
             self.underway.level = level
             with anyio.move_on_after(_LEVEL_S), suppress(MCPError):  # a server that will not be told goes on as it was
                 await raw_request(self.session, "logging/setLevel", {"level": level}, cancels=False)
-        result = await self._request(call, method, params, headers)
+        if method in TASK_METHODS:
+            headers = {MCP_NAME_HEADER: encode_header_value(str(params["taskId"]))}
+        older = self._call_task if self.runs_tasks and not self._is_modern else self._request
+        result = await older(call, method, params, headers)
         pause_s = _FIRST_PAUSE_S
         for _ in range(MOST_ROUNDS):
             if not self._is_modern or result.get("resultType") != "input_required":
@@ -179,7 +192,9 @@ class ToolCalls:
             if not isinstance(questions := result.get("inputRequests") or {}, Mapping):
                 raise UpstreamRefused("its questions are not of the protocol")
             # One after the other: a person reads one at a time.
-            if not (answers := {key: await _answer(call.host, question) for key, question in questions.items()}):
+            if not (
+                answers := {key: await answer_question(call.host, question) for key, question in questions.items()}
+            ):
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             more: dict[str, Any] = {"inputResponses": answers} if answers else {}
@@ -187,6 +202,24 @@ class ToolCalls:
                 more["requestState"] = state
             result = await self._request(call, method, {**params, **more}, headers)
         raise UpstreamRefused(f"wants to know still more after {MOST_ROUNDS} rounds of questions")
+
+    async def _call_task(
+        self, call: Underway, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> Result:
+        """As the revision of 2025-11-25 has tasks, told in the words of the extension."""
+        try:
+            answer = await self._request(call, method, params, headers)
+        except MCPError as error:
+            if method != CALL or error.code != types.METHOD_NOT_FOUND:
+                raise
+            answer = await self._request(call, method, {**params, TASK: {}}, headers)  # it runs as a task alone
+            return {**_task_fields(fields_of(answer.get(TASK))), "resultType": TASK}
+        answer = _task_fields(answer) if method == "tasks/get" else answer
+        # A server asks its questions while the result is waited for.
+        if method != "tasks/get" or answer.get("status") not in ("completed", "failed", "input_required"):
+            return answer
+        result = await self._request(call, "tasks/result", params, headers)
+        return {**answer, "status": "completed", "result": result}
 
     async def _request(
         self, call: Underway, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
@@ -197,6 +230,8 @@ class ToolCalls:
         if self._is_modern:  # what this host takes, it reads from each request
             meta[types.LOG_LEVEL_META_KEY] = call.host.log_level or LOG_LEVEL
             capabilities = dict(each for question, each in _CAPABILITIES.items() if call.host.can(question))
+            if method == CALL or method in TASK_METHODS:
+                capabilities["extensions"] = {TASKS: {}}
         with mcp_operation("client", method, version=self.version, transport=self.network) as operation:
             if name := _TARGETS.get(method):
                 operation.attributes[name] = params["name"]
@@ -231,7 +266,12 @@ class ToolCalls:
         return self.version in MODERN_PROTOCOL_VERSIONS
 
 
-async def _answer(host: Host, question: object) -> Mapping[str, Any]:
+def _task_fields(task: Mapping[str, Any]) -> dict[str, Any]:
+    return {**task, "ttlMs": task.get("ttl"), "pollIntervalMs": task.get("pollInterval")}
+
+
+async def answer_question(host: Host, question: object) -> Mapping[str, Any]:
+    """The answer of a host to what a server wants to know. Raises UpstreamRefused."""
     method = QUESTIONS.get(str(question.get("method"))) if isinstance(question, Mapping) else None
     if not isinstance(question, Mapping) or method is None:
         raise UpstreamRefused("asks what is no question of the protocol")

@@ -254,6 +254,7 @@ class OpenConnection:
             self._terms.version,
             self._calls,
             network=self.wire.network,
+            runs_tasks=self._terms.capabilities.tasks is not None,
             sets_level=self._terms.capabilities.logging is not None,
         )
         with self._calls.begin(host, self._calls.tasks) as call, quietly():

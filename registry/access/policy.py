@@ -270,19 +270,7 @@ def _hold_reason(agent: Agent, tool: Tool) -> str:
     # nothing runs but what a person named.
     if is_doubtful(tool):
         return f"its text looks suspicious: a person can look at it and run `waygraph approve {quote(tool.id)}`"
-    if _is_task(tool.annotations):
-        return "its server runs it only as a task of MCP, and nothing here does"
     return ""
-
-
-TASK_SUPPORT = "taskSupport"
-"""The annotation for what MCP has under `execution` of a tool (2025-11-25)."""
-
-
-@remember
-def _is_task(annotations: str) -> bool:
-    hints = parse_field(annotations)
-    return isinstance(hints, dict) and hints.get(TASK_SUPPORT) == "required"
 
 
 _READING = frozenset("browse count describe fetch find get list look lookup read search show view".split())

@@ -28,7 +28,6 @@ TOOLS = [
     tool("getOrCreateAlarm", "Get the alarm for lightning, or create it.", "zone"),
     tool("close_station", "Shut a station down for the night.", "stationId"),
     tool("list_stations", "Name every station."),
-    tool("long_forecast", "Make a forecast of a season.", "region", execution={"taskSupport": "required"}),
 ]
 
 
@@ -128,10 +127,3 @@ def test_what_may_change_things_or_is_not_clear_does_not_run_for_a_request(
     service: Served, query: str, params: dict[str, Any], code: str
 ) -> None:
     assert error_of(answer_to(service, "use_tool", {"query": query, "params": params}))["code"] == code
-
-
-def test_a_tool_that_runs_only_as_a_task_is_not_offered_as_callable(service: Served) -> None:
-    answer = told(answer_to(service, "find_tools", {"query": "forecast of a season"}))
-    assert "sky__long_forecast" not in [tool["name"] for tool in answer["tools"]]
-    refusal = answer_to(service, "use_tool", {"name": "sky__long_forecast", "params": {"region": "a"}})
-    assert "only as a task" in error_of(refusal)["message"]
