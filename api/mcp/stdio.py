@@ -53,7 +53,7 @@ def run_stdio(
     from waygraph.registry.model.process import loop_options
 
     parts = read_parts(registry, settings, surroundings, surface=surface)
-    take_over_logging(settings.log_format, settings.log_level, sys.stderr)
+    take_over_logging(settings.log_level, sys.stderr)
     try:
         anyio.run(_serve, parts, namespace, on_first_answer, backend_options=loop_options())
     finally:
