@@ -117,12 +117,11 @@ def observed_service(
     traces: Traces | None = None,
     audit: Audit | None = None,
     metrics: Metrics | None = None,
-    log_format: str = "json",
     log_level: str = "info",
 ) -> Iterator[Service]:
     stream, metrics = StringIO(), metrics or Metrics()
     with logging_as_it_was():
-        log = open_logs(log_format, log_level, stream, metrics.lost_log_line)
+        log = open_logs(log_level, stream, metrics.lost_log_line)
         app = ObservedApplication(application(metrics, registry), log=log, metrics=metrics, traces=traces, audit=audit)
         with serving(app) as port:
             yield Service(port, stream, metrics)

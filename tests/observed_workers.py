@@ -30,7 +30,7 @@ def application() -> object:
     async def hangs() -> None:
         await asyncio.sleep(600)
 
-    return ObservedApplication(app, log=open_logs("json", "info", sys.stderr), metrics=metrics)
+    return ObservedApplication(app, log=open_logs("info", sys.stderr), metrics=metrics)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcToken
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
-PATIENCE = Patience(lifetime_s=500.0)
+PATIENCE = Patience()
 """Its lifetime is not what the settings have by default."""
 
 

@@ -56,16 +56,13 @@ def run_stdio(
     from waygraph.registry.model.process import loop_options
 
     parts = read_parts(registry, settings, surroundings, surface=surface)
-    take_over_logging(settings.log_format, settings.log_level, sys.stderr)
+    take_over_logging(settings.log_level, sys.stderr)
     with ExitStack() as closing:
         closing.callback(parts.audit.close)
         try:
             if traces := open_traces(surroundings.environ, sys.stderr):
                 closing.callback(traces.close)
-        except (
-            InvalidSetting,
-            MissingExtra,
-        ) as error:  # the variables may be meant for the host, which hands on its own
+        except (InvalidSetting, MissingExtra) as error:  # the host may have handed on variables of its own
             _log.warning("nothing is traced: %s", error)
         anyio.run(_serve, parts, namespace, on_first_answer, closing, backend_options=loop_options())
 

@@ -228,7 +228,7 @@ def explore(
 
     take_short_turns()
     # Whoever opens it could start each server from a terminal: tools may be tried, by the policy and with consent.
-    settings = replace(settings, log_format="console", log_level="error", explorer_calls=True)
+    settings = replace(settings, log_level="error", explorer_calls=True)
     with closing(listen(options.host, options.port)) as listening:
         service = open_service(options, settings, os.environ)
         app = compose_application(service, options, os.environ, sys.stderr)
@@ -327,7 +327,7 @@ def _open_surroundings(
 ) -> "tuple[Logger, OfferedGateway | None, Traces | None]":
     """What stands around a service: all that can fail of an application. Raises InvalidSetting, MissingExtra."""
     settings = service.settings
-    log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
+    log = open_logs(settings.log_level, stream, service.metrics.lost_log_line)
     gateway, alone = None, options.workers == 1
     if options.mcp:
         gateway = OfferedGateway(service, environ, surface=options.surface, alone=alone, warm=options.warm)

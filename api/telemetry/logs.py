@@ -1,4 +1,4 @@
-"""Log lines of the service, its own and those of the libraries, as JSON or for a console; one stream for all.
+"""Log lines of the service, its own and those of the libraries, as JSON; one stream for all.
 
 Every line says `time`, `level` and `event`. What is bound in `structlog.contextvars` (the request's id, the caller)
 is on every line of a request, also in the threads that work for it.
@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Iterable, MutableMapping
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Any, TextIO
 
-from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.registry.model.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -71,8 +70,6 @@ def _secret_kind(match: re.Match[str]) -> str:
 
 
 # structlog is imported where it is used: with it come the tracebacks of rich, and most processes log nothing.
-LogFormat = Literal["json", "console"]
-LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 LOG_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
 OURS = ("waygraph", "uvicorn")
 """Loggers that speak from the chosen level on; of other libraries only warnings are heard."""
@@ -103,9 +100,9 @@ class Lines:
 class _FromLibraries(logging.Handler):
     """Hands the records of `logging` to the same stream."""
 
-    def __init__(self, lines: Lines, log_format: LogFormat, *, is_terminal: bool) -> None:
+    def __init__(self, lines: Lines) -> None:
         super().__init__()
-        self._lines, self._log_format, self._is_terminal = lines, log_format, is_terminal
+        self._lines = lines
 
     @cached_property
     def _made_formatter(self) -> logging.Formatter:
@@ -114,10 +111,10 @@ class _FromLibraries(logging.Handler):
 
         before: list[Processor] = [structlog.contextvars.merge_contextvars, add_log_level, add_logger_name]
         before += [ExtraAdder(allow=[FACTS]), _stamp(), structlog.processors.format_exc_info]
-        render = _renderer(self._log_format, is_terminal=self._is_terminal)
+        render = structlog.processors.JSONRenderer()
         return ProcessorFormatter(
             foreign_pre_chain=before,
-            processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, *render],
+            processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, render],
         )
 
     def format(self, record: logging.LogRecord) -> str:
@@ -130,41 +127,37 @@ class _FromLibraries(logging.Handler):
             self.handleError(record)
 
 
-def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None) -> "Logger":
+def open_logs(level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None) -> "Logger":
     """Sends all that this process logs to `stream`, and returns the logger of requests. Each lost line calls `on_loss`.
 
     Raises InvalidSetting.
     """
     import structlog
 
-    lines, form, least = take_over_logging(log_format, level, stream, on_loss)
-    render = _renderer(form, is_terminal=stream.isatty())
+    lines, least = take_over_logging(level, stream, on_loss)
     logger: Logger = structlog.wrap_logger(
         lines,
-        processors=[structlog.processors.add_log_level, _stamp(), _in_order, *render],
+        processors=[structlog.processors.add_log_level, _stamp(), _in_order, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         context_class=dict,
     ).bind()
     return logger
 
 
-def take_over_logging(
-    log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None
-) -> tuple[Lines, LogFormat, int]:
-    """Sends all that `logging` gets in this process to `stream`. Returns the lines, their format and the least level.
+def take_over_logging(level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None) -> tuple[Lines, int]:
+    """Sends all that `logging` gets in this process to `stream`. Returns the lines and the least level.
 
     Raises InvalidSetting.
     """
-    form: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
-    least = LOG_LEVELS[_check_setting("log_level", level, LOG_LEVELS)]
+    if (least := LOG_LEVELS.get(level)) is None:
+        raise InvalidSetting(f"WAYGRAPH_LOG_LEVEL={level!r}: expected one of {', '.join(LOG_LEVELS)}")
     lines = Lines(stream, on_loss)
-    handler = _FromLibraries(lines, form, is_terminal=stream.isatty())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.basicConfig(handlers=[_FromLibraries(lines)], level=logging.WARNING, force=True)
     for name in OURS:
         logging.getLogger(name).setLevel(least)
     access = logging.getLogger("uvicorn.access")  # what it would print of each request is in our own line
     access.handlers, access.propagate = [], False
-    return lines, form, least
+    return lines, least
 
 
 def request_id() -> str:
@@ -172,23 +165,6 @@ def request_id() -> str:
     from structlog.contextvars import get_contextvars
 
     return str(get_contextvars().get("request_id", ""))
-
-
-def _check_setting(setting: str, value: str, choices: Any) -> Any:
-    if value not in choices:
-        raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(choices)}")
-    return value
-
-
-def _renderer(log_format: LogFormat, *, is_terminal: bool) -> "list[Processor]":
-    import structlog
-
-    if log_format == "json":
-        return [structlog.processors.JSONRenderer()]
-    console = structlog.dev.ConsoleRenderer(
-        colors=is_terminal, timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
-    )
-    return [_harmless, console]
 
 
 def _stamp() -> "Processor":
@@ -205,16 +181,3 @@ def _redact_event(_: object, __: str, event: Event) -> Event:
 
 def _in_order(_: object, __: str, event: Event) -> Event:
     return {name: event.pop(name) for name in _FIRST} | dict(event)
-
-
-def _harmless(_: object, __: str, event: Event) -> Event:
-    """No text steers a terminal; a traceback stands apart from the margin, so that none of its lines looks like ours.
-
-    JSON needs neither: it spells control characters out.
-    """
-    for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = escape_unsafe(value if name == "exception" else value.replace("\n", "\\n"))
-    if trace := event.get("exception"):
-        event["exception"] = "\n".join(f"  | {line}" for line in trace.splitlines())
-    return event

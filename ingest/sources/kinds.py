@@ -5,16 +5,15 @@ group `waygraph.kinds` that gives a `Kind`. See docs/sources.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from importlib.metadata import EntryPoint
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
 from waygraph.ingest.sources.formats import a2a_card, catalogue, listings, mcp_config, mcp_registry, openapi, skill
 from waygraph.ingest.sources.parse import Lines
-from waygraph.registry.model.errors import InvalidSetting, SourceError, WaygraphError
-from waygraph.registry.model.plugins import Unfit, in_a_line, load_plugin, package_of, points
+from waygraph.registry.model.errors import InvalidSetting, SourceError
+from waygraph.registry.model.plugins import find_plugin, names
 
 REGISTRY_PREFIX = "mcp-registry:"
 """Before the address of an MCP registry; alone it is the official one."""
@@ -64,18 +63,18 @@ class UnknownShape(SourceError):
     """Content that was read, and is of no kind known."""
 
 
-def known_kinds() -> tuple[Kind, ...]:
+def known_kinds() -> Iterator[Kind]:
     """The built-in ones, then those of other packages."""
-    return (*BUILT_IN_KINDS, *load_plugins().kinds)
+    yield from BUILT_IN_KINDS
+    yield from load_plugins()
 
 
 def kind_of(document: object, where: str) -> Kind:
     """Raises UnknownShape."""
-    for kind in BUILT_IN_KINDS:
-        if kind.fits(document):
-            return kind
-    if plugin_kind := _contributed_kind_of(document, where):
-        return plugin_kind
+    if kind := next(
+        (kind for kinds in (BUILT_IN_KINDS, load_plugins()) for kind in kinds if kind.fits(document)), None
+    ):
+        return kind
     if document is None or document == Lines(()):
         # Not of unknown shape: it may have held agents a moment ago, and be half written.
         raise SourceError(where, "is empty")
@@ -113,29 +112,13 @@ def of_another_kind(name: str, shape: str, document: object, where: str) -> Sour
     return SourceError(where, f"is not of the kind {name}: expected {shape}, found {_top(document)}", pointer="/")
 
 
-def _contributed_kind_of(document: object, where: str) -> Kind | None:
-    """One that fails keeps none of the others from fitting. Raises SourceError if one failed and none fits."""
-    errors: list[SourceError] = []
-    for kind in load_plugins().kinds:
-        try:
-            if kind.fits(document):
-                return kind
-        except SourceError as error:
-            errors.append(error)
-    if errors:
-        raise SourceError(where, "; ".join(error.reason for error in errors))
-    return None
-
-
 def _unknown() -> str:
     return f"is no kind of source; known: {_known_names()}"
 
 
 def _known_names() -> str:
-    """The kinds, and which of other packages are not among them. An export holds other sources, and is no `Kind`."""
-    return "; ".join(
-        [", ".join([*(kind.name for kind in known_kinds()), catalogue.EXPORT_KIND]), *load_plugins().faults]
-    )
+    """An export holds other sources, and is no `Kind`."""
+    return ", ".join([*(kind.name for kind in known_kinds()), catalogue.EXPORT_KIND])
 
 
 def _top(document: object) -> str:
@@ -151,89 +134,11 @@ def _top(document: object) -> str:
 GROUP = "waygraph.kinds"
 
 
-@dataclass(frozen=True, slots=True)
-class Plugins:
-    """The kinds, by name, and a line for each entry point that gives none."""
-
-    kinds: tuple[Kind, ...] = ()
-    faults: tuple[str, ...] = ()
-
-
 @cache
-def load_plugins() -> Plugins:
-    """Of the packages that are installed; read once, when no built-in kind is meant: it takes its time."""
-    kinds = {kind.name: "Waygraph" for kind in BUILT_IN_KINDS}
-    fit_kinds, faults = list[Kind](), list[str]()
-    for point in points(GROUP):
-        try:
-            if (kind := _kind_of(point)).name in kinds:
-                raise Unfit(f"{kinds[kind.name]} has a kind of that name")
-        except Unfit as fault:
-            faults.append(f"{point.name!r} of the package {package_of(point)} is left out: {in_a_line(fault)}")
-            continue
-        kinds[kind.name] = package_of(point)
-        fit_kinds.append(_at_arms_length(kind, package_of(point)))
-    return Plugins(tuple(sorted(fit_kinds, key=lambda kind: kind.name)), tuple(faults))
+def load_plugins() -> tuple[Kind, ...]:
+    """Of the packages that are installed, by name; read once, when no built-in kind is meant: it takes its time.
 
-
-def _kind_of(point: "EntryPoint") -> Kind:
-    """Raises Unfit."""
-    if not isinstance(kind := load_plugin(point), Kind):
-        raise Unfit(f"expected {point.value} to be a waygraph.ingest.sources.kinds.Kind, found {type(kind).__name__}")
-    if kind.name != point.name:
-        raise Unfit(f"its kind calls itself {kind.name!r}")
-    return kind
-
-
-# -- code of others, at arm's length ---------------------------------------------------------------
-
-
-def _at_arms_length(kind: Kind, package: str) -> Kind:
-    """The same kind, with SourceError in place of whatever else it raises."""
-    blame = f"the kind {kind.name} of the package {package} failed"
-    return replace(
-        kind,
-        fits=_judging(kind.fits, blame),
-        read=_giving(kind.read, blame, _whole),
-        servers=_giving(kind.servers, blame, partial(_of, ServerEntry)) if kind.servers else None,
-    )
-
-
-def _judging(fits: Callable[[Any], bool], blame: str) -> Callable[[Any], bool]:
-    def judge(document: Any) -> bool:
-        try:
-            return bool(fits(document))
-        except Exception as exc:
-            raise _plugin_error("document", blame, exc) from exc
-
-    return judge
-
-
-def _giving[T](
-    read: Callable[[Any, str, Intake], Iterator[T]], blame: str, sound: Callable[[T], T]
-) -> Callable[[Any, str, Intake], Iterator[T]]:
-    def give(document: Any, where: str, intake: Intake) -> Iterator[T]:
-        try:
-            yield from map(sound, read(document, where, intake))
-        except WaygraphError:
-            raise
-        except Exception as exc:
-            raise _plugin_error(where, blame, exc) from exc
-
-    return give
-
-
-def _whole(record: AgentRecord) -> AgentRecord:
-    """With all its tools, however lazily they were to be had. Raises TypeError."""
-    return replace(_of(AgentRecord, record), tools=tuple(_of(ToolRecord, tool) for tool in record.tools))
-
-
-def _of[T](kind: type[T], value: T) -> T:
-    if not isinstance(value, kind):
-        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
-    return value
-
-
-def _plugin_error(where: str, blame: str, exc: Exception) -> SourceError:
-    """Without the exception's own text, which may hold whatever the document holds."""
-    return SourceError(where, f"{blame}: {type(exc).__name__}")
+    Raises InvalidSetting for one that cannot be loaded.
+    """
+    kinds = (find_plugin(GROUP, name, "kind", InvalidSetting)[0] for name in names(GROUP))
+    return tuple(sorted(kinds, key=lambda kind: kind.name))

@@ -6,10 +6,9 @@ whichever member of a cluster answers.
 
 import logging
 import re
-import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, cast
 
@@ -30,7 +29,7 @@ from neo4j.time import Date, DateTime, Duration, Time
 
 from waygraph.cypher import Statement
 from waygraph.registry.graph.engine import CommitMark, Gate, GraphSession, Rows, check_params
-from waygraph.registry.graph.neo4j_address import CLUSTER_HOST, ServerLocation
+from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.neo4j_errors import (
     CONNECTION_LOSSES,
     DRIVERS,
@@ -122,7 +121,6 @@ class Neo4jEngine:
                 notifications_min_severity=SILENT,
                 keep_alive=True,
                 **encryption,
-                **_resolver(location),
             )
         except (ConfigurationError, ValueError) as exc:
             raise ServerRefused(location.place, f"the driver cannot use this address: {exc}") from exc
@@ -358,30 +356,6 @@ def _identity(entity: Node | Relationship) -> dict[str, object]:
 def _rows(result: Any) -> Rows:
     columns = result.keys()
     return [dict(zip(columns, record.values(), strict=True)) for record in result]
-
-
-def _resolver(location: ServerLocation) -> dict[str, Any]:
-    """What the driver asks for addresses: those of a cluster are its members', of which one that answers is enough.
-
-    The driver gives up at the first name that is not known: such members are left out while there are others.
-    """
-    if not location.members:
-        return {}
-    members = [(host, port) for host, port in location.members]
-
-    def resolve(address: Any) -> Sequence[Any]:
-        if address[0] != CLUSTER_HOST:
-            return [address]
-        return [member for member in members if _is_known(*member)] or members
-
-    return {"resolver": resolve}
-
-
-def _is_known(host: str, port: int) -> bool:
-    try:
-        return bool(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    except OSError:
-        return False
 
 
 def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 _MAX_FAULT_CHARS = 200
 
 
-class Unfit(Exception):
-    """Why an entry point gives nothing that can be used."""
-
-
 def points(group: str) -> "list[EntryPoint]":
     """Of the packages that are installed; of two with one name, the first counts."""
     from importlib.metadata import entry_points
@@ -33,14 +29,6 @@ def package_of(point: "EntryPoint") -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
 
 
-def load_plugin(point: "EntryPoint") -> Any:
-    """Raises Unfit."""
-    try:
-        return point.load()
-    except (Exception, SystemExit) as exc:  # whatever another package's import may raise
-        raise Unfit(f"{type(exc).__name__}: {exc}") from exc
-
-
 def find_plugin(group: str, name: str, noun: str, error: type[WaygraphError]) -> tuple[Any, str]:
     """What the first package brings under that name, and what it is called where it fails. Raises `error`."""
     point = next((point for point in points(group) if point.name == name), None)
@@ -48,13 +36,10 @@ def find_plugin(group: str, name: str, noun: str, error: type[WaygraphError]) ->
         raise error(f"no package that is installed brings the {noun} {name!r}")
     label = f"the {noun} {name} of the package {package_of(point)}"
     try:
-        return load_plugin(point), label
-    except Unfit as fault:
-        raise error(f"{label} cannot be loaded: {in_a_line(fault)}") from fault
-
-
-def in_a_line(fault: Exception) -> str:
-    return " ".join(str(fault).split())[:_MAX_FAULT_CHARS]
+        return point.load(), label
+    except (Exception, SystemExit) as exc:  # whatever another package's import may raise
+        reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:_MAX_FAULT_CHARS]
+        raise error(f"{label} cannot be loaded: {reason}") from exc
 
 
 @contextmanager

@@ -48,8 +48,6 @@ class Settings:
     query_cache_entries: int = 1024
     exact_search: bool = False
     """Whether a search compares every vector; false: of more than 200,000 only those whose signs are near."""
-    log_format: str = "json"
-    """How a service logs: json or console."""
     log_level: str = "info"
     """From which level on: debug, info, warning or error."""
     audit_file: str = ""

@@ -137,7 +137,7 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
         assert "Address already in use" in refused(path, "--port", str(port))
     assert "--no-auth" in refused(path, "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - that it is refused
     assert "cannot listen on no.such.host.invalid" in refused(path, "--host", "no.such.host.invalid", "--no-auth")
-    assert "WAYGRAPH_LOG_FORMAT" in refused(path, "--port", "0", WAYGRAPH_LOG_FORMAT="xml")
+    assert "WAYGRAPH_LOG_LEVEL" in refused(path, "--port", "0", WAYGRAPH_LOG_LEVEL="loud")
     assert "WAYGRAPH_MAX_BODY_BYTES" in refused(path, "--port", "0", WAYGRAPH_MAX_BODY_BYTES="many")
     keys = tmp_path / "keys.json"
     keys.write_text("{", encoding="utf-8")

@@ -2,7 +2,6 @@
 Bolt (tests/bolt_cluster.py), not Neo4j: what is shown is the driver as the engine sets it up.
 """
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -13,7 +12,6 @@ from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
-from waygraph.registry.model.errors import ServerUnavailable
 from waygraph.registry.model.settings import Settings
 
 READ, WRITE = load("state/read"), load("state/update")
@@ -31,12 +29,11 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def opened(cluster: Cluster) -> Iterator[Opened]:
-    """An engine for a URL that lists the given addresses; without any, those of two followers."""
+    """An engine for a URL that names a follower."""
     with ExitStack() as closing:
 
-        def open_engine(*addresses: str, bookmarks: list[str] | None = None) -> Neo4jEngine:
-            listed = ",".join(addresses or [member.address for member in cluster.followers])
-            location = ServerLocation.parse(f"neo4j://{listed}", "neo4j")
+        def open_engine(bookmarks: list[str] | None = None) -> Neo4jEngine:
+            location = ServerLocation.parse(f"neo4j://{cluster.followers[1].address}", "neo4j")
             engine = Neo4jEngine.open(location, Settings(), bookmarks or ())
             closing.callback(engine.close)
             return engine
@@ -51,12 +48,6 @@ def revision(session: GraphSession) -> int:
 
 def write(engine: Neo4jEngine) -> None:
     engine.run(WRITE, props={"embedder": "none"})
-
-
-def free_address() -> str:
-    """Where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 def test_reads_go_to_followers_and_writes_to_the_leader(cluster: Cluster, opened: Opened) -> None:
@@ -86,15 +77,6 @@ def test_a_process_reads_what_it_wrote(cluster: Cluster, opened: Opened) -> None
     assert [revision(writer) for _ in range(ROUNDS)] == [1] * ROUNDS
     write(writer)
     assert revision(opened(bookmarks=writer.bookmarks())) == 2
-
-
-def test_one_of_the_listed_members_is_enough(cluster: Cluster, opened: Opened) -> None:
-    """Whatever the others are: names that nobody knows, places where nobody listens."""
-    engine = opened("nowhere.invalid:7687", free_address(), cluster.followers[1].address)
-    write(engine)
-    assert revision(engine) == 1
-    with pytest.raises(ServerUnavailable, match="nowhere"):
-        revision(opened("nowhere.invalid", free_address()))
 
 
 def test_a_write_follows_the_leader(cluster: Cluster, opened: Opened) -> None:

@@ -27,7 +27,7 @@ STATEMENT = "MATCH (a:Agent) WHERE a.id = $id RETURN a"
 def logged() -> Iterator[StringIO]:
     """What the process logs meanwhile, as a service would."""
     stream, held = StringIO(), list(logging.getLogger().handlers)
-    open_logs("json", "info", stream)
+    open_logs("info", stream)
     try:
         yield stream
     finally:

@@ -134,28 +134,11 @@ def test_bodies_are_not_logged(service: Service) -> None:
     assert "payslip" not in service.log
 
 
-FORGED = b"/x%0A%7B%22event%22%3A%22request%22%2C%22caller%22%3A%22key%3Aadmin%22%7D%0D%0A%1B%5B2J%E2%80%AE%E2%80%A8end"
-
-
-def test_no_path_forges_a_line_on_a_console() -> None:
-    """The same in the form for people, where a traceback stands apart from the margin as well."""
-    with observed_service(log_format="console") as service:
-        service.raw(b"GET " + FORGED + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        service.raw(
-            b"GET /fails?" + FORGED + b" HTTP/1.1\r\nHost: x\r\nX: \t2026-01-01 forged\r\nConnection: close\r\n\r\n"
-        )
-    lines = service.log.splitlines()
-    assert len([line for line in lines if "route=unmatched" in line]) == 1
-    assert [line for line in lines if not re.match(r"\d{4}-\d\d-\d\dT|  \| ", line)] == []
-    assert [word for word in ("\x1b", "\u202e", "\u2028") if word in service.log] == []
-    assert any(line.startswith("  | RuntimeError") for line in lines)
-
-
 def test_messages_of_libraries_are_redacted() -> None:
     """A URL with its query, a header, a key: of other libraries only warnings are heard."""
     stream = StringIO()
     with _own_logging():
-        open_logs("json", "info", stream)
+        open_logs("info", stream)
         other = logging.getLogger("some.library")
         other.info("not heard")
         other.warning("GET https://user:pw@host/a?code=abc %s failed", f"Authorization: Bearer {JWT}")

@@ -6,7 +6,7 @@ import pytest
 from neo4j.exceptions import Neo4jError
 
 from waygraph.registry.graph.neo4j import ServerVersion
-from waygraph.registry.graph.neo4j_address import CLUSTER_HOST, ServerLocation
+from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.neo4j_errors import ServerCall, our_error
 from waygraph.registry.model.errors import (
     EngineError,
@@ -46,19 +46,9 @@ def test_a_url_names_server_database_and_encryption(
     assert (found.address, found.database, found.encrypted, found.verified) == (address, database, encrypted, verified)
 
 
-def test_a_url_may_list_members_of_a_cluster() -> None:
-    """Each by its port, else by the one of Bolt. The place repeats them as they were written."""
-    found = parsed("neo4j+s://one,two:7688,[::1]:7689/tools?policy=eu")
-    assert found.members == (("one", 7687), ("two", 7688), ("::1", 7689))
-    assert found.place == "neo4j+s://one,two:7688,[::1]:7689/tools"
-    assert found.address == f"neo4j://{CLUSTER_HOST}?policy=eu"
-    assert (found.database, found.encrypted) == ("tools", True)
-    assert parsed("neo4j://one").members == ()
-
-
 @pytest.mark.parametrize("location", ["bolt://one,two", "neo4j://one,", "neo4j://one,two:x", "neo4j://,"])
-def test_a_list_of_hosts_that_names_no_cluster_is_refused(location: str) -> None:
-    """`bolt://` goes to one server without routing; a host without a name or with a wrong port is none."""
+def test_a_list_of_hosts_is_refused(location: str) -> None:
+    """One member of a cluster names the others."""
     with pytest.raises(InvalidSetting):
         parsed(location)
 
