@@ -9,31 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
+from waygraph.registry.catalog import resolve, tool_formats
 from waygraph.registry.catalog.needs import need_of, required_ids
-from waygraph.registry.catalog.resolve import (
-    BORNE_BY,
-    READ,
-    RUNS,
-    SearchScope,
-    WhyNot,
-    exact_first,
-    exactness,
-    is_name_like,
-    named_outright,
-    nearest,
-    reading_tool,
-    runnable_first,
-)
-from waygraph.registry.catalog.tool_formats import (
-    DETAILS,
-    PARAMETERS_TOLD,
-    SUMMARY_CHARS,
-    TOOL_FORMATS,
-    Detail,
-    ToolFormat,
-    describe_tool,
-    summary,
-)
 from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownName, WaygraphError
 from waygraph.registry.model.nouns import (
     Agent,
@@ -86,7 +63,7 @@ def judging(registry: "Searchable", policy: CallPolicy | None, principal: Princi
     return Judging(policy=policy, principal=principal, claims=claims)
 
 
-def refusals(judges: Judging, why_not: WhyNot) -> Callable[[ToolMatch], str]:
+def refusals(judges: Judging, why_not: resolve.WhyNot) -> Callable[[ToolMatch], str]:
     """Why a call by name is refused, or nothing runs the tool; empty: a call can be tried."""
 
     def refusal(match: ToolMatch) -> str:
@@ -98,7 +75,7 @@ def refusals(judges: Judging, why_not: WhyNot) -> Callable[[ToolMatch], str]:
 
 def rank_tools(tools: Iterable[RankedTool], route: ToolRoute) -> RankedTools:
     """The matches of a route: one that can run comes before those that fit hardly better and cannot."""
-    return RankedTools(tuple(runnable_first(list(tools), lambda tool: tool.cannot_run)), route)
+    return RankedTools(tuple(resolve.runnable_first(list(tools), lambda tool: tool.cannot_run)), route)
 
 
 def _claims(registry: "Searchable", principal: Principal | None) -> dict[str, frozenset[str]]:
@@ -189,9 +166,9 @@ class FindAsked:
     query: str = ""
     steps: tuple[str, ...] = ()
     limit: int = DEFAULT_LIMIT
-    detail: Detail = "summary"
+    detail: tool_formats.Detail = "summary"
     known: Mapping[str, str] = field(default_factory=dict)
-    tool_format: ToolFormat = "mcp"
+    tool_format: tool_formats.ToolFormat = "mcp"
     agent_ids: frozenset[str] | None = None
     within: str = ""
     browses: bool = False
@@ -266,7 +243,7 @@ def find(
     *,
     principal: Principal | None = None,
     policy: CallPolicy | None = None,
-    why_not: WhyNot = RUNS,
+    why_not: resolve.WhyNot = resolve.RUNS,
 ) -> dict[str, Any]:
     """The answer of `answer_request`, as JSON has it. Raises what that raises."""
     return answer_request(registry, request, principal=principal, policy=policy, why_not=why_not).as_json()
@@ -278,7 +255,7 @@ def answer_request(
     *,
     principal: Principal | None = None,
     policy: CallPolicy | None = None,
-    why_not: WhyNot = RUNS,
+    why_not: resolve.WhyNot = resolve.RUNS,
 ) -> FindAnswer:
     """Tools, best first; `not_callable`, what fits as well and why it cannot be called (`not_callable_more`: how many
     beside those); `confidence`, how likely any of it is right, where that is known; `better_agents`, those without
@@ -292,7 +269,7 @@ def answer_request(
     `Registry.find_tools` raises.
     """
     _check(request)
-    search = _Search(request, SearchScope(registry, principal, request.agent_ids), policy, why_not)
+    search = _Search(request, resolve.SearchScope(registry, principal, request.agent_ids), policy, why_not)
     is_blank = not (request.query.strip() or request.steps)
     if is_blank and not (request.browses and (request.agent_ids is None or request.agent_ids)):
         return search.survey()
@@ -329,10 +306,10 @@ def _check(request: FindAsked) -> None:
     limit: object = request.limit
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidQuery(f"limit must be a whole number from 1 to {MAX_LIMIT}, not {limit!r}")
-    if request.detail not in DETAILS:
-        raise InvalidQuery(f"detail is one of {', '.join(DETAILS)}, not {request.detail!r}")
-    if request.tool_format not in TOOL_FORMATS:
-        raise UnknownName("tool format", str(request.tool_format), TOOL_FORMATS)
+    if request.detail not in tool_formats.DETAILS:
+        raise InvalidQuery(f"detail is one of {', '.join(tool_formats.DETAILS)}, not {request.detail!r}")
+    if request.tool_format not in tool_formats.TOOL_FORMATS:
+        raise UnknownName("tool format", str(request.tool_format), tool_formats.TOOL_FORMATS)
     if not isinstance(request.query, str):
         raise InvalidQuery("query must be a text")
     offset: object = request.offset
@@ -355,9 +332,9 @@ class _Search:
     """One request, over the registry that it is made to."""
 
     request: FindAsked
-    scope: SearchScope
+    scope: resolve.SearchScope
     policy: CallPolicy | None
-    why_not: WhyNot
+    why_not: resolve.WhyNot
 
     @cached_property
     def _judges(self) -> Judging:
@@ -377,17 +354,17 @@ class _Search:
             candidates = self._judge_matches(route.matches)
         better_agents = list(map(self._agent, route.agents))
         # Without those whose text is in doubt: a model reads it. A skill is an entry as a tool is.
-        agents = {each.id: summary(each.description) for each in better_agents if not is_doubtful(each)}
+        agents = {each.id: tool_formats.summary(each.description) for each in better_agents if not is_doubtful(each)}
         if not route.nearest:  # else nothing surely fits
             skills = [each for each in better_agents if each.kind == "skill" and each.id in agents]
-            candidates = [*(self._judge(each, reading_tool(each)) for each in skills), *candidates]
+            candidates = [*(self._judge(each, resolve.reading_tool(each)) for each in skills), *candidates]
             agents = {each: about for each, about in agents.items() if each not in {skill.id for skill in skills}}
         facts: dict[str, Any] = {"better_agents": agents} if agents else {}
         # On request all that a walk selected.
         selection = route.walked.selected if request.tells_selection and route.walked else ()
         more = {"selected": list(selection)} if selection else {}
         if not candidates:
-            near = nearest(self.scope, request.query, steps=request.steps, within=request.within)
+            near = resolve.nearest(self.scope, request.query, steps=request.steps, within=request.within)
             hint = "these are the nearest: if one is meant, find it by its name"
             advice = {"nearest": near, "hint": hint} if near else {}
             return ToolsAnswer([], facts | {"reason": route.reason} | advice | notices_field(route) | more)
@@ -443,7 +420,7 @@ class _Search:
         """The tool of this id, or that which reads the skill; None: this caller cannot call it from here."""
         with suppress(UnknownName):
             agent = self._agent(owner_of(name))
-            each = self._judge(agent, self.scope.tool(name) if is_tool(name) else reading_tool(agent))
+            each = self._judge(agent, self.scope.tool(name) if is_tool(name) else resolve.reading_tool(agent))
             if not (each.why_not or each.judgement.verdict == "deny" or is_doubtful(agent)):
                 return each
         return None
@@ -470,7 +447,7 @@ class _Search:
         query = Query(
             text=request.query,
             steps=request.steps,
-            limit=max(limit, BORNE_BY) if is_name_like(request.query) else limit,
+            limit=max(limit, resolve.BORNE_BY) if resolve.is_name_like(request.query) else limit,
             filters=Filters(within=request.within),
             strict=self._judges.policy.strict,
             history=request.history,
@@ -483,11 +460,11 @@ class _Search:
         It stands in no category.
         """
         query = self.request.query
-        in_order = exact_first(query, runnable_first(matches, lambda match: self.why_not(match.agent)))
+        in_order = resolve.exact_first(query, resolve.runnable_first(matches, lambda match: self.why_not(match.agent)))
         pairs = [(match.agent, match.tool) for match in in_order]
-        is_named = bool(pairs) and exactness(query, pairs[0][1]) == 0
-        if is_name_like(query) and not (is_named or self.request.within):
-            pair = named_outright(self.scope, query)
+        is_named = bool(pairs) and resolve.exactness(query, pairs[0][1]) == 0
+        if resolve.is_name_like(query) and not (is_named or self.request.within):
+            pair = resolve.named_outright(self.scope, query)
             pairs = [pair, *pairs] if pair else pairs
         return [self._judge(agent, tool) for agent, tool in pairs]
 
@@ -515,13 +492,13 @@ class _Search:
     def _entry(self, each: _JudgedTool, *, tell_why_not: bool) -> dict[str, Any]:
         request, tool = self.request, each.tool
         version_of_host = request.known.get(tool.call_name) or request.known.get(tool.id) or ""
-        entry = describe_tool(tool, request.detail, request.tool_format, version_of_host)
+        entry = tool_formats.describe_tool(tool, request.detail, request.tool_format, version_of_host)
         if each.why_not and tell_why_not:
             entry["cannot_run"] = each.why_not
         if login := request.login_of(each.agent.id):
             entry["login"] = f"needed first: {login}"
         if each.agent.kind == "skill":
-            entry |= {"kind": "skill"} | ({"agent": each.agent.id} if tool.name == READ else {})
+            entry |= {"kind": "skill"} | ({"agent": each.agent.id} if tool.name == resolve.READ else {})
         if request.detail == "names":
             return entry
         if each.judgement.verdict == "ask":
@@ -603,7 +580,7 @@ class _Search:
         tools = [
             tool for tool in self.scope.registry.tools(agent.id, principal=self.scope.principal) if not tool.pending
         ]
-        return tools or ([reading_tool(agent)] if agent.kind == "skill" else [])
+        return tools or ([resolve.reading_tool(agent)] if agent.kind == "skill" else [])
 
     def _tools_part(self, tools: Sequence[Tool | str]) -> ToolsAnswer:
         """`tools`: all of a category, each as it is, or its id."""
@@ -660,13 +637,13 @@ def capabilities(registry: "Searchable") -> dict[str, Any]:
         "backends": ["keyword", "embedding"] if registry.status().state.embedder else ["keyword"],
         "recipes": {name: recipe.purpose for name, recipe in RECIPES.items() if recipe.ranks_tools},
         "default_recipe": DEFAULT_RECIPE,
-        "formats": list(TOOL_FORMATS),
-        "details": list(DETAILS),
+        "formats": list(tool_formats.TOOL_FORMATS),
+        "details": list(tool_formats.DETAILS),
         "limits": {
             "default": FindAsked().limit,
             "max": MAX_LIMIT,
             "max_query_chars": registry.settings.max_query_chars,
-            "summary_chars": SUMMARY_CHARS,
-            "parameters_told": PARAMETERS_TOLD,
+            "summary_chars": tool_formats.SUMMARY_CHARS,
+            "parameters_told": tool_formats.PARAMETERS_TOLD,
         },
     }

@@ -9,15 +9,7 @@ from typing import Any
 
 from waygraph.cypher import Statement
 from waygraph.registry.graph.engine import GraphSession, Rows, check_params, repeat_write
-from waygraph.registry.model.errors import (
-    EngineError,
-    RegistryClosed,
-    RegistryError,
-    RegistryLocked,
-    RegistryUnusable,
-    StorageFailed,
-    WriteConflict,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.files import storage_errors, sync_path
 
 WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
@@ -172,7 +164,7 @@ class GrafeoEngine:
     def _check_open(self) -> None:
         # A closed Grafeo object still answers reads, from before.
         if self._closed:
-            raise RegistryClosed
+            raise errors.RegistryClosed
 
     def close(self) -> None:
         if self._closed:
@@ -250,42 +242,42 @@ def refuse_foreign(path: Path) -> None:
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                raise RegistryUnusable(path, _NO_GRAPH)
+                raise errors.RegistryUnusable(path, _NO_GRAPH)
     except FileNotFoundError:
         pass
     except IsADirectoryError as exc:
-        raise RegistryUnusable(path, "it is a folder, not a Grafeo file.") from exc
+        raise errors.RegistryUnusable(path, "it is a folder, not a Grafeo file.") from exc
     except OSError as exc:
-        raise StorageFailed(f"{path}: cannot be read: {exc.strerror}") from exc
+        raise errors.StorageFailed(f"{path}: cannot be read: {exc.strerror}") from exc
 
 
 def _refuse_empty(path: Path | None) -> None:
     if path is not None and path.is_file() and path.stat().st_size == 0:
-        raise RegistryUnusable(path, "the file is empty. Remove it, or restore it from a copy.")
+        raise errors.RegistryUnusable(path, "the file is empty. Remove it, or restore it from a copy.")
 
 
-def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
+def _opening_error(path: Path | None, exc: Exception) -> errors.RegistryError:
     message = _first_line(exc)
     if "cannot be locked" in message:
-        return RegistryLocked(path or ":memory:", holder="another process that holds the graph file", waited_s=0)
+        return errors.RegistryLocked(path or ":memory:", holder="another process that holds the graph file", waited_s=0)
     if "not a Grafeo database" in message or "not a database file" in message:
-        return RegistryUnusable(path or "", _NO_GRAPH)
+        return errors.RegistryUnusable(path or "", _NO_GRAPH)
     if "S002" in message:
-        return RegistryUnusable(path or "", f"it is damaged ({message}). It was left as it is; restore a copy.")
+        return errors.RegistryUnusable(path or "", f"it is damaged ({message}). It was left as it is; restore a copy.")
     if any(sign in message for sign in _NO_ROOM):
-        return StorageFailed(f"{path}: cannot be written, nothing was changed: {message}")
-    return RegistryUnusable(path or "", message)
+        return errors.StorageFailed(f"{path}: cannot be written, nothing was changed: {message}")
+    return errors.RegistryUnusable(path or "", message)
 
 
-def _running_error(path: str, exc: Exception, statement: str = "", *, of_change: bool = True) -> RegistryError:
+def _running_error(path: str, exc: Exception, statement: str = "", *, of_change: bool = True) -> errors.RegistryError:
     """`of_change`: it ends a transaction; else what was committed stays."""
     message = _first_line(exc)
     if "GRAFEO-T001" in message:
-        return WriteConflict(f"{path}: another writer changed the same node first; try again ({message})")
+        return errors.WriteConflict(f"{path}: another writer changed the same node first; try again ({message})")
     if any(sign in message for sign in _NO_ROOM):
         outcome = ", nothing of this change was kept" if of_change else ""
-        return StorageFailed(f"{path}: could not be written{outcome}: {message}")
-    return EngineError(f"{path}{': ' + statement if statement else ''}: {message}")
+        return errors.StorageFailed(f"{path}: could not be written{outcome}: {message}")
+    return errors.EngineError(f"{path}{': ' + statement if statement else ''}: {message}")
 
 
 def _first_line(exc: Exception) -> str:

@@ -40,14 +40,7 @@ from waygraph.registry.graph.neo4j_errors import (
     may_pass,
     our_error,
 )
-from waygraph.registry.model.errors import (
-    EngineError,
-    InvalidSetting,
-    RegistryClosed,
-    RegistryError,
-    ServerRefused,
-    ServerUnavailable,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.settings import Settings
 
 OLDEST = (5, 26)
@@ -123,7 +116,7 @@ class Neo4jEngine:
                 **encryption,
             )
         except (ConfigurationError, ValueError) as exc:
-            raise ServerRefused(location.place, f"the driver cannot use this address: {exc}") from exc
+            raise errors.ServerRefused(location.place, f"the driver cannot use this address: {exc}") from exc
         return cls(driver, location, settings, bookmarks)
 
     # -- statements --------------------------------------------------------------------------------
@@ -163,7 +156,7 @@ class Neo4jEngine:
         for _ in range(CONNECTIONS_TRIED - 1):
             try:
                 return ask()
-            except ServerUnavailable as exc:
+            except errors.ServerUnavailable as exc:
                 if not isinstance(exc.__cause__, CONNECTION_LOSSES) or time.monotonic() > give_up:
                     raise
         return ask()
@@ -228,7 +221,7 @@ class Neo4jEngine:
         def once(transaction: Any) -> T:
             try:
                 return work(_Transaction(transaction, self))
-            except RegistryError as exc:
+            except errors.RegistryError as exc:
                 error = exc
             raise error.__cause__ if error.__cause__ and may_pass(error.__cause__) else error
 
@@ -237,7 +230,7 @@ class Neo4jEngine:
     def define(self, statement: Statement, /, **params: object) -> None:
         try:
             self.run(statement, **params)
-        except EngineError as exc:
+        except errors.EngineError as exc:
             # `IF NOT EXISTS` does not see what another process is defining at the same time.
             if not is_defined_meanwhile(exc.__cause__):
                 raise
@@ -251,7 +244,7 @@ class Neo4jEngine:
             version = ServerVersion.of_agent(agent)
             if version < OLDEST:
                 oldest = ".".join(map(str, OLDEST))
-                raise ServerRefused(self.place, f"{agent} is too old: Waygraph needs Neo4j {oldest} or later")
+                raise errors.ServerRefused(self.place, f"{agent} is too old: Waygraph needs Neo4j {oldest} or later")
             self._version = version
         return self._version
 
@@ -278,10 +271,10 @@ class Neo4jEngine:
         except kinds as exc:
             raise self.error(exc, statement) from exc
 
-    def error(self, exc: Exception, statement: Statement | None = None) -> RegistryError:
+    def error(self, exc: Exception, statement: Statement | None = None) -> errors.RegistryError:
         """Ours for one of the driver's. Whatever it says after `close`, that is the reason."""
         if self._gate.closed:
-            return RegistryClosed()
+            return errors.RegistryClosed()
         name, reads = (statement.name, not statement.writes) if statement else ("", False)
         return our_error(exc, self._call, name, reads=reads)
 
@@ -365,5 +358,5 @@ def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
     try:
         ssl.create_default_context(cafile=ca_file)
     except OSError as exc:
-        raise InvalidSetting(f"WAYGRAPH_NEO4J_CA_FILE={ca_file!r} holds no certificates: {exc}") from exc
+        raise errors.InvalidSetting(f"WAYGRAPH_NEO4J_CA_FILE={ca_file!r} holds no certificates: {exc}") from exc
     return TrustCustomCAs(ca_file)

@@ -4,34 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ssl import SSLCertVerificationError, SSLError
 
-from neo4j.exceptions import (
-    AuthError,
-    ConnectionPoolError,
-    DriverError,
-    Forbidden,
-    IncompleteCommit,
-    Neo4jError,
-    ServiceUnavailable,
-    SessionExpired,
-    TransientError,
-)
+from neo4j import exceptions
 
-from waygraph.registry.model.errors import (
-    EngineError,
-    RegistryError,
-    ServerRefused,
-    ServerUnavailable,
-    StorageFailed,
-    WriteConflict,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.settings import Settings
 
 Kinds = tuple[type[Exception], ...]
-DRIVERS: Kinds = (Neo4jError, DriverError)
+DRIVERS: Kinds = (exceptions.Neo4jError, exceptions.DriverError)
 """What nobody but the driver raises, whatever else runs meanwhile."""
 FOREIGN: Kinds = (*DRIVERS, OSError, UnicodeEncodeError)
 """All that the driver raises."""
-CONNECTION_LOSSES = (ServiceUnavailable, SessionExpired)
+CONNECTION_LOSSES = (exceptions.ServiceUnavailable, exceptions.SessionExpired)
 """A connection is dead, or none was to be had."""
 
 
@@ -54,38 +37,42 @@ class ServerCall:
         return cls(place=place, database=database, who=who)
 
 
-def our_error(exc: BaseException, call: ServerCall, statement: str = "", *, reads: bool = False) -> RegistryError:
+def our_error(
+    exc: BaseException, call: ServerCall, statement: str = "", *, reads: bool = False
+) -> errors.RegistryError:
     """Ours for one of `FOREIGN`; `statement` is the name of what was being run, which `reads` or may write."""
     place, code, message = call.place, _code(exc), root_message(exc)
-    error: RegistryError
+    error: errors.RegistryError
     if reads and _is_crowded(exc):
         # A read of ours needs little: what leaves no room for it is others' work, and passes.
         error = _unavailable(message, place)
-    elif isinstance(exc, (AuthError, Forbidden)) or ".Security." in code:
+    elif isinstance(exc, (exceptions.AuthError, exceptions.Forbidden)) or ".Security." in code:
         error = _refusal(exc, call)
     elif code == "Neo.ClientError.Database.DatabaseNotFound":
-        error = ServerRefused(place, f"there is no database {call.database!r} ({message})")
+        error = errors.ServerRefused(place, f"there is no database {call.database!r} ({message})")
     elif _is_of_tls(exc):
         error = _no_tls(exc, place)
     elif _has_no_room(exc):
-        error = StorageFailed(f"{place} has no room for this, or takes no writes, and kept nothing of it: {message}")
+        error = errors.StorageFailed(
+            f"{place} has no room for this, or takes no writes, and kept nothing of it: {message}"
+        )
     elif "TransactionTimedOut" in code:
         settings = "WAYGRAPH_NEO4J_READ_TIMEOUT_S or WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"
-        error = EngineError(f"{place}: it took longer than {settings} allows ({message})")
-    elif isinstance(exc, IncompleteCommit):
-        error = ServerUnavailable(place, f"whether the change was kept is not known; repeat it ({message})")
+        error = errors.EngineError(f"{place}: it took longer than {settings} allows ({message})")
+    elif isinstance(exc, exceptions.IncompleteCommit):
+        error = errors.ServerUnavailable(place, f"whether the change was kept is not known; repeat it ({message})")
     elif any(sign in code for sign in ("Deadlock", "Transaction.Lock", "Outdated", "ConstraintsChanged")):
-        error = WriteConflict(f"{place}: another writer was in the way; try again ({message})")
-    elif isinstance(exc, (*CONNECTION_LOSSES, TransientError, ConnectionPoolError, OSError)):
+        error = errors.WriteConflict(f"{place}: another writer was in the way; try again ({message})")
+    elif isinstance(exc, (*CONNECTION_LOSSES, exceptions.TransientError, exceptions.ConnectionPoolError, OSError)):
         error = _unavailable(message, place)
     else:
-        error = EngineError(f"{place}{': ' + statement if statement else ''}: {message}")
+        error = errors.EngineError(f"{place}{': ' + statement if statement else ''}: {message}")
     return error
 
 
 def may_pass(exc: BaseException | None) -> bool:
     """Whether the same transaction may succeed a little later."""
-    if not (isinstance(exc, (Neo4jError, DriverError)) and exc.is_retryable()):
+    if not (isinstance(exc, (exceptions.Neo4jError, exceptions.DriverError)) and exc.is_retryable()):
         return False
     # What all transactions share may be free again soon; one that is too large by itself stays so.
     return not _has_no_room(exc) or _is_crowded(exc)
@@ -94,7 +81,7 @@ def may_pass(exc: BaseException | None) -> bool:
 def root_message(exc: BaseException) -> str:
     """The first line of what went wrong at the root: the driver's own words only wrap a refused connection."""
     root = list(_causes(exc))[-1] if isinstance(exc, CONNECTION_LOSSES) else exc
-    message = root.message if isinstance(root, Neo4jError) else str(root)
+    message = root.message if isinstance(root, exceptions.Neo4jError) else str(root)
     return (message or type(root).__name__).partition("\n")[0]
 
 
@@ -114,7 +101,7 @@ def is_defined_meanwhile(exc: BaseException | None) -> bool:
 
 
 def _code(exc: BaseException | None) -> str:
-    return str(exc.code or "") if isinstance(exc, Neo4jError) else ""
+    return str(exc.code or "") if isinstance(exc, exceptions.Neo4jError) else ""
 
 
 def _is_of_tls(exc: BaseException) -> bool:
@@ -132,8 +119,8 @@ def _is_crowded(exc: BaseException) -> bool:
     return _has_no_room(exc) and "total.max" in root_message(exc)
 
 
-def _refusal(exc: BaseException, call: ServerCall) -> RegistryError:
-    if isinstance(exc, Forbidden) or "Forbidden" in _code(exc):
+def _refusal(exc: BaseException, call: ServerCall) -> errors.RegistryError:
+    if isinstance(exc, exceptions.Forbidden) or "Forbidden" in _code(exc):
         reason = (
             f"{call.who} lacks a right ({root_message(exc)}). It must read, write, and make constraints and indexes."
         )
@@ -142,17 +129,17 @@ def _refusal(exc: BaseException, call: ServerCall) -> RegistryError:
             f"the server did not let {call.who} in ({root_message(exc)}). "
             "Set WAYGRAPH_NEO4J_USER and WAYGRAPH_NEO4J_PASSWORD, or WAYGRAPH_NEO4J_TOKEN."
         )
-    return ServerRefused(call.place, reason)
+    return errors.ServerRefused(call.place, reason)
 
 
-def _no_tls(exc: BaseException, place: str) -> RegistryError:
+def _no_tls(exc: BaseException, place: str) -> errors.RegistryError:
     if isinstance(list(_causes(exc))[-1], SSLCertVerificationError):
         advice = "Its certificate is not trusted: name its authority in WAYGRAPH_NEO4J_CA_FILE."
     else:
         advice = "A server without TLS is named neo4j:// or bolt://, without +s."
-    return ServerRefused(place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
+    return errors.ServerRefused(place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
 
 
-def _unavailable(message: str, place: str) -> RegistryError:
+def _unavailable(message: str, place: str) -> errors.RegistryError:
     hint = ". A server that wants TLS is named neo4j+s:// or bolt+s://" if "handshake" in message else ""
-    return ServerUnavailable(place, message + hint)
+    return errors.ServerUnavailable(place, message + hint)

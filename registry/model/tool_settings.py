@@ -11,17 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from waygraph.registry.model import identity
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
-from waygraph.registry.model.identity import (
-    MAX_NAME_CHARS,
-    call_name,
-    digest,
-    holds_control,
-    is_broken,
-    name_fault,
-    stated_fields,
-)
 from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json, parse_field
 from waygraph.registry.model.numbers import show_value
 
@@ -98,8 +90,8 @@ def parse_rejections(text: JsonText) -> Mapping[str, Sequence[Rejection]]:
 
 def telling_hash(entity: Agent | Tool) -> str:
     """Of its texts: who may see it, tags and questions are lists, and others of them lift no rejection."""
-    values = (getattr(entity, name) for name in sorted(stated_fields(entity)))
-    return digest(*(value for value in values if isinstance(value, str)))
+    values = (getattr(entity, name) for name in sorted(identity.stated_fields(entity)))
+    return identity.digest(*(value for value in values if isinstance(value, str)))
 
 
 def rejections_of(entity: Agent | Tool, settings: OperatorSettings | None) -> Sequence[Rejection]:
@@ -158,11 +150,11 @@ def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
     description = setting.description or tool.description
     if (name, description, schema) == (tool.name, tool.description, tool.input_schema):
         return tool
-    version = digest(tool.content_hash, name, description, schema)
+    version = identity.digest(tool.content_hash, name, description, schema)
     return replace(
         tool,
         name=name,
-        call_name=call_name(tool.agent_id, name),
+        call_name=identity.call_name(tool.agent_id, name),
         description=description,
         input_schema=schema,
         content_hash=version,
@@ -289,14 +281,14 @@ def _merge_parameter(tool: Tool, name: str, before: Fields, change: object) -> F
 def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
     """What is said of tools, by the source's name, as far as it can be checked without them. Raises InvalidSetting."""
     for tool, setting in tools.items():
-        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", setting, (*_FIELDS, "hiding_sources"))
+        _refuse_unknown(f"tool {tool[: identity.MAX_NAME_CHARS]!r}", setting, (*_FIELDS, "hiding_sources"))
         sources = setting.get("hiding_sources", [])
         if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
             raise InvalidSetting(f"hiding_sources takes a list of sources, not {show_value(sources)}")
-        if fault := name_fault(setting.get("name", tool)):
+        if fault := identity.name_fault(setting.get("name", tool)):
             raise InvalidSetting(f"name of a tool: {fault}")
         _check_text("description", setting.get("description"))
-        _check_flag(f"tool {tool[:MAX_NAME_CHARS]!r}", setting.get("hidden"))
+        _check_flag(f"tool {tool[: identity.MAX_NAME_CHARS]!r}", setting.get("hidden"))
         parameters = setting.get("parameters", {})
         if not isinstance(parameters, Mapping):
             raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(parameters)}")
@@ -338,7 +330,7 @@ def _check_pin(tool: Tool, name: str, value: object) -> None:
 def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Fields], name: object) -> None:
     if name is None:
         return
-    if fault := name_fault(name):
+    if fault := identity.name_fault(name):
         raise InvalidSetting(f"name of {tool.id!r}: {fault}")
     new_names = {each.get("name") for other, each in whole.items() if other != tool.name}
     if name in ({each.name for each in siblings} | new_names) - {tool.name}:
@@ -353,9 +345,9 @@ def _check_flag(what: str, value: object) -> None:
 def _check_text(what: str, text: object) -> None:
     if text is None:
         return
-    if not isinstance(text, str) or not text.strip() or is_broken(text) or len(text) > MAX_TEXT_CHARS:
+    if not isinstance(text, str) or not text.strip() or identity.is_broken(text) or len(text) > MAX_TEXT_CHARS:
         raise InvalidSetting(f"{what} is a text of 1 to {MAX_TEXT_CHARS:,} characters")
-    if what.startswith("name") and holds_control(text):
+    if what.startswith("name") and identity.holds_control(text):
         raise InvalidSetting(f"{what} must not hold control characters")
 
 

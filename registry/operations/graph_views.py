@@ -10,21 +10,10 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from waygraph.registry.index.names import seen_tools, visible_agents
 from waygraph.registry.index.search_index import Leg, QueryText, Scope, SearchIndex
+from waygraph.registry.model import pictures
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherRefused, UnknownName
 from waygraph.registry.model.nouns import Principal
-from waygraph.registry.model.pictures import (
-    EDGE_KINDS,
-    MAX_CENTRES,
-    MAX_NODES,
-    EdgeKind,
-    GraphEdge,
-    GraphNode,
-    Map,
-    Neighbourhood,
-    NodeKind,
-    check_neighbourhood,
-)
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 from waygraph.registry.operations.catalog import seen_sources
@@ -55,34 +44,36 @@ class RunCypher(Request[CypherResult]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawMap(Request[Map]):
+class DrawMap(Request[pictures.Map]):
     """Where each agent and tool stands on the map of all that the caller may see: alike agents side by side. It is made
     once a revision, which may take seconds.
     """
 
-    operation = make_read("map", "/v1/map", Map, is_slow=True)
+    operation = make_read("map", "/v1/map", pictures.Map, is_slow=True)
 
-    def answer(self, graph: Graph, principal: Principal | None) -> Map:
+    def answer(self, graph: Graph, principal: Principal | None) -> pictures.Map:
         return graph.draw_map(principal)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetNeighbourhood(Request[Neighbourhood]):
+class GetNeighbourhood(Request[pictures.Neighbourhood]):
     """The graph around some nodes: these, their neighbours as far as the limit allows, and the edges between them."""
 
-    operation = make_read("graph", "/v1/graph", Neighbourhood)
+    operation = make_read("graph", "/v1/graph", pictures.Neighbourhood)
 
-    around: Annotated[Sequence[Annotated[str, MinLen(1), MaxLen(2 * MAX_NAME_CHARS)]], MinLen(1), MaxLen(MAX_CENTRES)]
+    around: Annotated[
+        Sequence[Annotated[str, MinLen(1), MaxLen(2 * MAX_NAME_CHARS)]], MinLen(1), MaxLen(pictures.MAX_CENTRES)
+    ]
     """Nodes, such as `agent:ID` or `category:travel/flights`."""
-    kinds: Annotated[Sequence[EdgeKind], MaxLen(len(EDGE_KINDS))] = ()
+    kinds: Annotated[Sequence[pictures.EdgeKind], MaxLen(len(pictures.EDGE_KINDS))] = ()
     """Only edges of these kinds; none: all."""
-    limit: Annotated[int, Ge(1), Le(MAX_NODES)] = 60
+    limit: Annotated[int, Ge(1), Le(pictures.MAX_NODES)] = 60
     """How many nodes to give at most."""
 
     def __post_init__(self) -> None:
-        check_neighbourhood(self.around, self.kinds, self.limit)
+        pictures.check_neighbourhood(self.around, self.kinds, self.limit)
 
-    def answer(self, graph: Graph, principal: Principal | None) -> Neighbourhood:
+    def answer(self, graph: Graph, principal: Principal | None) -> pictures.Neighbourhood:
         return graph.look(lambda index: seen_neighbourhood(index, self.around, self.kinds, self.limit, principal))
 
 
@@ -116,25 +107,25 @@ MOST_FOLLOWERS, LEAST_CHANCE = 8, 0.02
 
 def seen_neighbourhood(
     index: SearchIndex, around: Sequence[str], kinds: Collection[str], limit: int, principal: Principal | None
-) -> Neighbourhood:
+) -> pictures.Neighbourhood:
     """At most `limit` nodes: the centres, then their neighbours in turn, of each centre and kind the nearest first.
 
     Without `kinds` all edges count. Raises UnknownName for a centre that the principal may not see, or is not there.
     """
-    view = _View(index, principal, kinds or EDGE_KINDS, around)
+    view = _View(index, principal, kinds or pictures.EDGE_KINDS, around)
     centres = list(dict.fromkeys(map(view.require_node, around)))[:limit]
     edges_of = {centre: [*view.own_edges(centre), *view.near(centre)] for centre in centres}
     lists = (
         [edge.other(centre) for edge in edges if edge.kind == kind]
         for centre, edges in edges_of.items()
-        for kind in EDGE_KINDS
+        for kind in pictures.EDGE_KINDS
     )
     in_turn = filter(None, chain.from_iterable(zip_longest(*lists)))
     nodes = list(dict.fromkeys([*centres, *in_turn]))[:limit]
     edges_of |= {node: view.own_edges(node) for node in nodes if node not in edges_of}
     others = {node: {edge.other(node) for edge in edges_of[node]}.difference(nodes) for node in nodes}
     edges = dict.fromkeys(chain.from_iterable(edges_of.values()))
-    return Neighbourhood(
+    return pictures.Neighbourhood(
         revision=index.state.revision,
         nodes=tuple(view.describe(others, len(centres))),
         edges=tuple(edge for edge in edges if edge.start in others and edge.end in others),
@@ -159,7 +150,7 @@ class _View:
             "category": categories,
         }
         # Of each node its edges, but for those to tools that agents own: these are many, and the index has them.
-        self._edges: dict[str, list[GraphEdge]] = defaultdict(list)
+        self._edges: dict[str, list[pictures.GraphEdge]] = defaultdict(list)
         for name, source in self._nouns["source"].items():
             self._link("claims", f"source:{name}", map(_node_of, source.agent_ids))
         for name, toolset in self._nouns["toolset"].items():
@@ -170,10 +161,10 @@ class _View:
             entities = category.holds if path or "category:" in around else ()
             self._link("holds", f"category:{path}", chain(children, map(_node_of, entities)))
 
-    def _link(self, kind: EdgeKind, start: str, ends: Iterable[str]) -> None:
+    def _link(self, kind: pictures.EdgeKind, start: str, ends: Iterable[str]) -> None:
         for end in ends if kind in self._kinds else ():
             for node in (start, end):
-                self._edges[node].append(GraphEdge(kind, start, end))
+                self._edges[node].append(pictures.GraphEdge(kind, start, end))
 
     def require_node(self, node: str) -> str:
         """The node itself. Raises UnknownName."""
@@ -186,17 +177,17 @@ class _View:
     def _tool_ids(self, agent_id: str) -> Sequence[str]:
         return self._index.tool_ids(agent_id) if agent_id in self._nouns["agent"] else ()
 
-    def own_edges(self, node: str) -> list[GraphEdge]:
+    def own_edges(self, node: str) -> list[pictures.GraphEdge]:
         """Those that the graph itself has."""
         kind, _, name = node.partition(":")
         edges = self._edges.get(node, [])
         if kind == "agent" and "owns" in self._kinds:
-            return [*(GraphEdge("owns", node, f"tool:{tool}") for tool in self._tool_ids(name)), *edges]
+            return [*(pictures.GraphEdge("owns", node, f"tool:{tool}") for tool in self._tool_ids(name)), *edges]
         if kind == "tool" and "owns" in self._kinds:
-            return [GraphEdge("owns", f"agent:{owner_of(name)}", node), *edges]
+            return [pictures.GraphEdge("owns", f"agent:{owner_of(name)}", node), *edges]
         return edges
 
-    def near(self, node: str) -> Iterator[GraphEdge]:
+    def near(self, node: str) -> Iterator[pictures.GraphEdge]:
         """By vectors, and by what is called after it; among what a route may name."""
         kind, _, name = node.partition(":")
         if kind not in ("agent", "tool"):
@@ -210,25 +201,25 @@ class _View:
             for other, cosine in hits.scores_of(leg).items():
                 if other != name and cosine >= LEAST_COSINE:  # one edge a pair, whichever of the two is a centre
                     start, end = sorted((node, _node_of(other)))
-                    yield GraphEdge("similar", start, end, round(cosine, 3))
+                    yield pictures.GraphEdge("similar", start, end, round(cosine, 3))
         if "follows" in self._kinds and self._index.transitions:
             chances = self._index.transitions.follows([name], self._principal)
             # Of agents too it is known what follows, as far as their tools leave it open.
             followers = [each for each in chances if ("/" in each) == ("/" in name) and each != name]
             for other in sorted(followers, key=lambda each: (-chances[each], each))[:MOST_FOLLOWERS]:
                 if chances[other] >= LEAST_CHANCE:
-                    yield GraphEdge("follows", node, _node_of(other), round(chances[other], 3))
+                    yield pictures.GraphEdge("follows", node, _node_of(other), round(chances[other], 3))
 
-    def describe(self, others: Mapping[str, Collection[str]], centres: int) -> Iterator[GraphNode]:
+    def describe(self, others: Mapping[str, Collection[str]], centres: int) -> Iterator[pictures.GraphNode]:
         """`others`: the neighbours of each that are not shown; the first nodes are the centres."""
         ids = [node.partition(":")[2] for node in others if node.startswith("tool:")]
         nouns = {**self._nouns, "tool": {tool.id: tool for tool in seen_tools(self._index, ids, self._principal)}}
         for place, node in enumerate(others):
             kind, _, name = node.partition(":")
             noun = nouns[kind][name]
-            yield GraphNode(
+            yield pictures.GraphNode(
                 id=node,
-                kind=cast("NodeKind", kind),
+                kind=cast("pictures.NodeKind", kind),
                 name=noun.name or "all categories",
                 description=getattr(noun, "description", "")[:TEXT_CHARS],
                 centre=place < centres,

@@ -13,16 +13,7 @@ import httpx2
 
 from waygraph.registry.http.client import TooMuch, TooSlow, Undecodable, decode_body, http_client, wait_s, whole_body
 from waygraph.registry.http.problems import MEDIA_TYPE, error_of
-from waygraph.registry.model.errors import (
-    InvalidQuery,
-    InvalidSetting,
-    NotAuthenticated,
-    RegistryClosed,
-    ServiceError,
-    ServiceFailed,
-    ServiceUnavailable,
-    WaygraphError,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.calls import Call, Reply
 from waygraph.registry.storage.location import ServiceAddress, api_key
@@ -47,7 +38,7 @@ class FailedCall:
     `sent`: the service may have got the call. `passing`: the reason may be gone in a moment.
     """
 
-    error: ServiceError
+    error: errors.ServiceError
     sent: bool
     passing: bool
 
@@ -61,7 +52,7 @@ def answer_of[T](call: Call[T], outcome: Reply | FailedCall, place: str) -> T:
     try:
         return call.read(outcome)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise ServiceFailed(place, f"what it answers to {call.method} {call.path} is of another shape") from exc
+        raise errors.ServiceFailed(place, f"what it answers to {call.method} {call.path} is of another shape") from exc
 
 
 def problem_in(reply: Reply) -> Mapping[str, Any] | None:
@@ -75,29 +66,31 @@ def problem_in(reply: Reply) -> Mapping[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _error(call: Call[Any], reply: Reply, place: str) -> WaygraphError:
+def _error(call: Call[Any], reply: Reply, place: str) -> errors.WaygraphError:
     problem = problem_in(reply)
     if problem is None:
         return stranger(reply.status, place)
     if problem.get("code") in NOT_TAKEN:
         return call.refused(f"{place} does not take this: {problem.get('detail')}")
     error = error_of(problem, place)
-    if isinstance(error, NotAuthenticated):
-        return NotAuthenticated(f"{error}. {HERE}")
-    if isinstance(error, ServiceFailed) and problem.get("retryable") is True:
-        return ServiceUnavailable(place, str(problem.get("detail")))
+    if isinstance(error, errors.NotAuthenticated):
+        return errors.NotAuthenticated(f"{error}. {HERE}")
+    if isinstance(error, errors.ServiceFailed) and problem.get("retryable") is True:
+        return errors.ServiceUnavailable(place, str(problem.get("detail")))
     return error
 
 
-def stranger(status: int, place: str) -> WaygraphError:
+def stranger(status: int, place: str) -> errors.WaygraphError:
     """For an answer that no service of ours gives."""
     is_standard = status in HTTPStatus
     reason = f"it answers {status}{f' ({HTTPStatus(status).phrase})' if is_standard else ''}"
     if status in OF_GATEWAYS or status == HTTPStatus.TOO_MANY_REQUESTS:
-        return ServiceUnavailable(place, reason)
+        return errors.ServiceUnavailable(place, reason)
     if 300 <= status < 400:
-        return ServiceFailed(place, f"{reason}; redirects are not followed: give the address where the service is")
-    return ServiceFailed(place, f"{reason}, and not as a Waygraph service does; is this its address?")
+        return errors.ServiceFailed(
+            place, f"{reason}; redirects are not followed: give the address where the service is"
+        )
+    return errors.ServiceFailed(place, f"{reason}, and not as a Waygraph service does; is this its address?")
 
 
 type Clock = Callable[[], float]
@@ -119,7 +112,7 @@ class Limits:
         """What an error says of the call. Raises InvalidQuery for an address that is too long."""
         match error:
             case httpx2.InvalidURL():
-                raise InvalidQuery(f"more is asked for than an address can hold: {error}") from error
+                raise errors.InvalidQuery(f"more is asked for than an address can hold: {error}") from error
             case Undecodable():
                 return _failure(self.place, str(error))
             case httpx2.ConnectTimeout() | httpx2.ConnectError() | httpx2.ProxyError() | httpx2.PoolTimeout():
@@ -130,7 +123,7 @@ class Limits:
                 return _failure(self.place, "it does not speak HTTP")
             case httpx2.NetworkError() | httpx2.RemoteProtocolError():
                 reason = f"the connection broke ({_error_text(error)})"
-                return FailedCall(ServiceUnavailable(self.place, reason), sent=True, passing=True)
+                return FailedCall(errors.ServiceUnavailable(self.place, reason), sent=True, passing=True)
         # The message of such an error may quote what was sent.
         return _failure(self.place, f"it cannot be asked ({type(error).__name__})")
 
@@ -146,15 +139,17 @@ class Limits:
             case _:
                 reason = _error_text(error)
                 passing = not isinstance(_root(error), ssl.SSLError)  # no certificate is trusted the next time
-        return FailedCall(ServiceUnavailable(self.place, reason), sent=False, passing=passing)
+        return FailedCall(errors.ServiceUnavailable(self.place, reason), sent=False, passing=passing)
 
 
 def too_slow(place: str, limit_s: float) -> FailedCall:
-    return FailedCall(ServiceUnavailable(place, f"no whole answer within {limit_s:g} s"), sent=True, passing=False)
+    return FailedCall(
+        errors.ServiceUnavailable(place, f"no whole answer within {limit_s:g} s"), sent=True, passing=False
+    )
 
 
 def _failure(place: str, reason: str) -> FailedCall:
-    return FailedCall(ServiceFailed(place, reason), sent=True, passing=False)
+    return FailedCall(errors.ServiceFailed(place, reason), sent=True, passing=False)
 
 
 _CUT = ("disconnected", "closed connection")
@@ -256,7 +251,7 @@ class Connection:
 
     def _send(self, call: Call[Any]) -> Reply | FailedCall:
         if self._client.is_closed:
-            raise RegistryClosed
+            raise errors.RegistryClosed
         limits, timeout_s, body = self._limits, self._limits.timeout_s(call), call.body
         try:
             with self._client.stream(
@@ -284,7 +279,7 @@ def client_options(address: ServiceAddress, settings: Settings) -> dict[str, Any
     try:
         httpx2.URL(address.url)
     except httpx2.InvalidURL as exc:
-        raise InvalidSetting(f"{address.url} is no URL: {exc}") from exc
+        raise errors.InvalidSetting(f"{address.url} is no URL: {exc}") from exc
     key = api_key(address, settings)
     headers = {
         "Accept-Encoding": "identity",  # so that a limit of bytes is one
@@ -307,4 +302,6 @@ def _certificates(file: str) -> ssl.SSLContext | bool:
     try:
         return ssl.create_default_context(cafile=file)
     except OSError as exc:
-        raise InvalidSetting(f"WAYGRAPH_REMOTE_CA_FILE {file} holds no certificates: {exc.strerror or exc}") from exc
+        raise errors.InvalidSetting(
+            f"WAYGRAPH_REMOTE_CA_FILE {file} holds no certificates: {exc.strerror or exc}"
+        ) from exc

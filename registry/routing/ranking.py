@@ -11,27 +11,9 @@ import numpy as np
 from waygraph.registry.index.analyser import query_terms
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.index.search_index import Hits
+from waygraph.registry.routing import votes
 from waygraph.registry.routing.history import Past, Worths
 from waygraph.registry.routing.recipes import Recipe
-from waygraph.registry.routing.votes import (
-    Candidates,
-    Column,
-    Leg,
-    Matrix,
-    Places,
-    Scores,
-    Weights,
-    column_of,
-    count_siblings,
-    leg_column,
-    legs_of,
-    lift_rivals,
-    list_columns,
-    rank_column,
-    score_agents,
-    score_tools,
-    share_of_sum,
-)
 
 Lean = Callable[[], float]
 """How far the request leans from `OTHERS` to `REMOVALS`, as a cosine."""
@@ -45,92 +27,95 @@ class Ranking:
 
     recipe: Recipe
     hits: Hits
-    candidates: Candidates
-    legs: list[Leg]
-    past: Past[Column]
-    fit: Sequence[Column | None] = ()
+    candidates: votes.Candidates
+    legs: list[votes.Leg]
+    past: Past[votes.Column]
+    fit: Sequence[votes.Column | None] = ()
 
     def __post_init__(self) -> None:
         agents = self.hits.populations["agent"]
-        self._columns = [leg_column(self.recipe, leg, self.candidates, agents) for leg in self.legs]
+        self._columns = [votes.leg_column(self.recipe, leg, self.candidates, agents) for leg in self.legs]
         past = self.past
         columns = [*self._columns, past.use, past.finish, past.together, *self.fit]
-        self._matrix = Matrix.of(self.candidates, columns)
+        self._matrix = votes.Matrix.of(self.candidates, columns)
 
     @classmethod
-    def of(cls, recipe: Recipe, weights: Weights, hits: Hits, past: Past[Worths]) -> Self:
+    def of(cls, recipe: Recipe, weights: votes.Weights, hits: Hits, past: Past[Worths]) -> Self:
         """Return the ranking of what was found, with what the turns before name beside it."""
         names = [use.leg for use in recipe.legs if use.leg in hits.legs]
         rows = [hits.records.rows([*each.by_id, *each.speakers]) for each in past if each]
-        candidates, lists = Candidates.of(hits.records, [hits.legs[name].rows for name in names] + rows)
+        candidates, lists = votes.Candidates.of(hits.records, [hits.legs[name].rows for name in names] + rows)
         at = iter(lists[len(names) :])
         columns = [_past_column(each, next(at)) if each else None for each in past]
-        legs = legs_of(recipe, weights, hits.legs, lists[: len(names)])
+        legs = votes.legs_of(recipe, weights, hits.legs, lists[: len(names)])
         return cls(recipe=recipe, hits=hits, candidates=candidates, legs=legs, past=Past(*columns))
 
     def as_calibrated(self, recipe: Recipe) -> Self:
         """Return it by the recipe's own weights, without the turns before: so its confidence was calibrated."""
-        legs = legs_of(recipe, recipe.weights, self.hits.legs, [leg.at for leg in self.legs])
+        legs = votes.legs_of(recipe, recipe.weights, self.hits.legs, [leg.at for leg in self.legs])
         return replace(self, recipe=recipe, legs=legs, past=Past())
 
     def add_fit(self, text: str, lean: Lean) -> None:
         """Add what the text gives for the calls of the best tools, and what siblings add where scores are summed."""
-        scores = score_tools(self._matrix)
+        scores = votes.score_tools(self._matrix)
         best = (-scores.values).argsort(kind="stable")[:READ]
         best = best[scores.values[best] > -np.inf]
         facts = self.hits.records.call_facts(self.candidates.rows[best])
         fit = [judge_calls(text, best, facts, scores.best, lean) if facts else None]
         if self.recipe.merge == "by_score":
-            fit.append(count_siblings(self._columns, self.candidates))
+            fit.append(votes.count_siblings(self._columns, self.candidates))
         self.fit, self._matrix = fit, self._matrix.plus(*fit)
 
     @property
-    def _silent(self) -> Places:
+    def _silent(self) -> votes.Places:
         """The tools that were called for the request under way: they do not speak for their agents again."""
         finish = self.past.finish
         return finish.at[finish.scores > 0] if finish else np.empty(0, np.int64)
 
     @property
-    def tools_by_text(self) -> Scores:
+    def tools_by_text(self) -> votes.Scores:
         """Score the tools without what usually follows the last call, or comes instead of one that failed."""
-        return score_tools(self._matrix)
+        return votes.score_tools(self._matrix)
 
     @cached_property
-    def tools(self) -> Scores:
+    def tools(self) -> votes.Scores:
         """Score the tools that were found."""
-        return _with_calls(self._matrix, self.past.tool_follows, self.past.tool_failures, score_tools)
+        return _with_calls(self._matrix, self.past.tool_follows, self.past.tool_failures, votes.score_tools)
 
     @cached_property
-    def agents(self) -> Scores:
+    def agents(self) -> votes.Scores:
         """Score the agents that were found. Where scores are summed, an agent is as good as its best tool."""
         past, silent = self.past, self._silent
-        score = partial(score_agents, silent=silent)
+        score = partial(votes.score_agents, silent=silent)
         if self.recipe.merge == "one_list":
-            return score(Matrix.of(self.candidates, list_columns(self.legs, self.candidates)))
+            return score(votes.Matrix.of(self.candidates, votes.list_columns(self.legs, self.candidates)))
         if self.recipe.merge == "by_score":
             matrix = self._matrix
             if past.finish:  # it tells of single tools alone
-                matrix = Matrix.of(self.candidates, [*self._columns, past.use, *self.fit])
+                matrix = votes.Matrix.of(self.candidates, [*self._columns, past.use, *self.fit])
         else:
-            ranks = [rank_column(leg, self.candidates, silent) for leg in self.legs]
-            matrix = Matrix.of(self.candidates, [*ranks, past.use])
+            ranks = [votes.rank_column(leg, self.candidates, silent) for leg in self.legs]
+            matrix = votes.Matrix.of(self.candidates, [*ranks, past.use])
         return _with_calls(matrix, past.agent_follows, past.agent_failures, score)
 
 
-def _past_column(worths: Worths, at: Places) -> Column:
+def _past_column(worths: Worths, at: votes.Places) -> votes.Column:
     """Return what the turns before give. `at`: positions of who gets it, and behind them of who speaks for each."""
-    column = column_of(worths.source, at[: len(worths.by_id)], worths.scores, worths.weight)
+    column = votes.column_of(worths.source, at[: len(worths.by_id)], worths.scores, worths.weight)
     return column._replace(speakers=at[len(worths.by_id) :]) if worths.speakers else column
 
 
 def _with_calls(
-    matrix: Matrix, follows: Column | None, failures: Column | None, score: Callable[[Matrix], Scores]
-) -> Scores:
+    matrix: votes.Matrix,
+    follows: votes.Column | None,
+    failures: votes.Column | None,
+    score: Callable[[votes.Matrix], votes.Scores],
+) -> votes.Scores:
     """Score with what usually follows the last call, then with what comes instead of one that failed."""
     scores = score(matrix)
     if follows:
-        scores = score(scores.matrix.plus(share_of_sum(follows, scores)))
-    if failures and (rivals := lift_rivals(failures, scores)):
+        scores = score(scores.matrix.plus(votes.share_of_sum(follows, scores)))
+    if failures and (rivals := votes.lift_rivals(failures, scores)):
         scores = score(scores.matrix.plus(rivals))
     return scores
 
@@ -172,7 +157,9 @@ _VALUES: Mapping[str, re.Pattern[str]] = {
 """How a value of each kind looks in a request."""
 
 
-def judge_calls(text: str, at: Places, facts: Sequence[CallFacts], best: float, lean: Lean) -> Column | None:
+def judge_calls(
+    text: str, at: votes.Places, facts: Sequence[CallFacts], best: float, lean: Lean
+) -> votes.Column | None:
     """Return a share of the `best` score for each tool, or against it; None where nothing speaks for or against any.
 
     `at`: positions of the tools that are judged, int64 of shape (tools,). `facts`: of each.
@@ -190,4 +177,4 @@ def judge_calls(text: str, at: Places, facts: Sequence[CallFacts], best: float, 
         if removing and removing.isdisjoint(request) and lean() < LEAN:
             shares[number] -= REMOVAL_SHARE
     some = shares.nonzero()[0]
-    return column_of(SOURCE, at[some], shares[some], best, may_bring=False) if len(some) else None
+    return votes.column_of(SOURCE, at[some], shares[some], best, may_bring=False) if len(some) else None

@@ -20,14 +20,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.index.local.file import ASK_A_WRITER, current_path, folder_of
 from waygraph.registry.index.local.graph_agreement import is_behind, is_foreign, refuse_graph, refuse_unknown
-from waygraph.registry.model.errors import (
-    IndexOutdated,
-    RegistryClosed,
-    RegistryError,
-    RegistryLocked,
-    RegistryNotFound,
-    StorageFailed,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.files import lock_of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.store import MEMORY
@@ -83,7 +76,7 @@ class EmbeddedStore:
         RegistryUnusable.
         """
         if current_path(self.folder) is None:
-            with suppress(RegistryNotFound):
+            with suppress(errors.RegistryNotFound):
                 self._recover()
         return current_path(self.folder) is not None
 
@@ -96,7 +89,7 @@ class EmbeddedStore:
             return current
         with self._lock:
             if self._closed:
-                raise RegistryClosed
+                raise errors.RegistryClosed
             is_there = self._current is not None and not self._current.is_replaced
             self._current = self._current.follow() if self._current and is_there else self._open_index()
             return self._current
@@ -108,8 +101,8 @@ class EmbeddedStore:
         self._recover()
         try:
             return LocalIndex.open(self.folder, exact=self._settings.exact_search)
-        except RegistryNotFound:
-            raise RegistryNotFound(self.place) from None
+        except errors.RegistryNotFound:
+            raise errors.RegistryNotFound(self.place) from None
 
     def refuse_foreign_index(self) -> None:
         """Raises RegistryUnusable for the index of another registry. The graph is opened only if the file is another
@@ -122,7 +115,7 @@ class EmbeddedStore:
         try:
             with open_copy(self.path, self.folder) as path:
                 state = _state_of(path)
-        except RegistryError:
+        except errors.RegistryError:
             return
         refuse_unknown(self.folder, state)
 
@@ -136,18 +129,18 @@ class EmbeddedStore:
         if current_path(self.folder) is None:
             try:
                 self._publish_committed()
-            except RegistryLocked as exc:
+            except errors.RegistryLocked as exc:
                 if current_path(self.folder) is None:
-                    raise RegistryNotFound(self.place, writer=exc.holder) from exc
-            except StorageFailed as exc:
-                raise StorageFailed(f"its search index must be made anew. {exc}. {ASK_A_WRITER}") from exc
+                    raise errors.RegistryNotFound(self.place, writer=exc.holder) from exc
+            except errors.StorageFailed as exc:
+                raise errors.StorageFailed(f"its search index must be made anew. {exc}. {ASK_A_WRITER}") from exc
         elif is_behind(self.folder):
             # There may be an index to answer from, whether or not the work can be finished now: the note stays.
             try:
                 self._publish_committed()
-            except (RegistryLocked, RegistryClosed, StorageFailed):
+            except (errors.RegistryLocked, errors.RegistryClosed, errors.StorageFailed):
                 pass  # somebody is at it, or nothing can be written here
-            except RegistryError as exc:
+            except errors.RegistryError as exc:
                 if self._is_news(exc):
                     logger.warning(
                         "%s: what was written last is not in the index, which answers on: %s", self.place, exc
@@ -181,7 +174,7 @@ class EmbeddedStore:
 
     def _publish_late(self) -> None:
         try:
-            with suppress(RegistryNotFound):  # the registry was taken away
+            with suppress(errors.RegistryNotFound):  # the registry was taken away
                 self._recover()
         finally:
             self._publishing.release()
@@ -195,7 +188,7 @@ class EmbeddedStore:
 
     def look[T](self, work: "Callable[[LocalIndex], T]") -> T:
         for _ in range(_ATTEMPTS - 1):
-            with suppress(IndexOutdated):
+            with suppress(errors.IndexOutdated):
                 return work(self.index())
         return work(self.index())
 
@@ -207,7 +200,7 @@ class EmbeddedStore:
         """
         self.index()
         if before_write:
-            with suppress(RegistryLocked), self._live_graph().snapshot() as session:
+            with suppress(errors.RegistryLocked), self._live_graph().snapshot() as session:
                 return work(session)
         from waygraph.registry.graph.grafeo import GrafeoEngine
 
@@ -263,7 +256,7 @@ class EmbeddedStore:
         from waygraph.registry.writer import Writing, prepare_nothing
 
         if self._closed:
-            raise RegistryClosed
+            raise errors.RegistryClosed
         self._refuse_foreign()
         live = self._live_graph()
         with live.turn(self._settings.write_timeout_s, alone=alone, whole=not trust_index) as engine:
@@ -272,7 +265,7 @@ class EmbeddedStore:
                 yield Writing(engine, group.publication.keep, prepare_nothing, group.state)
             except BaseException:
                 # The first error is the one seen. If publishing fails too, the note stays, and the next comer mends it.
-                with suppress(RegistryError):
+                with suppress(errors.RegistryError):
                     live.publish()
                 raise
             is_published = live.publish_last(group)
@@ -291,7 +284,7 @@ class EmbeddedStore:
     def reading_alone(self, *, timeout_s: float | None = None) -> "AbstractContextManager[GraphSession]":
         """The graph as it is, while nobody writes; the index is at its revision. Raises as `writing`."""
         if self._closed:
-            raise RegistryClosed
+            raise errors.RegistryClosed
         self._refuse_foreign()
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
         return self._live_graph().reading_alone(wait_s)

@@ -27,17 +27,7 @@ from waygraph.registry.graph.schema import migrate, seen_migrations
 from waygraph.registry.index.local.file import current_path
 from waygraph.registry.index.local.graph_agreement import is_behind, refuse_unknown
 from waygraph.registry.index.local.index_upkeep import Publication
-from waygraph.registry.model import clock
-from waygraph.registry.model.errors import (
-    EngineError,
-    NotPublished,
-    RegistryClosed,
-    RegistryError,
-    RegistryLocked,
-    RegistryUnusable,
-    StorageFailed,
-    WaygraphError,
-)
+from waygraph.registry.model import clock, errors
 from waygraph.registry.model.files import queue_of, write_lock
 from waygraph.registry.model.settings import WRITE_TIMEOUT
 from waygraph.registry.storage.noun_list import NOUNS
@@ -77,9 +67,9 @@ class WriteGroup:
         try:
             self._engine.secure()
             self.publication.publish()
-        except StorageFailed as error:
+        except errors.StorageFailed as error:
             self.end(str(error))
-            raise NotPublished(self._place, str(error)) from error
+            raise errors.NotPublished(self._place, str(error)) from error
         except BaseException as error:
             self.end(str(error) or type(error).__name__)
             raise
@@ -127,13 +117,15 @@ class LiveGraph:
         ends_at = time.monotonic() + wait_s
         with self._alone(wait_s, joins=not alone):
             if self._is_closed:
-                raise RegistryClosed
+                raise errors.RegistryClosed
             engine = self._open(ends_at, wait_s, whole=whole)
             try:
                 yield engine
             except BaseException as error:
                 # Else the engine is as it was: the write was refused, and rolled back.
-                if not isinstance(error, WaygraphError) or isinstance(error, (EngineError, StorageFailed)):
+                if not isinstance(error, errors.WaygraphError) or isinstance(
+                    error, (errors.EngineError, errors.StorageFailed)
+                ):
                     self._give_back()
                 raise
             finally:
@@ -200,7 +192,7 @@ class LiveGraph:
         """The same before something else is done: who committed it learns of a fault; the note stays."""
         try:
             self.publish()
-        except RegistryError:
+        except errors.RegistryError:
             pass
         except Exception:
             logger.exception("%s: what was written last could not be published", self._place)
@@ -218,10 +210,10 @@ class LiveGraph:
             with self._turns:
                 self._turns.wait_for(lambda: group.is_done or not (self._is_taken or self._waiting))
             if not group.is_done:
-                with suppress(RegistryLocked), self._alone(0):
+                with suppress(errors.RegistryLocked), self._alone(0):
                     self.publish()
         if group.fault:
-            raise NotPublished(self._place, group.fault)
+            raise errors.NotPublished(self._place, group.fault)
 
     @contextmanager
     def _alone(self, wait_s: float, *, joins: bool = True) -> Iterator[None]:
@@ -242,8 +234,8 @@ class LiveGraph:
                 self._is_taken = False
                 self._turns.notify_all()
 
-    def _lock_error(self, holder: str, wait_s: float) -> RegistryLocked:
-        return RegistryLocked(self._place, holder=holder, waited_s=wait_s, setting=WRITE_TIMEOUT)
+    def _lock_error(self, holder: str, wait_s: float) -> errors.RegistryLocked:
+        return errors.RegistryLocked(self._place, holder=holder, waited_s=wait_s, setting=WRITE_TIMEOUT)
 
     def close(self) -> None:
         with self._alone(threading.TIMEOUT_MAX):
@@ -252,7 +244,7 @@ class LiveGraph:
 
     def release_idle(self) -> None:
         """Gives the graph back unless somebody uses it."""
-        with suppress(RegistryLocked), self._alone(0):
+        with suppress(errors.RegistryLocked), self._alone(0):
             self._give_back()
 
     def abandon(self) -> None:
@@ -302,7 +294,7 @@ class LiveGraph:
         while True:
             try:
                 lock.enter_context(write_lock(self._path, attempt_s, setting=WRITE_TIMEOUT, brief=False))
-            except RegistryLocked as error:
+            except errors.RegistryLocked as error:
                 self._wait_on(error, ends_at, wait_s)
             else:
                 self._queue.unlink(missing_ok=True)
@@ -314,11 +306,11 @@ class LiveGraph:
         while True:
             try:
                 return open_it(self._path)
-            except RegistryLocked as error:
+            except errors.RegistryLocked as error:
                 self._wait_on(error, ends_at, wait_s)
             time.sleep(LOOK_S)
 
-    def _wait_on(self, error: RegistryLocked, ends_at: float, wait_s: float) -> None:
+    def _wait_on(self, error: errors.RegistryLocked, ends_at: float, wait_s: float) -> None:
         """Says that this process waits. Raises RegistryLocked once the time is over."""
         with suppress(OSError):  # without the mark it takes a minute
             if wait_s:
@@ -397,7 +389,7 @@ class LiveGraph:
                 if not whole:
                     refuse_unknown(self._folder, read_state(engine))
         elif current_path(self._folder) is not None:
-            raise RegistryUnusable(
+            raise errors.RegistryUnusable(
                 self._place,
                 f"the graph file is gone, its index is still there. Put a copy back to {self._path}; run "
                 "`waygraph doctor --repair`, which makes the graph anew from the index; or remove "
@@ -417,7 +409,7 @@ def _close(engine: GrafeoEngine) -> None:
     """What was committed is in the log, so an error loses nothing: the next one that opens the file meets it again."""
     try:
         engine.close()
-    except RegistryError as error:
+    except errors.RegistryError as error:
         # As text: who keeps the error keeps its traceback, and with it the engine and its hold on the file.
         logger.warning("the graph's log could not be made part of its file: %s", str(error))
 
@@ -442,7 +434,9 @@ def _refuse_foreign(engine: GrafeoEngine, place: str) -> None:
     # Migrations are recorded before the Registry node is made; nothing else of ours comes before it.
     foreign = engine.labels() - {"Migration"}
     if foreign and read_state(engine) is None:
-        raise RegistryUnusable(place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])}).")
+        raise errors.RegistryUnusable(
+            place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])})."
+        )
 
 
 _LIVE: "weakref.WeakSet[LiveGraph]" = weakref.WeakSet()

@@ -17,16 +17,7 @@ from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
 from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
 from waygraph.registry.index.neo4j_index import Neo4jIndex, renew_schema
 from waygraph.registry.index.neo4j_upkeep import drop_other_vector_indexes, keep_index, make_text_indexes, renew_index
-from waygraph.registry.model import clock
-from waygraph.registry.model.errors import (
-    CopyDiffers,
-    RegistryClosed,
-    RegistryError,
-    RegistryNotFound,
-    RegistryUnusable,
-    ServerUnavailable,
-    WriteConflict,
-)
+from waygraph.registry.model import clock, errors
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.noun_list import read_whole
 from waygraph.registry.storage.store import Filling, Origin, Work, refuse_registry
@@ -85,7 +76,7 @@ class ServerStore:
             return index
         with self._lock:
             if self._closed:
-                raise RegistryClosed
+                raise errors.RegistryClosed
             if self._index is None or not self._index.refresh():  # it was embedded anew
                 self._check_server()
                 self._index = Neo4jIndex(self.engine)
@@ -117,11 +108,11 @@ class ServerStore:
                 else:
                     if self._moment() == before:
                         return result
-        raise ServerUnavailable(self.place, NEVER_WHOLE)
+        raise errors.ServerUnavailable(self.place, NEVER_WHOLE)
 
     def _moment(self) -> Moment:
         if (moment := Moment.read(self.engine)) is None:
-            raise RegistryNotFound(self.place)
+            raise errors.RegistryNotFound(self.place)
         return moment
 
     def _attempts(self) -> Iterator[None]:
@@ -142,17 +133,17 @@ class ServerStore:
         with self._prepared_writing() as writing:
             try:
                 yield writing
-            except RegistryError:
+            except errors.RegistryError:
                 raise
             except Exception as exc:
                 if self._is_behind(writing.state):
-                    raise WriteConflict("another writer committed while this one planned") from exc
+                    raise errors.WriteConflict("another writer committed while this one planned") from exc
                 raise
 
     @contextmanager
     def _prepared_writing(self) -> Iterator[Writing]:
         if self._closed:
-            raise RegistryClosed
+            raise errors.RegistryClosed
         self._make_ready()
         dimensions: list[int] = []
 
@@ -162,7 +153,7 @@ class ServerStore:
 
         # Of a whole revision: if that one still holds when a writer commits, what it read since was whole as well.
         state: RegistryState | None = None
-        with suppress(RegistryNotFound):
+        with suppress(errors.RegistryNotFound):
             state = self._between_commits(lambda: read_state(self.engine))
         yield Writing(self.engine, _keep, prepare, state)
         if dimensions:
@@ -195,7 +186,7 @@ class ServerStore:
             rows = self.engine.run(_NEO4J_SCHEMA_FOREIGN_LABELS, labels=sorted(OURS))
             if rows:
                 labels = ", ".join(row["label"] for row in rows)
-                raise RegistryUnusable(
+                raise errors.RegistryUnusable(
                     self.place, f"the database holds {labels} of something else. Give it another one."
                 )
 
@@ -231,7 +222,7 @@ class ServerStore:
         give_up = time.monotonic() + INDEXES_READY_S
         while any(row["state"] == "POPULATING" for row in self.engine.run(_NEO4J_CHECK_INDEXES)):
             if time.monotonic() > give_up:
-                raise ServerUnavailable(self.place, f"its indexes were not ready within {INDEXES_READY_S} s")
+                raise errors.ServerUnavailable(self.place, f"its indexes were not ready within {INDEXES_READY_S} s")
             time.sleep(_PAUSE_S)
 
     def close(self) -> None:
@@ -269,7 +260,9 @@ class CopyInParts:
         if (earlier := find_unfinished(self._engine)) is None:
             if strays := self._engine.run(_NEO4J_SCHEMA_FOREIGN_LABELS, labels=_COPY_LABELS):
                 labels = ", ".join(row["label"] for row in strays)
-                raise RegistryUnusable(place, f"there are {labels} nodes that are of no registry. Empty it first.")
+                raise errors.RegistryUnusable(
+                    place, f"there are {labels} nodes that are of no registry. Empty it first."
+                )
         elif (earlier.revision, earlier.commit) != (origin.revision, origin.commit):
             refuse_unfinished(place, earlier if earlier.place != origin.place else None)
             self._clear()
@@ -291,18 +284,18 @@ class CopyInParts:
 
         try:
             self._engine.write(whole)
-        except CopyDiffers:
+        except errors.CopyDiffers:
             self._mark(replace(self._origin, revision=USELESS))
             raise
 
     def _mark(self, origin: Origin) -> None:
         if not self._engine.run(_NEO4J_COPY_BEGIN, props=asdict(origin) | {"token": self._token}):
             refuse_registry(self._place, read_state(self._engine))
-            raise WriteConflict(f"{self._place}: another writer made a registry there and removed it; try again")
+            raise errors.WriteConflict(f"{self._place}: another writer made a registry there and removed it; try again")
 
     def _hold(self, session: GraphSession) -> None:
         if not session.run(_NEO4J_COPY_HOLD, token=self._token):
-            raise WriteConflict(f"{self._place}: another `waygraph migrate` has taken this copy over")
+            raise errors.WriteConflict(f"{self._place}: another `waygraph migrate` has taken this copy over")
 
     def _clear(self) -> None:
         self._mark(replace(self._origin, revision=USELESS))
@@ -324,7 +317,7 @@ def find_unfinished(engine: GraphEngine) -> Origin | None:
 def refuse_unfinished(place: str, origin: Origin | None) -> None:
     """Raises RegistryUnusable if there is one."""
     if origin is not None:
-        raise RegistryUnusable(
+        raise errors.RegistryUnusable(
             place,
             f"a copy of {origin.place} was begun there and is not whole. `waygraph migrate {origin.place} {place}` "
             "goes on with it; or empty it.",

@@ -15,6 +15,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Vectors
 from waygraph.registry.model.changes import Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.taxonomy import upkeep
 from waygraph.registry.taxonomy.name_choice import EmbedNames
 from waygraph.registry.taxonomy.rows import (
     directions_of,
@@ -24,14 +25,6 @@ from waygraph.registry.taxonomy.rows import (
     remove_taxonomy,
 )
 from waygraph.registry.taxonomy.tree import By, Drift, Taxonomy, check_taxonomy
-from waygraph.registry.taxonomy.upkeep import (
-    Placeable,
-    is_over_size,
-    keep_placed,
-    read_placeable,
-    settle,
-    vectors_to_place,
-)
 from waygraph.registry.writer import RegistryNoun, WriteSession
 
 if TYPE_CHECKING:
@@ -74,22 +67,22 @@ class Taxonomies(RegistryNoun[Taxonomy]):
 
         def work(graph_session: GraphSession) -> None:
             for each in missing:
-                settle(graph_session, replace(each, current=each.name == current), None)
+                upkeep.settle(graph_session, replace(each, current=each.name == current), None)
 
         return session.write(work)
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
         taxonomies = read_taxonomies(session) if agent_ids is None or agent_ids else []
-        before = {of: read_placeable(session, of, agent_ids) for of in {each.of for each in taxonomies}}
+        before = {of: upkeep.read_placeable(session, of, agent_ids) for of in {each.of for each in taxonomies}}
         yield
         for of, was in before.items():
-            now = read_placeable(session, of, agent_ids)
+            now = upkeep.read_placeable(session, of, agent_ids)
             for taxonomy in taxonomies:
                 if taxonomy.of is of and agent_ids is None:
-                    settle(session, taxonomy, taxonomy)
+                    upkeep.settle(session, taxonomy, taxonomy)
                 elif taxonomy.of is of and agent_ids is not None:
-                    keep_placed(session, taxonomy, was, now, agent_ids)
+                    upkeep.keep_placed(session, taxonomy, was, now, agent_ids)
 
     def read_vectors(self, session: GraphSession) -> Vectors:
         """The direction of each category that has one: float32 of shape (dimension,)."""
@@ -119,7 +112,7 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         if taxonomies and (current := sum(each.current for each in taxonomies)) != 1:
             yield f"there are {current} current ones"
         for taxonomy in taxonomies:
-            placeable = read_placeable(contents.session, taxonomy.of)
+            placeable = upkeep.read_placeable(contents.session, taxonomy.of)
             for each in taxonomy.categories.values():
                 children = taxonomy.children(each)
                 names = Counter(child.name for child in children)
@@ -153,7 +146,7 @@ def set_taxonomy(session: WriteSession, new: Taxonomy, *, keep_current: bool) ->
         if former and former.of is not new.of:
             remove_taxonomy(graph_session, former)
             former = None
-        settle(graph_session, replace(new, current=is_current), former)
+        upkeep.settle(graph_session, replace(new, current=is_current), former)
         if is_current:
             _put_current(graph_session, taxonomies.values(), new.name)
 
@@ -233,7 +226,7 @@ class Structure:
             smallest=min(sizes),
             median=float(median(sizes)),
             largest=max(sizes),
-            over_size=sum(is_over_size(each.holds, taxonomy.settings) for each in leaves),
+            over_size=sum(upkeep.is_over_size(each.holds, taxonomy.settings) for each in leaves),
             unassigned=len(root.holds) if root.children else 0,
             generic=len({entity for each in every if each.children and each is not root for entity in each.holds}),
             several_parents=sum(1 for number in parents.values() if number > 1),
@@ -268,7 +261,7 @@ def _drift(session: GraphSession, taxonomy: Taxonomy) -> Drift:
     structure = Structure.of(taxonomy)
     holds = [(entity, by) for each in taxonomy.categories.values() for entity, by in each.holds.items()]
     nearest = len({entity for entity, by in holds if by is By.NEAREST})
-    placeable = read_placeable(session, taxonomy.of)
+    placeable = upkeep.read_placeable(session, taxonomy.of)
     private = 0 if taxonomy.shown_to_all else len(taxonomy.private)
     reasons = [
         (private, f"callers who do not see all of {private} private agents see nothing of it"),
@@ -292,14 +285,14 @@ def _drift(session: GraphSession, taxonomy: Taxonomy) -> Drift:
     )
 
 
-def _count_far(session: GraphSession, taxonomy: Taxonomy, placeable: Mapping[str, Placeable]) -> int:
+def _count_far(session: GraphSession, taxonomy: Taxonomy, placeable: Mapping[str, upkeep.Placeable]) -> int:
     """By the directions of the leaves as they were built."""
     import numpy as np
 
     directions = read_directions(session, taxonomy.name)
     leaves = [each for each in taxonomy.categories.values() if not each.children and each.id in directions]
     entities = {entity for leaf in leaves for entity in leaf.holds} & placeable.keys()
-    vectors = vectors_to_place(session, taxonomy, {entity: placeable[entity] for entity in entities})
+    vectors = upkeep.vectors_to_place(session, taxonomy, {entity: placeable[entity] for entity in entities})
     if not leaves or not vectors:
         return 0
     matrix = np.stack([directions[leaf.id] for leaf in leaves])

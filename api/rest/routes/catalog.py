@@ -23,19 +23,11 @@ from waygraph.ingest.logins.store import login_file
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.index.names import find_all_named
-from waygraph.registry.model import shapes
+from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters, Tool
 from waygraph.registry.model.shapes import Shape
-from waygraph.registry.model.validation import (
-    FILTER_LISTS,
-    MAX_ID_CHARS,
-    MAX_NAME_CHARS,
-    MAX_NAMES,
-    MAX_PART,
-    after,
-)
 from waygraph.registry.operations import catalog
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.change_log import NOBODY
@@ -44,11 +36,11 @@ from waygraph.registry.operations.groupings import Browse, ListToolsets
 from waygraph.registry.operations.request import MEDIA_TYPES, ExportFormat, place_of
 from waygraph.registry.operations.search import CallTool
 
-AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
+AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=validation.MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
 ToolId = Annotated[str, Path(description="A tool's id or its call name.", min_length=1)]
 CallName = Annotated[
-    str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
+    str, Path(description="The name under which hosts call it.", min_length=1, max_length=validation.MAX_ID_CHARS)
 ]
 
 LOOK_S = 0.5
@@ -60,7 +52,7 @@ CLIENT_GONE = 499
 class Part(Parameters):
     """Which part of a list."""
 
-    limit: int = Field(default=100, ge=1, le=MAX_PART)
+    limit: int = Field(default=100, ge=1, le=validation.MAX_PART)
     """How many to give at most."""
     cursor: str = Field(default="", max_length=4096)
     """`following` of the part before."""
@@ -68,7 +60,7 @@ class Part(Parameters):
     @property
     def start(self) -> str:
         """The id after which the part begins. Raises InvalidQuery."""
-        return after(self.cursor)
+        return validation.after(self.cursor)
 
     def model_post_init(self, _: Any) -> None:
         """Raises InvalidQuery."""
@@ -78,17 +70,17 @@ class Part(Parameters):
 class AgentFilters(Parameters):
     """Which agents."""
 
-    tag: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    tag: list[Name] = Field(default=[], max_length=validation.MAX_NAMES)
     """Only agents with any of these tags."""
     kind: list[AgentKind] = Field(default=[], max_length=5)
     """Only agents of any of these kinds."""
-    agent: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    agent: list[Name] = Field(default=[], max_length=validation.MAX_NAMES)
     """Only these agents, by id."""
-    without_tag: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    without_tag: list[Name] = Field(default=[], max_length=validation.MAX_NAMES)
     """No agents with any of these tags."""
     without_kind: list[AgentKind] = Field(default=[], max_length=5)
     """No agents of any of these kinds."""
-    without_agent: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    without_agent: list[Name] = Field(default=[], max_length=validation.MAX_NAMES)
     """Not these agents, by id."""
     reachable: bool = False
     """Leave out agents that could not be reached, or fail."""
@@ -96,27 +88,27 @@ class AgentFilters(Parameters):
     toolset: ToolsetName = ""
 
     def filters(self) -> Filters:
-        lists = {field: getattr(self, param) for param, field in FILTER_LISTS.items()}
+        lists = {field: getattr(self, param) for param, field in validation.FILTER_LISTS.items()}
         return shapes.read(Filters, {**self.model_dump(include={"reachable", "within", "toolset"}), **lists})
 
 
 class AgentsPart(Part, AgentFilters):
     text: str = Field(
         default="",
-        max_length=MAX_NAME_CHARS,
+        max_length=validation.MAX_NAME_CHARS,
         description="Only agents with all of these words, or parts of words, in their id, name, description, tags or "
         "the ids of their tools.",
     )
     state: list[catalog.AgentState] = Field(default=[], max_length=8)
     """Only agents in any of these states; `runs`: a call can be tried here."""
-    source: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    source: list[Name] = Field(default=[], max_length=validation.MAX_NAMES)
     """Only agents that these sources claim."""
     least_tools: int = Field(default=0, ge=0, le=10**6)
     """Only agents with at least so many tools."""
 
 
 class CategoryQuery(AgentFilters):
-    path: str = Field(default="", max_length=MAX_NAME_CHARS)
+    path: str = Field(default="", max_length=validation.MAX_NAME_CHARS)
     """A category, such as travel/flights; empty: the root."""
 
 
@@ -271,9 +263,9 @@ def _is_of_person(exchange: Exchange) -> bool:
 class CallsQuery(Parameters):
     """Which calls."""
 
-    tool: str = Field(default="", max_length=2 * MAX_NAME_CHARS)
+    tool: str = Field(default="", max_length=2 * validation.MAX_NAME_CHARS)
     """Only calls of this tool, by its id."""
-    limit: int = Field(default=50, ge=1, le=MAX_PART)
+    limit: int = Field(default=50, ge=1, le=validation.MAX_PART)
     """How many to give at most."""
 
 

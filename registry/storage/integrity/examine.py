@@ -33,14 +33,7 @@ from waygraph.registry.index.local.graph_agreement import WHICH_HOLDS, is_behind
 from waygraph.registry.index.local.index_upkeep import publish_whole
 from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.search_index import TEXT_LEGS, QueryText, Scope
-from waygraph.registry.model.errors import (
-    NeedsRegistry,
-    RegistryError,
-    RegistryLocked,
-    RegistryUnusable,
-    StorageFailed,
-    WaygraphError,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.files import lock_of, write_lock
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.storage.embedded import EmbeddedStore
@@ -77,7 +70,7 @@ def examine(registry: LocalRegistry, *, deep: bool = False) -> list[Finding]:
     from waygraph.registry.storage.server import ServerStore
 
     if not isinstance(store, ServerStore):
-        raise NeedsRegistry(store.place)
+        raise errors.NeedsRegistry(store.place)
     return examine_server(registry, store, deep=deep)
 
 
@@ -99,7 +92,7 @@ def examine_embedded(registry: LocalRegistry, store: EmbeddedStore, *, deep: boo
         if not store.exists:
             return [absent(store.place), versions()]
         store.refuse_foreign_index()
-    except WaygraphError as error:
+    except errors.WaygraphError as error:
         waits = "wait until it has ended, then look again"
         ways = f"if that gives no remedy, name another place, or {restore_advice(store.place)}"
         advice = waits if error.retryable else ways
@@ -128,7 +121,7 @@ def _graph_file(store: EmbeddedStore) -> Finding:
         return Finding(check="graph file", ok=True, detail=f"{store.path.stat().st_size / 1e6:.1f} MB")
     except FileNotFoundError:
         reason = f"{store.path} is missing"
-    except (RegistryUnusable, StorageFailed) as unusable:
+    except (errors.RegistryUnusable, errors.StorageFailed) as unusable:
         reason = str(unusable).rstrip(".")
     return Finding(
         check="graph file", ok=False, detail=f"{reason}; the index still answers", advice=restore_advice(store.place)
@@ -142,9 +135,9 @@ def holder(store: EmbeddedStore) -> str:
     try:
         with write_lock(store.path, 0, brief=False):
             return ""
-    except RegistryLocked as error:
+    except errors.RegistryLocked as error:
         return error.holder
-    except RegistryError:  # a folder that cannot be written has no writer
+    except errors.RegistryError:  # a folder that cannot be written has no writer
         return ""
 
 
