@@ -59,7 +59,8 @@ class Links(GraphNoun[SkillLinks]):
             for skill, (tools, servers) in sorted(ids.items())
         ]
 
-    def put(self, session: GraphSession, value: SkillLinks, vectors: Vectors) -> None:  # noqa: ARG002 - it has none
+    def put(self, session: GraphSession, value: SkillLinks, vectors: Vectors) -> None:  # noqa: ARG002
+        """Links have none of the `vectors`: float32 of shape (dimension,)."""
         _put(session, {}, {value.name: value.ids})
 
     @contextmanager
