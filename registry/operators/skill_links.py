@@ -88,9 +88,6 @@ class Links(GraphNoun[SkillLinks]):
         for skill in sorted(now.keys() | before):
             yield from (f"{skill} and {each}" for each in sorted(now.get(skill, set()) ^ before.get(skill, set())))
 
-    def sound(self, contents: Contents) -> str:
-        return f"{len(contents.values(self))} skills lead to what they name"
-
 
 LINKS = Links()
 
