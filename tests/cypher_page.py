@@ -84,6 +84,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
         ("letters", "post-room", "model"), ("messages", "pigeon-mail", "model"),
     ],
     "Which tools a toolset includes": [("code", "harbor-git", 1), ("code", "quarry-sql", 7)],
+    "Which skills teach tools that are hidden, wait or were rejected": [],  # tests/contract/test_skill_links.py
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
     "Agents that only some may see": [("post-room", ["office"]), ("quarry-sql", ["analysts"])],

@@ -518,17 +518,17 @@ class _Answers:
         return {"resultType": "complete", "skills": skills, **_STALE} | ({"nextCursor": following} if following else {})
 
     async def get_skill(self, ctx: Context, params: SkillParams) -> dict[str, Any]:
-        asker = self._gateway.asker_of(ctx)
-        try:
-            skill = await self._gateway.ask(lambda: skill_entry(self._gateway, asker, params.uri))
-        except (WaygraphError, TimeoutError) as error:
-            raise results.offer_error(error) from error
+        gateway, asker = self._gateway, self._gateway.asker_of(ctx)
+        skill = await self._ask(lambda: skill_entry(gateway, asker, params.uri))
         return {"resultType": "complete", "skill": skill, **_STALE}
 
     async def _skills(self, ctx: Context, cursor: str) -> tuple[list[dict[str, Any]], str]:
-        asker = self._gateway.asker_of(ctx)
+        gateway, asker = self._gateway, self._gateway.asker_of(ctx)
+        return await self._ask(lambda: skills_page(gateway, asker, cursor))
+
+    async def _ask[T](self, work: Callable[[], T]) -> T:
         try:
-            return await self._gateway.ask(lambda: skills_page(self._gateway, asker, cursor))
+            return await self._gateway.ask(work)
         except (WaygraphError, TimeoutError) as error:
             raise results.offer_error(error) from error
 

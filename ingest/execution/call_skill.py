@@ -85,15 +85,10 @@ class SkillTexts:
         return _bytes_of(items_of(result.get("contents")))
 
     def _server(self, skill: Agent, key: str) -> Agent | None:
-        sources = {claim.source for claim in claims_on(self.registry, skill.id)}
-        ids = [
-            agent_id
-            for source in self.registry.stored_sources()
-            if source.name in sources
-            for its_key, agent_id in source.claims
-            if key in (its_key, plain_key(its_key))
-        ]
-        server = self.registry.agent(ids[0]) if ids else None
+        names = {claim.source for claim in claims_on(self.registry, skill.id)}
+        claims = (claim for source in self.registry.stored_sources() if source.name in names for claim in source.claims)
+        agent_id = next((agent_id for its_key, agent_id in claims if key in (its_key, plain_key(its_key))), None)
+        server = self.registry.agent(agent_id) if agent_id else None
         return None if server is None or server.hidden or server.pending else server
 
 

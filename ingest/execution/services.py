@@ -354,11 +354,12 @@ class ReachNow:
         return f"nothing here runs tools of a {agent.kind} agent"
 
     def _why_no_skill(self, skill: Agent, claims: list[SourceClaim]) -> str:
-        """Its files are in a folder, or with the server that listed it."""
-        if server := fields_of(parse_field(skill.transport)).get("server"):
+        """Its files, as they were ingested, are in a folder, or with the server that listed it."""
+        transport = fields_of(parse_field(skill.transport))
+        if server := transport.get("server"):
             servers = (self.trust_file.source(claim.source).servers for claim in claims if claim.is_live)
             return "" if any(server in each for each in servers) else NOT_ASKED_HERE
-        return "" if places_vouched_for(self.trust_file, claims) else NOT_READ_HERE
+        return "" if transport.get("files") and places_vouched_for(self.trust_file, claims) else NOT_READ_HERE
 
     def _is_configured(self, agent: Agent, claims: list[SourceClaim]) -> bool:
         return bool(self.services.of_agent(agent.id) or self.services.of_source(claim.source for claim in claims))

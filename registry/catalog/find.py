@@ -353,12 +353,12 @@ class _Search:
             route = self._route_tools(request.limit + FAR)
             candidates = self._judge_matches(route.matches)
         better_agents = list(map(self._agent, route.agents))
-        # Without those whose text is in doubt: a model reads it. A skill is an entry as a tool is.
+        # Without those whose text is in doubt: a model reads it. A skill that can be read is an entry as a tool is.
         agents = {each.id: tool_formats.summary(each.description) for each in better_agents if not is_doubtful(each)}
         if not route.nearest:  # else nothing surely fits
-            skills = [each for each in better_agents if each.kind == "skill" and each.id in agents]
-            candidates = [*(self._judge(each, resolve.reading_tool(each)) for each in skills), *candidates]
-            agents = {each: about for each, about in agents.items() if each not in {skill.id for skill in skills}}
+            skills = [pair for each in better_agents if each.kind == "skill" and (pair := self._callable(each.id))]
+            candidates = [*skills, *candidates]
+            agents = {each: about for each, about in agents.items() if each not in {pair.agent.id for pair in skills}}
         facts: dict[str, Any] = {"better_agents": agents} if agents else {}
         # On request all that a walk selected.
         selection = route.walked.selected if request.tells_selection and route.walked else ()

@@ -72,6 +72,10 @@ class GraphNoun[T: NounValue](Protocol):
         """Around a transaction that changes these agents, or whose tools; None: all of their vectors."""
         return nullcontext()
 
+    def stamp(self, session: GraphSession) -> str | None:  # noqa: ARG002
+        """Another text where `read` gives other values; None: only `read` tells."""
+        return None
+
     def read_vectors(self, session: GraphSession) -> Vectors:  # noqa: ARG002
         """By node id: float32 of shape (dimension,)."""
         return {}

@@ -54,7 +54,7 @@ GRAPH: Mapping[str, str] = {
     "(:Change)-[:OF]->(:Source)": "",
     "(:Change)-[:OF]->(:Toolset)": "",
     "(:Change)-[:FROM]->(:Source)": "",
-    "(:Registry)": "id revision commit embedder embedder_spec texts schema_version",
+    "(:Registry)": "id revision commit embedder embedder_spec texts schema_version skill_links",
     "(:Migration)": "id name applied_at",
 }
 """Every kind of node and edge → the names of its properties. On a Neo4j the search index adds its own."""

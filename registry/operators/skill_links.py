@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 from waygraph.cypher import load
@@ -16,6 +17,8 @@ from waygraph.registry.model.transitions import is_tool, owner_of
 
 _READ_LINKS = load("read/skill_links")
 _READ_NAMES = load("read/skill_names")
+_READ_STAMP = load("read/skill_links_stamp")
+_STATE_UPDATE = load("state/update")
 _NEED = load("skill/need")
 _TEACH = load("skill/teach")
 _UNLINK = load("skill/unlink")
@@ -59,20 +62,27 @@ class Links(GraphNoun[SkillLinks]):
             for skill, (tools, servers) in sorted(ids.items())
         ]
 
-    def put(self, session: GraphSession, value: SkillLinks, vectors: Vectors) -> None:  # noqa: ARG002 - it has none
+    def put(self, session: GraphSession, value: SkillLinks, vectors: Vectors) -> None:  # noqa: ARG002
+        """Links have none of the `vectors`: float32 of shape (dimension,)."""
         _put(session, {}, {value.name: value.ids})
+
+    def stamp(self, session: GraphSession) -> str:
+        return str(session.run(_READ_STAMP)[0]["stamp"])
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
         """Of the skills among these agents, and of those that name a tool which one of them had or has."""
-        before = _names_of(session, agent_ids) if agent_ids else set[str]()
+        before = _read_agents(session, agent_ids)
+        names = _names_of(session, before)
         yield
-        if not agent_ids or not (rows := session.run(_READ_NAMES)):
-            return
-        names, touched_ids = before | _names_of(session, agent_ids), set(agent_ids)
-        skills = [row["id"] for row in rows if row["id"] in touched_ids or not names.isdisjoint(row["names"])]
+        after = _read_agents(session, agent_ids)
+        names |= _names_of(session, after)
+        rows = session.run(_READ_NAMES) if names else ()
+        skills = [row["id"] for row in rows if row["id"] in after or not names.isdisjoint(row["names"])]
         if skills:
             _put(session, {each.name: each.ids for each in self.read(session)}, resolve_names(session, skills))
+        if skills or any(each.kind == "skill" for each in before.values()):
+            session.run(_STATE_UPDATE, props={"skill_links": token_hex(8)})
 
     def rows(self, value: SkillLinks) -> int:
         return len(value.teaches) + len(value.needs)
@@ -86,9 +96,6 @@ class Links(GraphNoun[SkillLinks]):
         before = {each.name: each.ids for each in contents.values(self)}
         for skill in sorted(now.keys() | before):
             yield from (f"{skill} and {each}" for each in sorted(now.get(skill, set()) ^ before.get(skill, set())))
-
-    def sound(self, contents: Contents) -> str:
-        return f"{len(contents.values(self))} skills lead to what they name"
 
 
 LINKS = Links()
@@ -134,9 +141,12 @@ def _full_names(owner: Agent, tool: Tool) -> set[str]:
     return {form.casefold() for form in (tool.id, tool.call_name, *forms)}
 
 
-def _names_of(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
+def _read_agents(session: GraphSession, agent_ids: Collection[str] | None) -> dict[str, Agent]:
+    return {each: item.agent for each, item in read_agents(session, agent_ids or ()).items()}
+
+
+def _names_of(session: GraphSession, agents: Mapping[str, Agent]) -> set[str]:
     """All names that may mean these agents or their tools, folded."""
-    agents = {agent_id: item.agent for agent_id, item in read_agents(session, agent_ids).items()}
     names = {agent_id.casefold() for agent_id in agents}
     for tool in (item.tool for item in read_tools(session, agents)):
         names |= {tool.name.casefold()} | _full_names(agents[tool.agent_id], tool)

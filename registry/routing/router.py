@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain, islice, takewhile, zip_longest
 from operator import attrgetter
 from types import MappingProxyType
@@ -65,8 +65,8 @@ NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
 CAPABILITY_LEGS: tuple[Leg, ...] = ("capability_vector", "capability_text")
 """They give tools, and agents without any."""
-SKILLS_NAMED, MOST_TAUGHT = 3, 20
-"""Skills named for the best tool, and tools of a skill that are looked at, at most."""
+SKILLS_NAMED, MOST_TAUGHT = 2, 4
+"""Skills named for the best tool, and other tools named for a skill, at most."""
 BETTER_SHOWN = 2
 """Agents without tools that fit better than the tools result, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
@@ -182,17 +182,17 @@ class Router:
             return
         owners, within = self.index.agents(), tools_within(query.filters)
 
+        @cache
         def may_name(agent_id: str) -> bool:
             return agent_id in owners and routable(owners[agent_id], ask.principal, query.filters)
 
-        teachers = [each for each in best if may_name(each)][:SKILLS_NAMED]
+        teachers = list(islice(filter(may_name, best), SKILLS_NAMED))
         for skill in dict.fromkeys((*hits, *teachers)):
-            ids = [each for each in lessons[skill] if (within is None or each in within) and may_name(owner_of(each))]
-            tools = [tool.id for tool in self.index.tools(ids[:MOST_TAUGHT]) if not tool.pending]
-            if skill in teachers:
-                tools = list(dict.fromkeys((matches[0].tool.id, *tools)))
-            if tools:
-                yield skill_notice(skill, tuple(tools[:TOOLS_SHOWN]))
+            first = [matches[0].tool.id] if skill in teachers else []
+            ids = (each for each in lessons[skill] if each not in first and (within is None or each in within))
+            others = self.index.tools(list(islice((each for each in ids if may_name(owner_of(each))), MOST_TAUGHT)))
+            if tools := [*first, *(tool.id for tool in others if not tool.pending)]:
+                yield skill_notice(skill, tuple(tools))
 
     def _better_agents(self, ranking: Ranking) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""

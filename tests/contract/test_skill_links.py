@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_toolsets import entry, feed
+from tests.cypher_page import questions
 from tests.shelf import Shelf
 from waygraph import Principal
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest
@@ -74,13 +75,7 @@ def test_which_skills_teach_tools_that_are_denied_or_hidden(registry: LocalRegis
     registry.operator.set("door", hidden=True)
     sync(registry, Manifest(source="strict", policy="strict", entries=(entry("window", ["shut"]),)))
     registry.operator.reject("window/shut", reason="not here")
-    statement = (
-        "MATCH (skill:Agent)-[:TEACHES]->(tool:Tool)<-[:OWNS]-(agent:Agent) "
-        "OPTIONAL MATCH (setting:Setting)-[:OF]->(agent) "
-        "WITH skill, tool, coalesce(setting.hidden, false) AS hidden "
-        "WHERE hidden OR tool.pending "
-        "RETURN skill.id AS skill, tool.id AS tool ORDER BY skill"
-    )
+    statement = questions()["Which skills teach tools that are hidden, wait or were rejected"]
     rows = [tuple(row) for row in registry.operator.cypher(statement).rows]
     assert rows == [("of-door", "door/open"), ("of-window", "window/shut")]
 

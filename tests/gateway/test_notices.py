@@ -53,8 +53,9 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "recipe": ("--recipe", "taxonomy"),
     "history": ("--used", "nobody__nothing"),
 }
-OF_SESSIONS = {"failed", "sent_before", "together"}
-"""What only a session of a gateway can know, or counts of calls (tests/contract/test_transitions.py)."""
+OF_SESSIONS = {"failed", "sent_before", "skill", "together"}
+"""What only a session of a gateway can know, or counts of calls (tests/contract/test_transitions.py), or what skills
+teach (tests/contract/test_skill_links.py)."""
 
 
 @pytest.fixture(scope="module")

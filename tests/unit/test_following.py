@@ -38,7 +38,7 @@ def test_what_is_edited_before_the_first_look_is_read(tmp_path: Path) -> None:
 
 
 def test_a_skill_is_read_anew_when_its_scripts_change(tmp_path: Path) -> None:
-    """A new one, a changed one, one that goes; the skill's other files say nothing of it."""
+    """A new one, a changed one, one that goes, and any other file of the skill but a hidden one."""
     skill = tmp_path / "skills" / "pdf"
     scripts = skill / "scripts"
     scripts.mkdir(parents=True)
@@ -54,8 +54,10 @@ def test_a_skill_is_read_anew_when_its_scripts_change(tmp_path: Path) -> None:
     (scripts / "merge.py").unlink()
     stamps.append(source.stamp())
     assert len(set(stamps)) == 4
-    (skill / "notes.txt").write_text("seen by nobody", encoding="utf-8")
+    (skill / ".notes").write_text("seen by nobody", encoding="utf-8")
     assert source.stamp() == stamps[-1]
+    (skill / "notes.txt").write_text("read by a model", encoding="utf-8")
+    assert source.stamp() != stamps[-1]
 
 
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.any_value import any_value
 from tests.openapi_documents import told
 from tests.unit.test_sources import read
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import AgentRecord, Intake
 from waygraph.ingest.sources.formats import skill
 from waygraph.ingest.sources.formats.skill import MAX_CHARS, describe_script
 from waygraph.ingest.sources.read import documents, list_path, read_documents
@@ -211,7 +211,15 @@ PACKED = st.fixed_dictionaries(
             max_size=3,
         ),
     },
-    optional={"sha256": JSON},
+    optional={"files": JSON, "left_out": JSON, "flags": JSON, "partial": JSON},
+)
+FILE = st.fixed_dictionaries({"uri": st.just("skill://a/SKILL.md") | JSON, "digest": JSON, "size": JSON}) | JSON
+LISTED = st.fixed_dictionaries(
+    {
+        "uri": st.just("skill://a/SKILL.md") | JSON,
+        "frontmatter": st.fixed_dictionaries({"name": st.just("a") | JSON}, optional={"allowed-tools": JSON}) | JSON,
+        "resources": st.lists(FILE, max_size=3) | JSON,
+    }
 )
 
 
@@ -223,3 +231,21 @@ def test_no_packed_skill_raises(document: Any) -> None:
     for record in skill.read(document, "SKILL.md", intake):
         intake.take(record)
     assert len(intake.entries) == 1 or intake.rejected
+
+
+@given(LISTED | JSON)
+def test_no_skill_of_a_server_raises(listing: Any) -> None:
+    intake = Intake("server")
+    for record in skill.read_listing(listing, AgentRecord(pointer="", key="server"), 0, intake):
+        intake.take(record)
+    assert len(intake.entries) == 1 or intake.rejected
+
+
+@pytest.mark.parametrize("path", ["../a", "a/../b", "/a", "a//b", "./a", "a/", "a\\b", "a\nb", ""])
+def test_no_path_leads_out_of_a_skill(path: str) -> None:
+    """Whoever says so, also a catalogue; what is no digest is refused, too."""
+    file = {"sha256": "0" * 64, "size": 1}
+    for files in ({path: file}, {"a": {**file, "sha256": "0"}}, {"a": {**file, "size": -1}}, {"a": {"size": 1}}, ["a"]):
+        intake = Intake("catalogue")
+        intake.take(AgentRecord(pointer="", key="s", kind="skill", transport={"files": files}))
+        assert intake.rejected, files

@@ -318,13 +318,17 @@ class IndexWriter:
 
     def _put_parts(self, header: Header, nouns: Sequence[GraphNoun[Any]]) -> Header:
         session, transitions = self._session, usable_transitions(read_transitions(self._session))
-        parts = {
+        parts: dict[str, object] = {
             "sources": [asdict(each) for each in read_sources(session, ())],  # each agent's row says who claims it
             "settings": [asdict(each) for each in self._settings.values()],
             "stated": [record_of(each) for each in _source_records(session, self._settings)],
             "transitions": [asdict(each) for each in transitions],
-            **{noun.name: [each.as_json() for each in noun.read(session)] for noun in nouns},
         }
+        for noun in nouns:
+            stamp, name = noun.stamp(session), f"stamp of {noun.name}"
+            if stamp is None or self._file.part(name, header) != encode(stamp):
+                parts[noun.name] = [each.as_json() for each in noun.read(session)]
+                parts |= {} if stamp is None else {name: stamp}
         before = header.parts.get("transitions")
         header = self._file.put_parts(parts, header)
         if header.parts["transitions"] != before or (transitions and self._has_others_near):

@@ -11,7 +11,7 @@ ROW = {
     "key": "a",
     "hash": "h",
     "since": "2026-01-01T00:00:00+00:00",
-    "props": {"id": "a", "name": "a", "tags": ["x"], "embedding": VECTOR},
+    "props": {"id": "a", "name": "a", "tags": ["x"], "names": ["a"], "embedding": VECTOR},
 }
 COUNT = {"first": "a", "next": "a", "before": "", "count": 1.5, "last_at": "2026-01-01T00:00:00+00:00"}
 CHANGE = {
@@ -90,6 +90,8 @@ def fill(engine: GraphEngine) -> None:
     engine.run(load("node/put", "Toolset"), id="a", props=rule)
     engine.run(load("node/put"), id="a", props={"name": "a"})
     engine.run(load("toolset/include"), rows=[{"toolset": "a", "tool": "a"}])
+    engine.run(load("skill/teach"), rows=[{"skill": "a", "other": "a"}])
+    engine.run(load("skill/need"), rows=[{"skill": "a", "other": ORPHANS[0]}])
 
 
 def sample(name: str) -> dict[str, object]:
