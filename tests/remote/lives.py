@@ -269,7 +269,12 @@ class Life:
     def _query(self) -> Query:
         texts = [self._chance.choice((*self._author.requests, *CJK, *GIBBERISH[:4])) for _ in range(2)]
         tags = self._author.some(TAGS) if self._chance.random() < 0.3 else ()
-        filters = Filters(tags=tuple(tags), reachable=self._chance.random() < 0.3)
+        limits: tuple[dict[str, Any], ...] = (
+            {}, {"kinds": ("skill",)}, {"agent_ids": ("1", "nobody")}, {"without_tags": ("sea",)},
+            {"without_kinds": ("skill",)}, {"without_agent_ids": ("1", "nobody")},
+        )  # fmt: skip
+        kept = self._chance.choice(limits)
+        filters = Filters(tags=tuple(tags), reachable=self._chance.random() < 0.3, **kept)
         limit = self._chance.choice((1, 5, 40))
         if self._chance.random() < 0.3:
             return Query(steps=tuple(texts), limit=limit, filters=filters)
@@ -307,6 +312,8 @@ def _lists() -> Iterator[Step]:
     )
     yield from (call("operator.export", form) for form in ("json", "graphml", "html", "svg"))
     yield call("operator.cypher", "MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n", {"n": 3})
+    yield call("operator.draw_map")
+    yield call("operator.neighbourhood", ["agent:1"], kinds=["claims"])
 
 
 def _pages(method: str, limit: int | None) -> Step:

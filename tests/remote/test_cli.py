@@ -238,15 +238,6 @@ def test_what_a_service_does_not_offer_needs_the_registry(run: Run, blank: Serve
     )
 
 
-def test_a_service_is_not_copied(run: Run, blank: Served, tmp_path: Path) -> None:
-    file = tmp_path / "r.grafeo"
-    for words in ((blank.url, file), (file, blank.url)):
-        answer = run(file, "migrate", *words)
-        assert answer.status == 1
-        assert "needs the registry itself" in answer.err
-    assert not file.exists()
-
-
 def test_the_key_comes_from_the_environment(
     run: Run, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

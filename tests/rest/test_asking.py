@@ -16,8 +16,6 @@ from tests.gateway.hosts import told as told_of
 from tests.service import Served, assert_good, assert_problem, served
 from waygraph.api.rest.problems import as_json
 from waygraph.registry.catalog.tool_formats import TOOL_FORMATS
-from waygraph.registry.model import shapes
-from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.router import NOTHING_FITS
 
@@ -134,17 +132,6 @@ def over_mcp(service: Served, tool: str, **arguments: object) -> Any:
     return anyio.run(call)
 
 
-def test_a_route_is_the_registrys_own(example: Served, client: httpx2.Client) -> None:
-    """Read back it is what the library gives, apart from the time that it took."""
-    told = shapes.read(Route, route(client, text=TABLE, limit=3, explain=True, schema=True))
-    own = example.registry.route(Query(text=TABLE, limit=3))
-    assert [(match.agent, match.score, match.tools, match.votes) for match in told.matches] == [
-        (match.agent, match.score, match.tools, match.votes) for match in own.matches
-    ]
-    assert (told.revision, told.recipe, told.confidence) == (own.revision, own.recipe, own.confidence)
-    assert told.matches[0].agent.id == "trencher-tables"
-
-
 def test_a_brief_route_tells_neither_votes_nor_schemas(client: httpx2.Client) -> None:
     brief, explained = route(client, text=TABLE), route(client, text=TABLE, explain=True, schema=True)
     assert all(match["votes"] == [] for match in brief["matches"])
@@ -153,29 +140,6 @@ def test_a_brief_route_tells_neither_votes_nor_schemas(client: httpx2.Client) ->
     assert {frozenset(tool) for match in explained["matches"] for tool in match["tools"]} == {frozenset(WHOLE)}
     assert found(brief) == found(explained)
     assert "definitions" not in brief
-
-
-def test_filters_limit_what_is_found(client: httpx2.Client) -> None:
-    assert set(found(route(client, text=TABLE, limit=50, filters={"agent_ids": ["crowsnest"]}))) <= {"crowsnest"}
-    tagged = route(client, text=TABLE, limit=50, filters={"tags": ["restaurants"]})
-    assert tagged["matches"]
-    assert all("restaurants" in match["agent"]["tags"] for match in tagged["matches"])
-    kinds = route(client, text=TABLE, limit=50, filters={"kinds": ["a2a_agent", "skill"]})
-    assert {match["agent"]["kind"] for match in kinds["matches"]} == {"a2a_agent", "skill"}
-    assert found(route(client, text=TABLE, filters={"kinds": ["skill"], "agent_ids": ["trencher-tables"]})) == []
-    everything = route(client, text=TABLE, limit=50)
-    left_out = {"without_tags": ["restaurants"], "without_kinds": ["skill"], "without_agent_ids": ["crowsnest"]}
-    rest = route(client, text=TABLE, limit=50, filters=left_out)
-    assert rest["query"]["without_kinds"] == ["skill"]
-    fit = [
-        match["agent"]["id"]
-        for match in everything["matches"]
-        if match["agent"]["kind"] != "skill"
-        and match["agent"]["id"] != "crowsnest"
-        and "restaurants" not in match["agent"]["tags"]
-    ]
-    assert set(found(rest)) == set(fit) < set(found(everything))
-    assert route(client, text=TABLE, filters={"tags": ["no such tag"]})["reason"]
 
 
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS)

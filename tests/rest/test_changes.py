@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -10,9 +9,8 @@ import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest
 from waygraph.registry.model.errors import NotAllowed, TextDiffers
-from waygraph.registry.model.nouns import Of, Principal, failing
+from waygraph.registry.model.nouns import Of, Principal
 from waygraph.registry.model.transitions import count_transitions
-from waygraph.registry.operations.agents import ListChanges
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy
@@ -41,31 +39,6 @@ def approved(client: httpx2.Client, *names: str, **said: object) -> dict[str, An
 def routed(client: httpx2.Client, text: str, **said: object) -> set[str]:
     told = assert_good(client.post("/v1/tools/search", json={"text": text, "limit": 100, **said}))
     return {match["tool"]["id"] for match in told["matches"]}
-
-
-def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: httpx2.Client) -> None:
-    """The newest first, with revision, source, texts and hashes; of one agent, since a time."""
-    ingest(client, "s", agent("a", "look"), agent("b", "say"))
-    arrivals = changes(client)
-    assert (arrivals["revision"], arrivals["following"]) == (1, "")
-    assert [(each["agent_id"], each["what"], each["after"]) for each in arrivals["changes"]] == [
-        ("source:s", "added", {"agents": 2, "tools": 2}),
-        ("b", "added", {"tools": 1}),
-        ("a", "added", {"tools": 1}),
-    ]
-    ingest(client, "s", saying("a", "sings", "look", "new"), agent("b", "say"))
-    between = datetime.now(UTC)
-    ingest(client, "s", saying("a", "sings", "look", "new"), agent("b"))
-    told = changes(client)
-    assert ListChanges().read(told) == blank.registry.operator.changes()
-    assert told["changes"][2]["before"] == {"description": "look of a"}
-    assert told["changes"][2]["after"] == {"description": "sings"}
-    assert ids(changes(client, agent="b")) == [ids(told)[0], ids(told)[4]]
-    there = between.astimezone(UTC).replace(tzinfo=None)
-    elsewhere = (between + timedelta(hours=5)).replace(tzinfo=None).isoformat() + "+05:00"
-    for since in (between.isoformat(), there.isoformat(), elsewhere, between.isoformat().replace("+00:00", "Z")):
-        assert ids(changes(client, since=since)) == ids(told)[:1], since
-    assert ids(changes(client, since="2999-01-01")) == ids(changes(client, agent="nobody")) == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 1000])
@@ -116,23 +89,6 @@ def test_a_policy_stays_until_another_one_is_said(client: httpx2.Client) -> None
     assert ingest(client, "s", agent("a"))["revision"] == 2
     assert policy() == "hold"
     assert_problem(client.post("/v1/manifests", json=manifest("s", policy="trust")), 422, "invalid-request")
-
-
-def test_what_does_not_answer_may_be_left_out(blank: Served, client: httpx2.Client) -> None:
-    ingest(client, "s", agent("up", "look"), agent("down", "look"))
-    blank.registry.put_statuses({"down": failing("it is ill")})
-    asked = {"text": "look", "filters": {"reachable": True}}
-    whole = assert_good(client.post("/v1/route", json={"text": "look"}))
-    assert {match["agent"]["id"] for match in whole["matches"]} == {"up", "down"}
-    [answer] = assert_good(client.post("/v1/route/batch", json={"requests": [asked]}))["answers"]
-    for route in (answer["route"], assert_good(client.post("/v1/route", json=asked))):
-        assert [match["agent"]["id"] for match in route["matches"]] == ["up"]
-        assert route["query"]["reachable"]
-    assert routed(client, "look", filters={"reachable": True}) == {"up/look"}
-    listed = assert_good(client.get("/v1/agents", params={"reachable": True}))["agents"]
-    assert [each["id"] for each in listed] == ["up"]
-    wrong = {"text": "look", "filters": {"reachable": "yes"}}
-    assert_problem(client.post("/v1/route", json=wrong), 422, "invalid-request")
 
 
 @pytest.fixture
@@ -269,25 +225,6 @@ def test_nobody_loosens_the_policy_of_what_they_may_not_see(money: Served) -> No
     assert_good(stranger.post("/v1/manifests", json={**part, "policy": "accept"}))
     assert_good(stranger.post("/v1/manifests", json=part))
     assert {each.name: each.policy for each in money.registry.sources()} == {"mixed": "accept", "bait": "hold"}
-
-
-def test_what_is_rejected_waits_no_more_and_says_why(blank: Served, client: httpx2.Client) -> None:
-    """As agents, tools, settings and the log tell it. An approval of its name undoes it."""
-    ingest(client, "s", saying("a", "one", "x"), policy="hold")
-    ingest(client, "s", saying("a", "one", "x", "y"))
-    [text] = assert_good(client.get("/v1/waiting"))["waiting"]
-    assert (text["id"], text["pending"], text["sources"], text["change"]["what"]) == ("a/y", True, ["s"], "added")
-    body = {"names": ["a/y"], "reason": "not here"}
-    assert assert_good(client.post("/v1/rejections", json=body)) == {"agents": [], "tools": ["a/y"], "revision": 3}
-    assert assert_good(client.get("/v1/tools/a/y"))["rejection"] == "not here"
-    [rejection] = assert_good(client.get("/v1/agents/a"))["settings"]["rejections"]["y"]
-    assert (rejection["reason"], rejection["by"]) == ("not here", "local")
-    change = changes(client, limit=1)["changes"][0]
-    assert (change["what"], change["tool"], change["after"]) == ("rejected", "y", {"reason": "not here"})
-    assert approved(client, "a/y")["tools"] == ["a/y"]
-    assert assert_good(client.get("/v1/waiting"))["waiting"] == []
-    for wrong in ({"names": ["a"]}, {"reason": "x"}, {"names": ["a"], "reason": ""}):
-        assert client.post("/v1/rejections", json=wrong).status_code == 422
 
 
 def test_a_decision_is_tied_to_what_was_read(client: httpx2.Client) -> None:

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 import yaml
 
-from tests.service import agent, assert_good, assert_problem, ingest, served
+from tests.service import agent, assert_good, assert_problem, ingest
 
 NOTHING = {"created": [], "updated": [], "removed": [], "unchanged": 0}
 
@@ -25,35 +25,6 @@ def post(client: httpx2.Client, **body: object) -> dict[str, Any]:
     return told
 
 
-def test_a_manifest_makes_a_registry_and_then_changes_it(client: httpx2.Client) -> None:
-    first = ingest(client, "s", agent("a", "look", "say"), agent("b"))
-    assert (first["source"], first["revision"], first["dry_run"], first["notice"]) == ("s", 1, False, "")
-    assert first["agents"] == {**NOTHING, "created": ["a", "b"]}
-    assert first["tools"] == {**NOTHING, "created": ["a/look", "a/say"]}
-    changed = agent("a", "look", "sing")
-    changed["tools"][0]["description"] = "another"
-    second = ingest(client, "s", changed, agent("b"))
-    assert second["tools"] == {
-        "created": ["a/sing"],
-        "updated": [{"id": "a/look", "fields": ["description"]}],
-        "removed": ["a/say"],
-        "unchanged": 0,
-    }
-    assert second["changed_behaviour"] == [{"id": "a/look", "fields": ["description"]}]
-    assert ingest(client, "s", changed, agent("b"))["revision"] == second["revision"] == 2
-
-
-def test_a_dry_run_says_it_all_and_changes_nothing(client: httpx2.Client) -> None:
-    told = ingest(client, "s", agent("a", "look"), dry_run=True)
-    assert (told["dry_run"], told["revision"], told["agents"]["created"]) == (True, 0, ["a"])
-    assert_problem(client.get("/v1/agents"), 404, "registry-not-found")
-    ingest(client, "s", agent("a", "look"), agent("b"), agent("c"))
-    told = ingest(client, "s", agent("a", "look"), agent("c"), dry_run=True)
-    assert told["agents"] == {**NOTHING, "removed": ["b"], "unchanged": 2}
-    assert ids(client) == ["a", "b", "c"]
-    assert revision(client) == 1
-
-
 def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None:
     """JSON or YAML, several together, each named in what is rejected of it."""
     files = [
@@ -64,28 +35,6 @@ def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None
     assert report["agents"]["created"] == ["a", "b"]
     assert [each["where"] for each in report["rejected"]] == ["two.json#/agents/1"]
     assert "Some of the source could not be read" in report["notice"]
-
-
-def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
-    ingest(client, "one", agent("a", "look"))
-    ingest(client, "two", agent("b"), agent("a2"))
-    exported = client.get("/v1/export").json()
-    with served() as other:
-        there = other.client()
-        told = post(there, source="copy", manifest=exported)
-        assert [report["source"] for report in told["reports"]] == ["one", "two"]
-        assert ids(there) == ["a", "a2", "b"]
-        again = there.get("/v1/export").json()
-    assert {**again, "revision": 0} == {**exported, "revision": 0}
-
-
-def test_what_is_rejected_costs_itself_alone(client: httpx2.Client) -> None:
-    report = ingest(
-        client, "s", agent("a", "look", "look"), {"name": "no id"}, agent("c", kind="robot"), agent("d", tags="x")
-    )
-    assert report["agents"]["created"] == ["a"]
-    assert len(report["rejected"]) == 4
-    assert all(each["where"] and each["reason"] for each in report["rejected"])
 
 
 UNREADABLE: dict[str, dict[str, object]] = {

@@ -1,6 +1,5 @@
 """The map of the whole and the graph around some nodes, over REST: as far as the caller sees."""
 
-import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,7 +14,6 @@ from waygraph.api.rest.service import MOST_SLOW
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, ServiceBusy, UnknownName
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
-from waygraph.registry.registry import Registry
 from waygraph.registry.storage.export import map as export_map
 
 
@@ -175,13 +173,3 @@ def test_what_is_called_next_is_an_edge(grouped: Served) -> None:
     assert follows["board",]["tool:zanzibar/audit"] > follows["board",]["tool:alpha/find"] > 0
     assert "tool:zanzibar/audit" not in follows["staff",]
     assert follows["staff",]["tool:alpha/find"] > 0
-
-
-def test_a_client_draws_the_same(example: Served) -> None:
-    with Registry.open(example.url, environ={}) as remote:
-        assert remote.operator.draw_map() == example.registry.operator.draw_map()
-        around = ["agent:trencher-tables"]
-        assert remote.operator.neighbourhood(around) == example.registry.operator.neighbourhood(around)
-        with pytest.raises(InvalidQuery):
-            remote.operator.neighbourhood([])
-        assert json.dumps(remote.operator.neighbourhood(around, kinds=["claims"]).edges[0].kind) == '"claims"'

@@ -1,7 +1,6 @@
 """What is held, over REST: agents, tools, sources, status, export."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import httpx2
@@ -10,9 +9,7 @@ import pytest
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import About
-from waygraph.registry.model.errors import RegistryNotFound, UnknownName
-from waygraph.registry.model.nouns import Filters
-from waygraph.registry.operations.catalog import ListAgents
+from waygraph.registry.model.errors import RegistryNotFound
 
 AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
 
@@ -25,24 +22,6 @@ def client(example: Served) -> httpx2.Client:
 def get(client: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
     told: dict[str, Any] = assert_good(client.get(path, params=params or None))
     return told
-
-
-@pytest.mark.parametrize(
-    ("params", "filters"),
-    [
-        ({"kind": "skill"}, Filters(kinds=("skill",))),
-        ({"kind": ["skill", "openapi"]}, Filters(kinds=("skill", "openapi"))),
-        ({"tag": ["food", "no such"]}, Filters(tags=("food", "no such"))),
-        ({"tag": "food", "kind": "mcp_server"}, Filters(tags=("food",), kinds=("mcp_server",))),
-        ({"tag": "no such"}, Filters(tags=("no such",))),
-    ],
-)
-def test_agents_are_filtered(
-    example: Served, client: httpx2.Client, params: Mapping[str, object], filters: Filters
-) -> None:
-    told = ListAgents().read(get(client, "/v1/agents", **params))
-    assert told == example.registry.agents_page(filters=filters, limit=100)
-    assert bool(told.items) == (params != {"tag": "no such"})
 
 
 def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
@@ -121,24 +100,6 @@ def test_an_export_is_the_registrys_own(example: Served, client: httpx2.Client, 
     assert response.headers["content-type"] == media_type
     assert response.headers["content-disposition"] == f'attachment; filename="registry.{form}"'
     assert response.content == example.registry.operator.export(form).encode()
-
-
-@pytest.mark.parametrize(
-    ("path", "noun", "nearest"),
-    [
-        ("/v1/agents/trencher-table", "agent", AGENT),
-        ("/v1/agents/trencher-table/tools", "agent", AGENT),
-        ("/v1/tools/trencher-table/reserve", "agent", AGENT),
-        ("/v1/tools/trencher-tables/reserv", "tool", TOOL),
-        ("/v1/tools/trencher-tables__reserv", "tool", CALL_NAME),
-        ("/v1/tools/trencher-table__reserve", "tool", CALL_NAME),
-    ],
-)
-def test_an_unknown_name_suggests_what_was_meant(client: httpx2.Client, path: str, noun: str, nearest: str) -> None:
-    told = assert_problem(client.get(path), 404, UnknownName)
-    assert told["facts"]["noun"] == noun
-    assert told["facts"]["nearest"][0] == nearest
-    assert repr(nearest) in told["detail"]
 
 
 @pytest.mark.parametrize(

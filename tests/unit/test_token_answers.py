@@ -10,6 +10,8 @@ from waygraph.ingest.logins.store import read_token
     [
         (200, b'{"access_token": "t", "token_type": "Bearer", "expires_in": 60}', (200, 60)),
         (201, b"access_token=t&token_type=bearer&expires_in=60", (200, 60)),
+        (200, b'{"access_token": "t", "expires_in": "3600"}', (200, 3600)),
+        (200, b'{"access_token": "t", "expires_in": 3600.9}', (200, 3600)),
         (200, b'{"access_token": "t", "expires_in": 0}', (200, None)),
         (200, b'{"access_token": "t", "expires_in": -1, "issued_token_type": "x"}', (200, None)),
         (200, b"error=invalid_target", (400, None)),
