@@ -129,6 +129,8 @@ class Ask(Protocol):
 
 KEPT_RESULTS_BYTES = 64 * 1024 * 1024
 """Of all results that were cut, in memory; the oldest go."""
+CODE_AT_ONCE = 4
+"""Pieces of code that run: each has a process."""
 MOST_AT_WORK = 40
 """Questions to the registry, at a time; whatever else waits for its turn."""
 
@@ -200,6 +202,7 @@ class Gateway(Parts):
     long_results: LongResults
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
+    code_places: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(CODE_AT_ONCE))
 
     late: set[str] = field(default_factory=set)
     """Agents that are not in a list that was sent, since their servers had not started in time."""
