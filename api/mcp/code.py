@@ -77,7 +77,7 @@ class CodeRun:
         return json.loads(part["text"]).get("tools", [])
 
     async def _call(self, name: str, params: Mapping[str, Any] = {}) -> Any:
-        """The structured answer of a tool, else its texts as one; a text that is JSON is read."""
+        """The structured answer of a tool, else its texts as one; JSON in a text is read."""
         if not (isinstance(name, str) and isinstance(params, dict)):
             raise _Refusal("call(name, params) takes a text and a dict")
         try:
@@ -99,7 +99,7 @@ class CodeRun:
         if isinstance(value, Mapping) and value.keys() == {"result"}:
             value = value["result"]  # so SDKs wrap what is no object
         try:
-            return json.loads(value) if isinstance(value, str) else value
+            return json.loads(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
         except (ValueError, RecursionError):
             return value
 
@@ -118,7 +118,9 @@ async def run_code(
         asker.caller.require("use")
         run = CodeRun(gateway, asker, host, deadline_s)
         with anyio.move_on_after(deadline_s):
-            return gateway.long_results.fit(await _execute(code, run), asker, RUNNERS[gateway.surface])
+            async with gateway.code_places:
+                result = await _execute(code, run)
+            return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
         raise CallTimedOut(RUN_CODE, deadline_s)
 
 

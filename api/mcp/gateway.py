@@ -127,6 +127,8 @@ class Ask(Protocol):
 
 KEPT_RESULTS_BYTES = 64 * 1024 * 1024
 """Of all results that were cut, in memory; the oldest go."""
+CODE_AT_ONCE = 4
+"""Pieces of code that run: each has a process."""
 MOST_AT_WORK = 40
 """Questions to the registry, at a time; whatever else waits for its turn."""
 
@@ -199,6 +201,7 @@ class Gateway(Parts):
     tasks: TaskHandles
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
+    code_places: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(CODE_AT_ONCE))
 
     @cached_property
     def budgets(self) -> CallBudgets:

@@ -190,6 +190,21 @@ def test_no_escape_succeeds(place: Place, tmp_path: Path) -> None:
     assert "erased" not in place.notes
 
 
+def test_code_ends_with_the_time_of_its_call(place: Place) -> None:
+    """Also code that catches whatever it is told; its process goes with it."""
+    code = "while True:\n    try:\n        call('box__wait', {})\n    except Exception:\n        pass"
+
+    async def wait() -> tuple[Any, float]:
+        async with host(place) as client:
+            began = anyio.current_time()
+            result = await client.call_tool("run_code", {"code": code}, meta={"waygraph/timeout_s": 1.0})
+            return result, anyio.current_time() - began
+
+    result, seconds = anyio.run(wait)
+    assert result.is_error
+    assert seconds < 10
+
+
 def test_a_long_answer_is_cut_and_kept(place: Place) -> None:
     async def long() -> Any:
         async with host(place) as client:
