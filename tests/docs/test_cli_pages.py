@@ -58,7 +58,6 @@ COMMANDS: dict[str, list[list[str]]] = {
     "logins list": [["logins", "list"]],
     "logins remove": [["logins", "remove", "key:a"]],
     "model list": [["model", "list"]],
-    "model path": [["model", "path", "onnx:/models/x"]],
     "model pull": [["model", "pull", "onnx:/models/x"]],
     "eval run": [["eval", str(REQUESTS), "--recipe", "lexical", "--recipe", "paper"]],
     "eval table": [["eval", "table", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],

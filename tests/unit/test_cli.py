@@ -335,7 +335,7 @@ def test_doctor_finds_a_broken_file_beside_the_registry(
         (["sources", "remove", "x"], 1, "source 'x' is not known"),
         (["approve", "nosuch"], 1, "`waygraph approve --all-of SOURCE`"),
         (["--embedder", "openai:text-embedding-3-small", "route", "x"], 1, "reindex"),
-        (["model", "path", "word2vec"], 1, "embedder 'word2vec' is not known"),
+        (["model", "pull", "word2vec"], 1, "embedder 'word2vec' is not known"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

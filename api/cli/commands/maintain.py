@@ -178,8 +178,10 @@ model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding mod
 
 @model.command()
 def pull(options: Invocation, spec: Spec = "") -> None:
-    """Fetch a model from the Hugging Face hub into the cache."""
-    _show_place(options, spec, weights.pull)
+    """Fetch a model from the Hugging Face hub into the cache, and print its folder."""
+    spec = spec or options.wanted_embedder or default_spec(options.settings)
+    folder = weights.pull(spec, options.settings)
+    options.show({"spec": spec, "path": str(folder)}, lambda each: [Lines(each["path"])], dict)
 
 
 @model.command("list")
@@ -191,20 +193,6 @@ def list_models(options: Invocation) -> None:
         lambda models: [Table.of(models, columns, spare=("sha256", "folder"), folder=lambda each: str(each.path))],
         lambda models: {"models": [{**asdict(each), "path": str(each.path)} for each in models]},
     )
-
-
-@model.command()
-def path(options: Invocation, spec: Spec = "") -> None:
-    """Print the folder of a model."""
-    _show_place(options, spec, weights.locate)
-
-
-def _show_place(options: Invocation, spec: str, place_of: "Callable[[str, Settings], Path]") -> None:
-    """As text the folder alone, for `cd "$(waygraph model path)"`."""
-
-    spec = spec or options.wanted_embedder or default_spec(options.settings)
-    folder = place_of(spec, options.settings)
-    options.show({"spec": spec, "path": str(folder)}, lambda each: [Lines(each["path"])], dict)
 
 
 class _Learn(LazyGroup):

@@ -275,21 +275,10 @@ def _widths(block: Table, width: int) -> list[int | None]:
     if room < 0:  # more names than fit: the library shrinks what is widest
         return [None] * len(columns)
     widths = [each.least for each in columns]
-
-    def share(numbers: Sequence[int], each_takes: int) -> int:
-        total = 0
-        for number in numbers:
-            more = min(columns[number].longest - widths[number], each_takes, room - total)
-            widths[number] += more
-            total += more
-        return total
-
-    numbers = range(len(columns))
-    room -= share([number for number in numbers if not columns[number].is_words], room)
-    for is_brief in (False, True):
-        texts = [n for n in numbers if columns[n].is_words and (columns[n].name in block.brief) == is_brief]
-        while lacking := [number for number in texts if room and widths[number] < columns[number].longest]:
-            room -= share(lacking, max(1, room // len(lacking)))
+    for number in sorted(range(len(columns)), key=lambda at: (columns[at].is_words, columns[at].name in block.brief)):
+        more = min(columns[number].longest - widths[number], room)
+        widths[number] += more
+        room -= more
     return list(widths)
 
 
