@@ -11,8 +11,8 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
-from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.foreign_text import escape_unsafe
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger, Processor

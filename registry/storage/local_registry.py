@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from waygraph.registry.operations.request import ExportFormat, Request
     from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.routing.placement import Placement
-    from waygraph.registry.taxonomy.name_choice import EmbedNames
+    from waygraph.registry.taxonomy.category_names import EmbedNames
     from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import DEFAULT_TAXONOMY, Of
-from waygraph.registry.taxonomy.category_names import CategoryNamer
-from waygraph.registry.taxonomy.name_choice import EmbedNames
+from waygraph.registry.taxonomy.category_names import CategoryNamer, EmbedNames
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
