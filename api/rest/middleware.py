@@ -166,15 +166,9 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 ONCE = (
-    b"authorization",
-    b"content-length",
-    b"content-type",
-    b"host",
-    b"mcp-protocol-version",
-    b"mcp-session-id",
-    b"origin",
-    b"x-api-key",
-)
+    b"authorization", b"content-length", b"content-type", b"host", b"mcp-protocol-version", b"mcp-session-id",
+    b"origin", b"x-api-key",
+)  # fmt: skip
 """Headers of one value: of two, one reader would take the first, and another one the last."""
 _TARGET = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 

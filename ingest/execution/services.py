@@ -32,10 +32,10 @@ from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_digest
 from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
-from waygraph.registry.model.bounded_text import toml_document
 from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed, UnknownName
 from waygraph.registry.model.files import as_written
+from waygraph.registry.model.foreign_text import toml_document
 from waygraph.registry.model.nouns import Agent, parse_field
 from waygraph.registry.model.validation import reason_of
 from waygraph.registry.storage.local_registry import LocalRegistry

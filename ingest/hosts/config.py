@@ -19,8 +19,8 @@ from waygraph.ingest.manifest.redaction import STRUCK_TEXT
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats.switches import Switches, switches_of
 from waygraph.ingest.sources.parse import json_document
-from waygraph.registry.model.bounded_text import UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.foreign_text import UnboundedText, toml_document
 
 _BLANK = "\ufeff \t\r\n"
 _KINDS = {

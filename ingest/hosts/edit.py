@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from waygraph.ingest.sources.parse import without_comments
-from waygraph.registry.model.bounded_text import BOM
+from waygraph.registry.model.foreign_text import BOM
 
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)*")

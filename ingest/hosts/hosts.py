@@ -207,96 +207,55 @@ class Places:
 
 
 _VS_CODE = Host(
-    id="vscode",
-    name="VS Code",
-    place="{programs}/Code/User/mcp.json",
-    settings="{programs}/Code/User/settings.json",
-    project="{cwd}/.vscode/mcp.json",
-    table="servers",
-    address_key="url",
-    reference="${{env:{}}}",
-    has_type=True,
+    id="vscode", name="VS Code", place="{programs}/Code/User/mcp.json", settings="{programs}/Code/User/settings.json",
+    project="{cwd}/.vscode/mcp.json", table="servers", address_key="url", reference="${{env:{}}}", has_type=True,
     restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
     client="visual-studio-code",
-)
+)  # fmt: skip
 HOSTS: Mapping[str, Host] = {
     host.id: host
     for host in (
         Host(
-            id="claude",
-            name="Claude Desktop",
-            place="{programs}/Claude/claude_desktop_config.json",
+            id="claude", name="Claude Desktop", place="{programs}/Claude/claude_desktop_config.json",
             restart="quit Claude Desktop and start it again",
         ),
         Host(
-            id="claude-code",
-            name="Claude Code",
-            place="{claude}/.claude.json",
-            project="{cwd}/.mcp.json",
-            folders="projects",
-            address_key="url",
-            reference="${{{}}}",
-            has_type=True,
-            extra_fields={"alwaysLoad": True},
-            restart="start a new session of Claude Code; /mcp shows the server",
+            id="claude-code", name="Claude Code", place="{claude}/.claude.json", project="{cwd}/.mcp.json",
+            folders="projects", address_key="url", reference="${{{}}}", has_type=True,
+            extra_fields={"alwaysLoad": True}, restart="start a new session of Claude Code; /mcp shows the server",
         ),
         Host(
-            id="codex",
-            name="Codex",
-            place="{codex}/config.toml",
-            project="{cwd}/.codex/config.toml",
-            table="mcp_servers",
-            syntax="toml",
-            address_key="url",
+            id="codex", name="Codex", place="{codex}/config.toml", project="{cwd}/.codex/config.toml",
+            table="mcp_servers", syntax="toml", address_key="url",
             restart="start a new session of Codex; /mcp shows the server",
         ),
         Host(
-            id="cursor",
-            name="Cursor",
-            place="{home}/.cursor/mcp.json",
-            project="{cwd}/.cursor/mcp.json",
-            address_key="url",
-            reference="${{env:{}}}",
+            id="cursor", name="Cursor", place="{home}/.cursor/mcp.json", project="{cwd}/.cursor/mcp.json",
+            address_key="url", reference="${{env:{}}}",
             restart="Cursor reads its config by itself; its MCP settings show the server",
         ),
         Host(
-            id="gemini-cli",
-            name="Gemini CLI",
-            place="{home}/.gemini/settings.json",
-            project="{cwd}/.gemini/settings.json",
-            address_key="httpUrl",
-            reference="${{{}}}",
-            bare_variables=True,
+            id="gemini-cli", name="Gemini CLI", place="{home}/.gemini/settings.json",
+            project="{cwd}/.gemini/settings.json", address_key="httpUrl", reference="${{{}}}", bare_variables=True,
             restart="start Gemini CLI again; /mcp shows the server",
         ),
         _VS_CODE,
         replace(
-            _VS_CODE,
-            id="vscode-insiders",
-            name="VS Code Insiders",
-            client="visual-studio-code-insiders",
+            _VS_CODE, id="vscode-insiders", name="VS Code Insiders", client="visual-studio-code-insiders",
             place="{programs}/Code - Insiders/User/mcp.json",
             settings="{programs}/Code - Insiders/User/settings.json",
         ),
         Host(
-            id="windsurf",
-            name="Windsurf",
-            place="{home}/.codeium/windsurf/mcp_config.json",
-            address_key="serverUrl",
-            reference="${{env:{}}}",
-            restart="press Refresh in Cascade's list of MCP servers",
+            id="windsurf", name="Windsurf", place="{home}/.codeium/windsurf/mcp_config.json", address_key="serverUrl",
+            reference="${{env:{}}}", restart="press Refresh in Cascade's list of MCP servers",
         ),
         Host(
-            id="zed",
-            name="Zed",
-            place="{zed}/settings.json",
-            project="{cwd}/.zed/settings.json",
-            table="context_servers",
-            address_key="url",
+            id="zed", name="Zed", place="{zed}/settings.json", project="{cwd}/.zed/settings.json",
+            table="context_servers", address_key="url",
             restart="Zed reads its settings by itself; the agent panel's settings show the server",
         ),
     )
-}
+}  # fmt: skip
 
 
 def host_named(name: str) -> Host:

@@ -35,8 +35,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from waygraph.ingest.manifest.fields import Note, Objects, escape_pointer, fields_of, ignore_fault
-from waygraph.registry.model.bounded_text import BOM, UnboundedText, toml_document
 from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.foreign_text import BOM, UnboundedText, toml_document
 from waygraph.registry.model.nouns import Agent, suspicions
 from waygraph.registry.model.settings import Settings
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from waygraph.ingest.manifest.fields import MOST_TOLD, Note, Path, ignore_fault, repeated_names, show_pointer
-from waygraph.registry.model.bounded_text import MAX_DEPTH, TOO_DEEP, UnboundedText
+from waygraph.registry.model.foreign_text import MAX_DEPTH, TOO_DEEP, UnboundedText
 
 MAX_UNFOLDED_CHARS = 10_000_000
 """What aliases may add: ten lines of them can stand for 10^9 values ("billion laughs")."""

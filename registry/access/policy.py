@@ -18,10 +18,10 @@ from threading import Lock
 from typing import Any, Literal, cast
 
 from waygraph.registry.access.authenticator import RateLimit
-from waygraph.registry.model.bounded_text import toml_document
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import BudgetSpent, InvalidSetting, TooManyRequests, nearest
 from waygraph.registry.model.files import as_written
+from waygraph.registry.model.foreign_text import toml_document
 from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, parse_field
 from waygraph.registry.model.numbers import FAR_S, read_number
 from waygraph.registry.model.process import remember

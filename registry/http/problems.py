@@ -14,16 +14,9 @@ from waygraph.registry.model.errors import ServiceFailed, WaygraphError
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:waygraph:problem:"
 _OWN_FAULTS = (
-    errors.CopyDiffers,
-    errors.EmbedderRefused,
-    errors.EngineError,
-    errors.KeysUnusable,
-    errors.LanguageModelRefused,
-    errors.RegistryClosed,
-    errors.RegistryUnusable,
-    errors.ServerRefused,
-    errors.StorageFailed,
-)
+    errors.CopyDiffers, errors.EmbedderRefused, errors.EngineError, errors.KeysUnusable, errors.LanguageModelRefused,
+    errors.RegistryClosed, errors.RegistryUnusable, errors.ServerRefused, errors.StorageFailed,
+)  # fmt: skip
 
 
 class Problem(TypedDict):

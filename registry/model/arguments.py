@@ -345,28 +345,18 @@ def _parts(part: dict[str, Any], key: str) -> Iterable[Any]:
 # -- what is wrong ---------------------------------------------------------------------------------
 
 _LIMITS = {
-    "const": "must be",
-    "pattern": "must match the pattern",
-    "minimum": "must be at least",
-    "maximum": "must be at most",
-    "exclusiveMinimum": "must be more than",
-    "exclusiveMaximum": "must be less than",
-    "multipleOf": "must be a multiple of",
-    "minLength": "characters needed, at least:",
-    "maxLength": "characters allowed, at most:",
-    "minItems": "items needed, at least:",
-    "maxItems": "items allowed, at most:",
-    "minProperties": "properties needed, at least:",
+    "const": "must be", "pattern": "must match the pattern", "minimum": "must be at least",
+    "maximum": "must be at most", "exclusiveMinimum": "must be more than", "exclusiveMaximum": "must be less than",
+    "multipleOf": "must be a multiple of", "minLength": "characters needed, at least:",
+    "maxLength": "characters allowed, at most:", "minItems": "items needed, at least:",
+    "maxItems": "items allowed, at most:", "minProperties": "properties needed, at least:",
     "maxProperties": "properties allowed, at most:",
-}
+}  # fmt: skip
 _OTHERS = {
-    "oneOf": "must fit exactly one of the alternatives",
-    "anyOf": "fits none of the alternatives",
-    "not": "is what the schema excludes",
-    "contains": "no item is of the kind that must be among them",
-    "uniqueItems": "must not hold the same item twice",
-    "falseSchema": "is not taken",
-}
+    "oneOf": "must fit exactly one of the alternatives", "anyOf": "fits none of the alternatives",
+    "not": "is what the schema excludes", "contains": "no item is of the kind that must be among them",
+    "uniqueItems": "must not hold the same item twice", "falseSchema": "is not taken",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -358,23 +358,9 @@ class Walked:
 
 
 NoticeCode = Literal[
-    "withheld",
-    "nothing",
-    "better_agents",
-    "unlikely",
-    "unsure",
-    "not_split",
-    "not_walked",
-    "not_reranked",
-    "excluded",
-    "together",
-    "skill",
-    "history",
-    "cut",
-    "failed",
-    "sent_before",
-    "words_only",
-]
+    "withheld", "nothing", "better_agents", "unlikely", "unsure", "not_split", "not_walked", "not_reranked",
+    "excluded", "together", "skill", "history", "cut", "failed", "sent_before", "words_only",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

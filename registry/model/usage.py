@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil, log2
-from typing import Any, Literal, NamedTuple, cast, get_args
-
-from waygraph.registry.model.errors import InvalidQuery
-from waygraph.registry.model.validation import MAX_PART
+from typing import Any, Literal, NamedTuple, cast
 
 Outcome = Literal["ok", "tool_error", "refused", "upstream_failed", "timed_out", "cancelled"]
 """`tool_error`: the tool told one. `refused`: the gateway sent nothing. `cancelled`: by who called."""
@@ -182,14 +179,6 @@ class RecordedCall:
     """What the caller was answered instead of a result."""
 
 
-def check_days(of: str, by: str, days: int) -> None:
-    """Raises InvalidQuery."""
-    if of not in get_args(UsageOf) or by not in get_args(UsageBy):
-        raise InvalidQuery(f"usage is of {', '.join(get_args(UsageOf))}, by {' or '.join(get_args(UsageBy))}")
-    if not 1 <= days <= MAX_DAYS:
-        raise InvalidQuery(f"days: expected 1 to {MAX_DAYS}, not {days}")
-
-
 def bucket_of(duration_s: float) -> int:
     """From 0, all up to 1 ms, to `_LAST`: durations up to 2 ** (bucket / 4) ms."""
     return min(max(ceil(_AN_OCTAVE * log2(max(duration_s * 1000, 1.0))), 0), _LAST)
@@ -222,6 +211,16 @@ def usage_parts(counts: Iterable[Count], by: UsageBy, name: str) -> list[UsagePa
     ]
 
 
+def unknown_words(counts: Iterable[Count]) -> list[UnknownWord]:
+    """Those of the most requests first, without what was said on one day alone: it may be a name, or worse."""
+    words = [
+        UnknownWord(word=word, requests=sum(each.calls for each in group), last_day=max(each.day for each in group))
+        for word, group in _group(counts, "name")
+        if len(group) > 1
+    ]
+    return sorted(words, key=lambda each: -each.requests)
+
+
 def _group(counts: Iterable[Count], by: UsageBy) -> list[tuple[str, list[Count]]]:
     groups: defaultdict[str, list[Count]] = defaultdict(list)
     for count in counts:
@@ -252,11 +251,3 @@ def _quantile_ms(durations: Mapping[int, int], share: float) -> float | None:
 
 def _middle_ms(bucket: int) -> float:
     return round(2 ** ((bucket - 0.5) / _AN_OCTAVE), 1)
-
-
-def check_usage(sort: str, limit: int) -> None:
-    """Raises InvalidQuery."""
-    if sort not in get_args(Sort):
-        raise InvalidQuery(f"usage is sorted by {', '.join(get_args(Sort))}, not by {sort!r}")
-    if not 1 <= limit <= MAX_PART:
-        raise InvalidQuery(f"limit: expected 1 to {MAX_PART}, not {limit}")

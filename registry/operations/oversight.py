@@ -3,17 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated
+from itertools import chain
+from typing import Annotated, get_args
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from waygraph.registry.access.authenticator import key_file
 from waygraph.registry.access.visibility import SCOPES, Scope
+from waygraph.registry.index.names import agent_named, visible_agents
+from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import usage
 from waygraph.registry.model.changes import KeySummary, NewKey
+from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.operations.request import Graph, ListRequest, Name, Operation, Request
+
+SHOWN_WORDS = 100
+"""So many of the words that no text of the registry held."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +104,21 @@ class ListUsage(ListRequest[usage.ToolUsage]):
     """How many to give at most."""
 
     def __post_init__(self) -> None:
-        usage.check_usage(self.sort, self.limit)
+        if self.sort not in get_args(usage.Sort):
+            raise InvalidQuery(f"usage is sorted by {', '.join(get_args(usage.Sort))}, not by {self.sort!r}")
+        if not 1 <= self.limit <= MAX_PART:
+            raise InvalidQuery(f"limit: expected 1 to {MAX_PART}, not {self.limit}")
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[usage.ToolUsage]:
-        return graph.usage(agent_id=self.agent, sort=self.sort, limit=self.limit, principal=principal)
+        """Of the tools that are in the registry now. Raises UnknownName, RegistryNotFound, StorageFailed."""
+
+        def held_tools(index: SearchIndex) -> set[str]:
+            named = [agent_named(index, self.agent, principal)] if self.agent else visible_agents(index, principal)
+            return set(chain.from_iterable(index.tool_ids_of([agent.id for agent in named]).values()))
+
+        tool_ids = graph.look(held_tools)
+        counts = (each for each in graph.usage_counts("tool") if each.name in tool_ids)
+        return usage.summarize(counts, self.sort, self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +140,15 @@ class ListUsageDays(ListRequest[usage.UsagePart]):
     """So many days, today included."""
 
     def __post_init__(self) -> None:
-        usage.check_days(self.of, self.by, self.days)
+        ofs, bys = get_args(usage.UsageOf), get_args(usage.UsageBy)
+        if self.of not in ofs or self.by not in bys:
+            raise InvalidQuery(f"usage is of {', '.join(ofs)}, by {' or '.join(bys)}")
+        if not 1 <= self.days <= usage.MAX_DAYS:
+            raise InvalidQuery(f"days: expected 1 to {usage.MAX_DAYS}, not {self.days}")
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[usage.UsagePart]:
-        return graph.usage_days(of=self.of, by=self.by, name=self.name, days=self.days)
+        counts = (each for each in graph.usage_counts(self.of, self.days) if self.name in ("", each.name))
+        return usage.usage_parts(counts, self.by, self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,4 +160,10 @@ class GetSearchGaps(Request[usage.SearchGaps]):
     operation = Operation("search_gaps", "GET", "/v1/usage/gaps", "admin", "admin", usage.SearchGaps, whole="usage")
 
     def answer(self, graph: Graph, principal: Principal | None) -> usage.SearchGaps:
-        return graph.search_gaps()
+        keeps_texts = graph.settings.usage_requests
+        texts = sorted(graph.usage_counts("text") if keeps_texts else [], reverse=True)
+        return usage.SearchGaps(
+            keeps_texts=keeps_texts,
+            requests=tuple(usage.EmptyRequest(at=each.day, text=each.name) for each in texts),
+            words=tuple(usage.unknown_words(graph.usage_counts("word"))[:SHOWN_WORDS]),
+        )

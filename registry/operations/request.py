@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.model.pictures import Map
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
+    from waygraph.registry.model.usage import Count
     from waygraph.registry.routing.placement import Placement
     from waygraph.registry.writer import WriteSession
 
@@ -259,8 +259,4 @@ class Graph(Protocol):
 
     def place(self, request: Any, principal: Principal | None) -> "Placement": ...
 
-    def usage(self, **query: Any) -> "list[ToolUsage]": ...
-
-    def usage_days(self, **query: Any) -> "list[UsagePart]": ...
-
-    def search_gaps(self) -> "SearchGaps": ...
+    def usage_counts(self, of: str, days: int = 0) -> "list[Count]": ...

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, cast
 from urllib.parse import urlencode
@@ -68,10 +68,6 @@ class Call[T]:
     def body(self) -> bytes | None:
         """JSON in ASCII: half of a surrogate pair stays what it is."""
         return None if self.json is None else json.dumps(self.json, separators=(",", ":"), allow_nan=False).encode()
-
-
-type Talk[T] = Generator[Call[Any], Any, T]
-"""Several calls, one after the other: each is sent when it is given out, and its answer or error handed back in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +155,24 @@ def refuse_principal(principal: Principal | None) -> None:
         )
 
 
-def call_of[A](request: Request[A]) -> "Call[A] | Talk[A]":
-    """What is asked of a service to have a request performed. Raises UnknownName, InvalidQuery, InvalidSetting."""
-    if isinstance(request, PartRequest):
-        parts: Any = _all_parts(request)
-        return cast("Talk[A]", parts)
-    return request_call(request)
+def perform[A](request: Request[A], ask: Callable[[Call[Any]], Any]) -> A:
+    """Asks a service for a list in parts, until there are as many as wanted or no more, and for all else at once.
+
+    Raises UnknownName, InvalidQuery, InvalidSetting, and what `ask` does.
+    """
+    if not isinstance(request, PartRequest):
+        return cast("A", ask(request_call(request)))
+    items: list[Any] = []
+    part_request, most = request, request.most
+    while True:
+        part = validation.MAX_PART if most is None else min(validation.MAX_PART, most - len(items))
+        page: Page[Any] = ask(request_call(replace(part_request, limit=part)))
+        items += page.items
+        after, following = part_request.start, page.following
+        goes_on = following and (not after or (following < after if request.is_falling else following > after))
+        if not goes_on or len(items) == most:
+            return cast("A", replace(page, items=tuple(items)))
+        part_request = replace(part_request, cursor=validation.cursor(following))
 
 
 def request_call[A](request: Request[A]) -> Call[A]:
@@ -199,21 +207,6 @@ def _params_of(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         each_value = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
         yield from ((name, "true" if each is True else str(each)) for each in each_value)
-
-
-def _all_parts[T](request: PartRequest[T]) -> Talk[Page[T]]:
-    """Parts put together until there are as many as asked for, or no more."""
-    items: list[T] = []
-    most = request.most
-    while True:
-        part = validation.MAX_PART if most is None else min(validation.MAX_PART, most - len(items))
-        page: Page[T] = yield request_call(replace(request, limit=part))
-        items += page.items
-        after, following = request.start, page.following
-        goes_on = following and (not after or (following < after if request.is_falling else following > after))
-        if not goes_on or len(items) == most:
-            return replace(page, items=tuple(items))
-        request = replace(request, cursor=validation.cursor(following))
 
 
 def _read_reports(document: Mapping[str, Any]) -> IngestReports:

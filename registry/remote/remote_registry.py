@@ -90,16 +90,7 @@ class RemoteRegistry(Searchable):
     def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:
         """Sends it, and reads the answer. Raises InvalidQuery for a principal."""
         calls.refuse_principal(principal)
-        talk = calls.call_of(request)
-        if isinstance(talk, calls.Call):
-            return self._connection.ask(talk)
-        try:
-            following = next(talk)
-            while True:
-                following = talk.send(self._connection.ask(following))
-        except StopIteration as end:
-            answer: A = end.value
-            return answer
+        return calls.perform(request, self._connection.ask)
 
     @property
     def operator(self) -> "Operator":

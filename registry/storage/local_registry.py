@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceStatuses
     from waygraph.registry.model.pictures import Map
-    from waygraph.registry.model.usage import SearchGaps, ToolUsage, UsagePart
+    from waygraph.registry.model.usage import Count
     from waygraph.registry.operations.operator import Operator
     from waygraph.registry.operations.request import ExportFormat, Request
     from waygraph.registry.operations.search import FindPlacement
     from waygraph.registry.routing.placement import Placement
-    from waygraph.registry.taxonomy.name_choice import EmbedNames
+    from waygraph.registry.taxonomy.category_names import EmbedNames
     from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
@@ -308,23 +308,11 @@ class LocalRegistry(GraphAccess, Searchable):
 
         return export(self, format)
 
-    def usage(self, **query: Any) -> "list[ToolUsage]":
-        """As `usage_file.read_usage`."""
-        from waygraph.registry.storage.usage_file import read_usage
+    def usage_counts(self, of: str, days: int = 0) -> "list[Count]":
+        """Of so many days, today included; 0: all. Raises StorageFailed."""
+        from waygraph.registry.storage.usage_file import UsageFile
 
-        return read_usage(self._store, self._settings, **query)
-
-    def usage_days(self, **query: Any) -> "list[UsagePart]":
-        """As `usage_file.read_days`."""
-        from waygraph.registry.storage.usage_file import read_days
-
-        return read_days(self._store, self._settings, **query)
-
-    def search_gaps(self) -> "SearchGaps":
-        """Raises StorageFailed."""
-        from waygraph.registry.storage.usage_file import read_gaps
-
-        return read_gaps(self._store, self._settings)
+        return UsageFile(self._settings, self._store.place).read(of, days)
 
     def draw_map(self, principal: Principal | None) -> "Map":
         """Made once a revision, in seconds for thousands of tools. Raises RegistryNotFound."""

@@ -13,24 +13,19 @@ from datetime import date, timedelta
 from itertools import islice
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from waygraph.registry.index.analyser import telling_words
-from waygraph.registry.index.names import agent_named, visible_agents
 from waygraph.registry.index.search_index import TEXT_LEGS, QueryText, Scope, SearchIndex
 from waygraph.registry.model import usage
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.files import PRIVATE
-from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
 from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, HostEvent, Outcome, bucket_of
 from waygraph.registry.storage.location import is_server, is_service
 from waygraph.registry.storage.store import MEMORY, Store
-
-if TYPE_CHECKING:
-    pass
 
 CREATE = """
 CREATE TABLE IF NOT EXISTS days (
@@ -63,7 +58,7 @@ LAST_WRITE_S = 5.0
 USAGE_EVERY_S = 2.0
 MOST_UNWRITTEN = 50_000
 """Counts that wait for a file that takes none; more are lost, and that is logged."""
-KEPT_REQUESTS, KEPT_WORDS, KEPT_HOSTS, SHOWN_WORDS = 100, 2_000, 1_000, 100
+KEPT_REQUESTS, KEPT_WORDS, KEPT_HOSTS = 100, 2_000, 1_000
 MOST_NEW_WORDS = 100
 """In one write: each is looked up."""
 TEXT_CHARS, MOST_WORD_CHARS = 300, 24
@@ -107,54 +102,6 @@ class UsageFile:
 
 def _since(day: str, days: int) -> str:
     return (date.fromisoformat(day[:10]) - timedelta(days=days - 1)).isoformat()
-
-
-def held_tools(index: SearchIndex, principal: Principal | None = None) -> set[str]:
-    """The ids of the tools of all agents that the principal may see."""
-    agent_ids = [agent.id for agent in visible_agents(index, principal)]
-    return {tool_id for ids in index.tool_ids_of(agent_ids).values() for tool_id in ids}
-
-
-def read_usage(
-    store: Store, settings: Settings, *, agent_id: str, sort: usage.Sort, limit: int, principal: Principal | None
-) -> list[usage.ToolUsage]:
-    """Of the tools that are in the registry now. Raises InvalidQuery, UnknownName, RegistryNotFound, StorageFailed."""
-    usage.check_usage(sort, limit)
-    if agent_id:
-        store.look(lambda index: agent_named(index, agent_id, principal))
-    tool_ids = store.look(lambda index: held_tools(index, principal))
-    prefix = f"{agent_id}/" if agent_id else ""
-    counts = UsageFile(settings, store.place).read("tool")
-    return usage.summarize((c for c in counts if c.name in tool_ids and c.name.startswith(prefix)), sort, limit)
-
-
-def read_days(
-    store: Store, settings: Settings, *, of: usage.UsageOf, by: usage.UsageBy, name: str, days: int
-) -> list[usage.UsagePart]:
-    """Raises InvalidQuery, StorageFailed."""
-    usage.check_days(of, by, days)
-    counts = UsageFile(settings, store.place).read(of, days)
-    return usage.usage_parts((each for each in counts if name in ("", each.name)), by, name)
-
-
-def read_gaps(store: Store, settings: Settings) -> usage.SearchGaps:
-    """Raises StorageFailed."""
-    file = UsageFile(settings, store.place)
-    texts = sorted(file.read("text") if settings.usage_requests else [], reverse=True)
-    days: dict[str, list[Count]] = {}
-    for count in file.read("word"):
-        days.setdefault(count.name, []).append(count)
-    words = []
-    for word, counts in days.items():
-        if len(counts) > 1:  # what was said on one day alone may be a name, or worse
-            requests, last_day = sum(each.calls for each in counts), max(each.day for each in counts)
-            words.append(usage.UnknownWord(word=word, requests=requests, last_day=last_day))
-    words.sort(key=lambda each: (-each.requests, each.word))
-    return usage.SearchGaps(
-        keeps_texts=settings.usage_requests,
-        requests=tuple(usage.EmptyRequest(at=each.day, text=each.name) for each in texts),
-        words=tuple(words[:SHOWN_WORDS]),
-    )
 
 
 def read_contacts(settings: Settings, place: str, days: int = 0) -> list[usage.HostContact]:

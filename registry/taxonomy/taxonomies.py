@@ -16,7 +16,6 @@ from waygraph.registry.graph.read import Vectors
 from waygraph.registry.model.changes import Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.taxonomy import upkeep
-from waygraph.registry.taxonomy.name_choice import EmbedNames
 from waygraph.registry.taxonomy.rows import (
     directions_of,
     put_taxonomy,
@@ -30,6 +29,8 @@ from waygraph.registry.writer import RegistryNoun, WriteSession
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from waygraph.registry.taxonomy.category_names import EmbedNames
 
 REBUILD_SHARE = 0.2
 """Of what a taxonomy holds, placed since it was built: from here on a rebuild pays."""
@@ -234,7 +235,7 @@ class Structure:
 
 
 def share_found_by_name(
-    taxonomy: Taxonomy, vectors: "Mapping[str, NDArray[np.float32]]", embed: EmbedNames
+    taxonomy: Taxonomy, vectors: "Mapping[str, NDArray[np.float32]]", embed: "EmbedNames"
 ) -> float | None:
     """Of the members of all siblings, those to whose vectors the name of their category is the nearest of these names.
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import isqrt, log
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -24,8 +25,7 @@ from numpy.typing import NDArray
 from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import DEFAULT_TAXONOMY, Of
-from waygraph.registry.taxonomy.category_names import CategoryNamer
-from waygraph.registry.taxonomy.name_choice import EmbedNames
+from waygraph.registry.taxonomy.category_names import CategoryNamer, EmbedNames
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Taxonomy, TaxonomySettings
 
@@ -78,18 +78,16 @@ _LABEL_WORDS, _LABEL_CHARS = 4, 60
 """Of a member's name in a description."""
 
 
-def build_without_model(
-    services: Sequence[Service],
-    vectors: Vectors,
-    before: Taxonomy | None = None,
-    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
-    *,
-    embed: EmbedNames | None = None,
-) -> Taxonomy:
-    """By vectors, float32 of shape (dimension,), if anything has one, else by words. Raises InvalidSetting if there is
-    nothing to build of.
-    """
-    return (build_by_vectors if vectors else build_by_words)(services, vectors, before, settings, embed=embed)
+def build_without_model(services: Sequence[Service], vectors: Vectors, *more: Any, **how: Any) -> Taxonomy:
+    """By vectors, float32 of shape (dimension,), if anything has one, else by words: as `build_by_vectors`."""
+    return (build_by_vectors if vectors else build_by_words)(services, vectors, *more, **how)
+
+
+def build_by_words(services: Sequence[Service], _vectors: Vectors, *more: Any, **how: Any) -> Taxonomy:
+    """As `build_by_vectors`, by the words of their texts. Raises InvalidSetting if there are none."""
+    if not (vectors := word_vectors(services, by_rarity=True)):
+        raise InvalidSetting("a taxonomy needs agents or tools, and none here may stand in one: `waygraph ingest`")
+    return build_by_vectors(services, vectors, *more, **how | {"by": By.WORDS, "embed": None})
 
 
 def build_by_vectors(
@@ -99,6 +97,7 @@ def build_by_vectors(
     settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
     *,
     embed: EmbedNames | None = None,
+    by: By = By.VECTORS,
 ) -> Taxonomy:
     """Deterministic. Services without a vector, float32 of shape (dimension,), are left out.
 
@@ -110,34 +109,7 @@ def build_by_vectors(
             "a taxonomy by vectors needs vectors, and nothing here has one. Embed the texts: `waygraph reindex`; or "
             "build it by words."
         )
-    return _build(services, vectors, before, settings, By.VECTORS, embed=embed)
-
-
-def build_by_words(
-    services: Sequence[Service],
-    _vectors: Vectors,
-    before: Taxonomy | None = None,
-    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
-    *,
-    embed: EmbedNames | None = None,  # noqa: ARG001 - as the builder by vectors
-) -> Taxonomy:
-    """The same of the words of their texts. Raises InvalidSetting if there are none."""
-    if not (vectors := word_vectors(services, by_rarity=True)):
-        raise InvalidSetting("a taxonomy needs agents or tools, and none here may stand in one: `waygraph ingest`")
-    return _build(services, vectors, before, settings, By.WORDS)
-
-
-def _build(
-    services: Sequence[Service],
-    vectors: Vectors,
-    before: Taxonomy | None,
-    settings: TaxonomySettings,
-    by: By,
-    *,
-    embed: EmbedNames | None = None,
-) -> Taxonomy:
-    ids = sorted(service.id for service in services if service.id in vectors)
-    matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
+    ids, matrix = _rows_of(services, vectors)
     former = _Former(before, {entity: row for row, entity in enumerate(ids)}, matrix, settings)
     root = _grow(np.arange(len(ids)), 0, former, before.root if before else None)
     if settings.cross_domain:
@@ -159,11 +131,16 @@ def split(
     `above`: the names of the categories it stands under, which its children do not repeat. Vectors: float32 of shape
     (dimension,).
     """
-    ids = sorted(service.id for service in services if service.id in vectors)
-    matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
+    ids, matrix = _rows_of(services, vectors)
     root = _grow(np.arange(len(ids)), category.depth, _Former(None, {}, matrix, settings), None)
     top, *below = _Naming(services, ids, matrix, By.VECTORS).name(root, [*above, category.name]).values()
     return [replace(category, axis=top.axis, children=top.children, holds=top.holds), *below]
+
+
+def _rows_of(services: Sequence[Service], vectors: Vectors) -> tuple[list[str], Matrix]:
+    """The ids of the services that have a vector, in order, and a row for each."""
+    ids = sorted(service.id for service in services if service.id in vectors)
+    return ids, np.stack([vectors[entity] for entity in ids]).astype(np.float32)
 
 
 # -- clusters ------------------------------------------------------------------------------------------
@@ -360,14 +337,9 @@ class _Naming:
     """Names the nodes of one tree. `ids` and rows of `matrix` belong together."""
 
     def __init__(
-        self,
-        services: Sequence[Service],
-        ids: Sequence[str],
-        matrix: Matrix,
-        by: By,
-        embed: EmbedNames | None = None,
+        self, services: Sequence[Service], ids: list[str], matrix: Matrix, by: By, embed: EmbedNames | None = None
     ) -> None:
-        self._ids, self._matrix, self._by = list(ids), matrix, by
+        self._ids, self._matrix, self._by = ids, matrix, by
         self._labels = {service.id: _label_of(service) for service in services}
         self._namer = CategoryNamer(services, embed)
 

@@ -188,36 +188,40 @@ def test_a_name_that_no_path_can_hold_is_unknown(name: str, method: str) -> None
 
 def test_a_list_is_put_together_from_its_parts() -> None:
     """Asked for in the largest parts there are, until nothing follows or there are enough."""
-    talk: Any = calls.call_of(ListAgents(filters=Filters(tags=("a", "b")), limit=1500))
-    first = next(talk)
-    assert first.target == "/v1/agents?tag=a&tag=b&limit=1000"
     agents = [{**_agent(f"a{number:04}"), "tools": 0} for number in range(1500)]
-    page = first.read(_reply({"agents": agents[:1000], "revision": 3, "following": "YTA5OTk"}))
-    second = talk.send(page)
-    assert second.target == "/v1/agents?tag=a&tag=b&limit=500&cursor=YTA5OTk"
-    with pytest.raises(StopIteration) as end:
-        talk.send(second.read(_reply({"agents": agents[1000:], "revision": 4, "following": "YTE0OTk"})))
-    assert (len(end.value.value.items), end.value.value.revision, end.value.value.following) == (1500, 4, "a1499")
+    parts = [
+        {"agents": agents[:1000], "revision": 3, "following": "YTA5OTk"},
+        {"agents": agents[1000:], "revision": 4, "following": "YTE0OTk"},
+    ]
+    page, targets = performed(ListAgents(filters=Filters(tags=("a", "b")), limit=1500), *parts)
+    path = "/v1/agents?tag=a&tag=b"
+    assert targets == [f"{path}&limit=1000", f"{path}&limit=500&cursor=YTA5OTk"]
+    assert (len(page.items), page.revision, page.following) == (1500, 4, "a1499")
 
 
 def test_a_list_that_does_not_go_on_ends() -> None:
     """A service that gives the same cursor again and again is not followed for ever."""
-    talk: Any = calls.call_of(ListTools(limit=ALL))
-    page = next(talk).read(_reply({"tools": [], "revision": 3, "following": "YQ"}))
-    talk.send(page)
-    with pytest.raises(StopIteration):
-        talk.send(page)
-    log: Any = calls.call_of(ListChanges(limit=ALL))
-    part = next(log).read(_reply({"changes": [], "revision": 3, "following": cursor("000000000003-000001")}))
-    log.send(part)
-    with pytest.raises(StopIteration):
-        log.send(part)
+    tools = {"tools": [], "revision": 3, "following": "YQ"}
+    assert len(performed(ListTools(limit=ALL), tools, tools)[1]) == 2
+    log = {"changes": [], "revision": 3, "following": cursor("000000000003-000001")}
+    assert len(performed(ListChanges(limit=ALL), log, log)[1]) == 2
 
 
 def test_what_cannot_be_an_id_is_sent_as_nobodys() -> None:
     """No URL takes half of a surrogate pair."""
-    talk: Any = calls.call_of(ListChanges(agent="\ud800"))
-    assert next(talk).target == "/v1/changes?agent=%3F"
+    nothing = {"changes": [], "revision": 3, "following": ""}
+    assert performed(ListChanges(agent="\ud800"), nothing)[1] == ["/v1/changes?agent=%3F"]
+
+
+def performed(request: Any, *parts: object) -> tuple[Any, list[str]]:
+    """The page, and the targets of the calls that a service answers by these parts, one after the other."""
+    targets, replies = list[str](), iter(parts)
+
+    def ask(call: calls.Call[Any]) -> Any:
+        targets.append(call.target)
+        return call.read(_reply(next(replies)))
+
+    return calls.perform(request, ask), targets
 
 
 def _reply(told: object) -> Reply:

@@ -18,8 +18,7 @@ from waygraph.registry.index.analyser import telling_words
 from waygraph.registry.model.nouns import Of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.category_names import CategoryNamer, domains, verbs
-from waygraph.registry.taxonomy.name_choice import choose_names, remember
+from waygraph.registry.taxonomy.category_names import CategoryNamer, choose_names, domains, remember, verbs
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.taxonomies import share_found_by_name
 from waygraph.registry.taxonomy.tree import TaxonomySettings

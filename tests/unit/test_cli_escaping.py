@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from waygraph.api.cli.render.output import many_lines, one_line
-from waygraph.api.telemetry.escaping import escape_unsafe
+from waygraph.registry.model.foreign_text import escape_unsafe
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path, read_stream
 from waygraph.ingest.sources.yaml_text import MAX_UNFOLDED_CHARS, parse
 from waygraph.registry.access.policy import load_policy
-from waygraph.registry.model.bounded_text import MAX_DEPTH, toml_document
 from waygraph.registry.model.errors import InvalidSetting, SourceError
+from waygraph.registry.model.foreign_text import MAX_DEPTH, toml_document
 from waygraph.registry.model.settings import Settings
 
 S = Settings()

@@ -113,7 +113,7 @@ def _view_toolsets(toolsets: "Sequence[Toolset]") -> Iterator[Block]:
 def _read(file: Path) -> "list[Toolset]":
     """Raises InvalidSetting, which names the file."""
     from waygraph.ingest.sources.parse import parse_yaml
-    from waygraph.registry.model.bounded_text import toml_document
+    from waygraph.registry.model.foreign_text import toml_document
     from waygraph.registry.operators.toolset import stated_toolset
 
     try:

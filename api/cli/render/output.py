@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from waygraph.api.telemetry.escaping import escape_unsafe
+from waygraph.registry.model.foreign_text import escape_unsafe
 from waygraph.registry.model.nouns import JsonText
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from waygraph.api.cli.render.output import one_line, print_line
 from waygraph.api.cli.render.views import notice_line
-from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.ingest.hosts.hosts import title_of
 from waygraph.ingest.watch import events
 from waygraph.registry.model.changes import ChangeSet, SyncReport
+from waygraph.registry.model.foreign_text import escape_unsafe
 from waygraph.registry.model.nouns import notices_of, suspicions
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waygraph.registry.model.nouns import Of, Walked
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.taxonomy.name_choice import EmbedNames
+from waygraph.registry.taxonomy.category_names import EmbedNames
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Category, Taxonomy
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors
