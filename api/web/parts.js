@@ -1,8 +1,10 @@
 // What several pages show in the same way.
 // Texts come from strangers: they are only ever children or attributes of elements, never markup.
 import { html, signal, useEffect, useRef, useState } from "./vendor/preact.js";
-import { queryOf, request } from "./http.js";
-import { HOME } from "./place.js";
+import { may, queryOf, request, session } from "./http.js";
+import { HOME, setQuery } from "./place.js";
+
+const MAX_QUERY_CHARS = 4000; // A longer text stays out of the address.
 
 // -- loading ----------------------------------------------------------------------------------------------------------
 
@@ -34,6 +36,26 @@ export function useLoad(load, inputs) {
 export function useGet(path, params = {}) {
   const address = path + queryOf(params);
   return useLoad((ending) => request(address, { signal: ending }), [address]);
+}
+
+/**
+ * What is typed, and that once it has settled, which the address keeps under `name`; another address brings another text.
+ * @param {URLSearchParams} query @param {string} name @param {number} delayMs @returns {[string, (text: string) => void, string]}
+ */
+export function useTyped(query, name, delayMs) {
+  const there = query.get(name) || "";
+  const [text, setText] = useState(there);
+  const settled = useSettled(text, delayMs), written = useRef(there);
+  useEffect(() => {
+    written.current = settled.length <= MAX_QUERY_CHARS ? settled : "";
+    setQuery({ [name]: written.current });
+  }, [settled]);
+  useEffect(() => {
+    if (there === written.current) return;
+    written.current = there; // by a link, or the way back
+    setText(there);
+  }, [there]);
+  return [text, setText, settled];
 }
 
 /** A value that follows another one when that has not changed for so long. @template T @param {T} value @param {number} delayMs @returns {T} */
@@ -95,6 +117,18 @@ export function Act({ act, children, class: kind, disabled, label }) {
     }
   };
   return html`<button class=${kind} disabled=${disabled || busy} aria-busy=${busy} aria-label=${label} onClick=${run}>${children}</button>`;
+}
+
+// -- what waits ---------------------------------------------------------------------------------------------------------
+
+/** @type {import("./vendor/preact.js").Signal<{items: any[], more: string, failing: number}>} What waits for approval, and how many sources or their servers fail. */
+export const waits = signal({ items: [], more: "", failing: 0 });
+
+/** Looks anew, where there is anything to see. */
+export async function lookAtWaits() {
+  if (!may("read") || !session.value?.holds) return;
+  const [{ waiting, following }, { failures }] = await Promise.all([request("/v1/waiting", { params: { limit: 100 } }), request("/v1/status")]);
+  waits.value = { items: waiting, more: following && "+", failing: failures.length };
 }
 
 // -- texts of strangers -------------------------------------------------------------------------------------------------
@@ -228,9 +262,11 @@ export function Badge({ kind = "", children }) {
   return html`<span class=${`badge ${kind}`}>${children}</span>`;
 }
 
+export const KINDS = ["mcp_server", "a2a_agent", "skill", "openapi", "custom"];
+
 /** As people read it. @param {string} kind */
 export function kindOf(kind) {
-  return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
+  return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service", skill: "skill", custom: "agent" }[kind] || kind;
 }
 
 /** How many notices, and the first agent or tool that has one. @param {{count: number, at: string}} props */
@@ -307,10 +343,11 @@ export function Json({ value, label }) {
   return html`<${Code} text=${JSON.stringify(value, null, 2)} label=${label} />`;
 }
 
-/** What is drawn from when it is opened first. @param {{title: any, children: () => any}} props */
-export function Fold({ title, children }) {
-  const [drawn, setDrawn] = useState(false);
-  return html`<details onToggle=${(/** @type {any} */ event) => event.target.open && setDrawn(true)}><summary>${title}</summary>${drawn && children()}</details>`;
+/** What is drawn from when it is opened first. @param {{title: any, children: () => any, open?: boolean, onOpen?: () => void}} props */
+export function Fold({ title, children, open = false, onOpen }) {
+  const [isDrawn, setDrawn] = useState(open);
+  const toggle = (/** @type {any} */ event) => event.currentTarget.open && (setDrawn(true), onOpen?.());
+  return html`<details open=${open} onToggle=${toggle}><summary>${title}</summary>${isDrawn && children()}</details>`;
 }
 
 /** Where the data of a view is as JSON. @param {{path: string, params?: Record<string, unknown>}} props */

@@ -41,6 +41,7 @@ from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.operations.request import Id
 from waygraph.registry.storage import export
+from waygraph.registry.storage.location import MEMORY, is_server
 
 HOME = "/explore"
 CALLBACK = f"{HOME}/login/callback"
@@ -137,7 +138,7 @@ class BrowserPages:
         return response
 
     def _as_json(self, caller: Caller, *, csrf: str = "") -> Response:
-        asks = self._service.authenticator is not None
+        asks, place = self._service.authenticator is not None, str(self._service.registry.location)
         return as_json(
             {
                 "known": bool(caller.scopes) or not asks,
@@ -148,6 +149,7 @@ class BrowserPages:
                 "sees_all": caller.sees_everything,
                 "csrf": csrf,
                 "issuer": bool(self._service.settings.oidc_client_id and asks),
+                "holds": is_server(place) or place == MEMORY or Path(place).exists(),
                 "calls": self._service.settings.explorer_calls and self._has_gateway,
             }
         )

@@ -1,9 +1,9 @@
 // One agent: what its source states, what operators set, and what of it runs here.
 import { html, useState } from "../vendor/preact.js";
-import { queryOf } from "../http.js";
+import { maySet, queryOf } from "../http.js";
 import { Badge, Fold, heldBack, Json, kindOf, Loaded, marked, Outside, SourceLink, Standing, Time, ToolTable, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
-import { AgentSettings, maySet } from "./agent_settings.js";
+import { AgentSettings } from "./agent_settings.js";
 
 const TOOLS_AT_ONCE = 100;
 

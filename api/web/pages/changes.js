@@ -1,8 +1,8 @@
 // What waits for a person's word, and what changed.
 import { html, useState } from "../vendor/preact.js";
-import { may, pathOf, queryOf, request, session } from "../http.js";
+import { maySet, pathOf, queryOf, request } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, Dialog, Fold, Loaded, lookAtWaits, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -15,7 +15,7 @@ export default function Page({ query }) {
   /** @type {any[]} */
   const sources = useGet("/v1/sources").value?.sources || [];
   const items = waiting.items.filter((/** @type {Waiting} */ each) => !agent || each.agent_id === agent);
-  const again = () => [waiting, log].forEach((list) => list.again());
+  const again = () => ([waiting, log].forEach((list) => list.again()), lookAtWaits());
   const open = items.filter((each) => !each.rejection);
   const refused = items.filter((each) => each.rejection);
   return html`<h1>Changes</h1>
@@ -37,10 +37,6 @@ export default function Page({ query }) {
       <${More} list=${log} />`}<//>`;
 }
 
-function mayDecide() {
-  return may("write") && (may("admin") || Boolean(session.value?.sees_all));
-}
-
 // -- what waits ---------------------------------------------------------------------------------------------------------
 
 /** One or many, to be approved or rejected. @param {{items: Waiting[], shown: string, onDone: () => void}} props */
@@ -60,7 +56,7 @@ function Choice({ items, shown, onDone }) {
     setChosen({});
     onDone();
   };
-  return html`${mayDecide() && html`<div class="row">
+  return html`${maySet() && html`<div class="row">
       <label class="beside"><input type="checkbox" checked=${names.length === items.length} onChange=${(/** @type {any} */ event) => setChosen(event.target.checked ? hashesOf(items) : {})} /> all ${items.length}</label>
       <button class="main" disabled=${!names.length} onClick=${() => setDecision("approve")}>Approve …</button>
       ${!isRejected && html`<button class="danger" disabled=${!names.length} onClick=${() => setDecision("reject")}>Reject …</button>`}
@@ -94,7 +90,7 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
   const isChange = change && change.what === "changed";
   return html`<article class="card" aria-label=${item.id}>
     <div class="row between">
-      <h3>${mayDecide() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
+      <h3>${maySet() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
         <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.id)}>${revealed(item.id)}</a></h3>
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
@@ -126,19 +122,6 @@ function Present({ item, onRest }) {
 /** @param {{field: string, text: string, onRest: (rest: number) => void}} props */
 function Said({ field, text, onRest }) {
   return html`<div class="difference" role="group" aria-label=${`${field} now`}><p class="field">${field.replace("_", " ")}</p><${Revealed} text=${text} onRest=${onRest} /></div>`;
-}
-
-/**
- * What is made only once it is looked at.
- * @param {{open: boolean, title: any, onOpen?: () => void, children: () => any}} props
- */
-function Fold({ open, title, onOpen, children }) {
-  const [isOpen, setOpen] = useState(open);
-  const toggle = (/** @type {any} */ event) => {
-    setOpen(event.currentTarget.open);
-    if (event.currentTarget.open && onOpen) onOpen();
-  };
-  return html`<details open=${isOpen} onToggle=${toggle}><summary>${title}</summary>${isOpen && children()}</details>`;
 }
 
 /** Which fields are new or changed, and how much of its text nobody opened. @param {Waiting} item @param {number} rest */

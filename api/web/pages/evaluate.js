@@ -1,7 +1,9 @@
 // How well requests were answered: records of `waygraph eval`, side by side.
 import { html } from "../vendor/preact.js";
-import { place, setQuery } from "../place.js";
-import { Loaded, Table, Twin, useGet, Words } from "../parts.js";
+import { queryOf, request, session } from "../http.js";
+import { HOME, place, setQuery } from "../place.js";
+import { Act, Badge, Code, Loaded, marked, Table, Twin, useGet, Words } from "../parts.js";
+import { quote } from "../shell.js";
 
 /**
  * @typedef {{id: string, path: string, date: string, commit: string, dataset: string, checksum: string, name: string, split: string,
@@ -13,7 +15,33 @@ const MOST_DRAWN = 60;
 
 export default function Evaluate() {
   const state = useGet("/v1/evaluations");
-  return html`<h1>Evaluate</h1><${Loaded} state=${state}>${(/** @type {any} */ found) => html`<${Records} found=${found} />`}<//>`;
+  return html`<h1>Evaluate</h1>${session.value?.holds && html`<${Requests} />`}<h2>Records</h2><${Loaded} state=${state}>${(/** @type {any} */ found) => html`<${Records} found=${found} />`}<//>`;
+}
+
+/** The requests that a person keeps, how each is answered now, and the figure over time. */
+function Requests() {
+  const state = useGet("/explore/requests");
+  const forget = (/** @type {string} */ text) => async () => (await request("/explore/requests", { body: { text, forget: true } }), state.again());
+  return html`<section><h2>Your requests</h2><${Loaded} state=${state}>${(/** @type {any} */ { folder, requests, runs }) => requests.length === 0 ? html`<p>None is kept yet: <a href=${HOME}>ask</a> something, and say whether the answer was right.</p>` : html`
+    <p><b>${requests.filter((/** @type {any} */ each) => each.is_right).length} of ${requests.length}</b> are answered right now.</p>
+    <${Figure} runs=${runs.slice(-60)} />
+    <${Table} caption="Your requests" columns=${["Request", "Right", "First answer now", "", ""]} rows=${requests.map((/** @type {any} */ each) => [
+      html`<a href=${HOME + queryOf({ q: each.text })}><${Words} text=${each.text} max=${200} /></a>`,
+      marked([...each.gold_tools, ...each.gold][0]?.join(", ") || "nothing"),
+      marked(each.first || "nothing"),
+      html`<${Badge} kind=${each.is_right ? "good" : "bad"}>${each.is_right ? "right" : "wrong"}<//>`,
+      html`<${Act} class="plain" label=${`Forget ${each.text}`} act=${forget(each.text)}>Forget<//>`,
+    ])} />
+    <${Code} label="command that measures them" text=${`waygraph eval ${quote(folder)}`} />`}<//></section>`;
+}
+
+/** A bar for each time that the figure changed. @param {{runs: {at: string, judged: number, right: number}[]}} props */
+function Figure({ runs }) {
+  const last = runs.at(-1);
+  return html`<figure class="series"><figcaption>Answered right, each time that it changed</figcaption>
+    <svg viewBox="0 0 600 70" role="img" aria-label=${`Answered right: ${runs.map(({ judged, right }) => `${right} of ${judged}`).slice(-5).join(", then ")}`}>
+      ${runs.map(({ at, judged, right }, place) => html`<g key=${at}><title>${`${at}: ${right} of ${judged}`}</title><rect class="faults" x=${place * 10} width="8" y="5" height="60" /><rect class="all" x=${place * 10} width="8" y=${65 - (60 * right) / judged} height=${(60 * right) / judged} /></g>`)}
+      ${last && html`<text x=${runs.length * 10 + 6} y="40">${last.right} of ${last.judged}</text>`}</svg></figure>`;
 }
 
 /** @param {{found: any}} props */

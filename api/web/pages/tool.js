@@ -1,10 +1,9 @@
 // One tool: what it says of itself, what operators changed, its arguments as a form, and a try.
 import { html } from "../vendor/preact.js";
-import { may, pathOf, session } from "../http.js";
+import { may, maySet, pathOf, session } from "../http.js";
 import { AgentLink, Badge, Fold, heldBack, isRenamed, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { Listed } from "./agent.js";
-import { maySet } from "./agent_settings.js";
 import { ToolSettings } from "./tool_settings.js";
 import { TryIt } from "./try_it.js";
 
