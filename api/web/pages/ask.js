@@ -1,7 +1,7 @@
 // Ask: one box and the answer under it; what compares ways to rank, and what narrows the question, stands behind it.
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { may, request, session } from "../http.js";
-import { Code, KINDS, kindOf, Loaded, useGet, useLoad, useTyped, waits, Words } from "../parts.js";
+import { Code, Fold, KINDS, kindOf, Loaded, useGet, useLoad, useTyped, waits, Words } from "../parts.js";
 import { HOME, setQuery, useWanted } from "../place.js";
 import { Answer, digest, heldWords } from "./ask_answer.js";
 import { Elsewhere } from "./ask_code.js";
@@ -18,9 +18,8 @@ const FILTERS = ["tag", "kind", "agent", "reachable", "within", "toolset", "stri
 export default function Ask({ query }) {
   const [text, setText, settled] = useTyped(query, "q", 150);
   const form = /** @type {Form} */ (query.get("as") || formOf(settled));
-  const asked = readRequest(settled, form);
+  const asked = readRequest(settled, form), count = FILTERS.filter((name) => query.has(name)).length;
   const agents = query.get("for") !== "tools";
-  const known = useGet("/v1/recipes").value?.recipes || [];
   const chosen = query.getAll("recipe").slice(0, MAX_RECIPES), recipes = chosen.length ? chosen : ["hybrid"];
   const bodies = recipes.map((recipe) => bodyOf(asked, query, recipe));
   if (!may("route")) return html`<h1>Ask</h1><p>To ask needs the scope route, which you do not have.</p>`;
@@ -31,9 +30,9 @@ export default function Ask({ query }) {
       </label>
     </form>
     ${form === "conversation" && settled.trim() && html`<${Conversation} asked=${asked} />`}
-    ${asked.text || asked.steps.length ? html`<${Answers} bodies=${bodies} agents=${agents} text=${asked.text} query=${query} known=${known} />` : html`<${Beginning} />`}
-    <${Compare} chosen=${recipes} agents=${agents} known=${known} />
-    <${Narrow} query=${query} form=${form} />
+    ${asked.text || asked.steps.length ? html`<${Answers} bodies=${bodies} agents=${agents} text=${asked.text} query=${query} />` : html`<${Beginning} />`}
+    <${Fold} title="Compare" open=${recipes.length > 1}>${() => html`<${Compare} chosen=${recipes} agents=${agents} />`}<//>
+    <${Fold} title=${`Narrow${count ? ` (${count})` : ""}`} open=${count > 0}>${() => html`<${Narrow} query=${query} form=${form} />`}<//>
     ${(asked.text || asked.steps.length > 0) && html`<${Elsewhere} body=${bodies[0]} agents=${agents} />`}`;
 }
 
@@ -68,31 +67,33 @@ function listOf(text) {
 /** @param {any} event */
 const valueOf = (event) => event.target.value;
 
-/** One to three recipes, in the order of the service; those that cannot answer here with the reason. @param {{chosen: string[], agents: boolean, known: {name: string, purpose: string, hindrance: string}[]}} props */
-function Compare({ chosen, agents, known }) {
+/** All recipes, where somebody wants others than the usual one. @param {boolean} isWanted @returns {{name: string, purpose: string, hindrance: string}[]} */
+function useRecipes(isWanted) {
+  return useLoad(async (ending) => (isWanted ? (await request("/v1/recipes", { signal: ending })).recipes : []), [isWanted]).value || [];
+}
+
+/** One to three recipes, in the order of the service; those that cannot answer here with the reason. @param {{chosen: string[], agents: boolean}} props */
+function Compare({ chosen, agents }) {
   const turn = (/** @type {string} */ name) => {
     const wanted = chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name];
     setQuery({ recipe: wanted.length === 1 && wanted[0] === "hybrid" ? null : wanted });
   };
   const isFull = chosen.length >= MAX_RECIPES;
-  return html`<details open=${chosen.length > 1}><summary>Compare</summary>
-    <label class="beside">Find <select value=${agents ? "agents" : "tools"} onChange=${(/** @type {any} */ event) => setQuery({ for: valueOf(event) === "tools" ? "tools" : null })}><option>agents</option><option>tools</option></select></label>
+  return html`<label class="beside">Find <select value=${agents ? "agents" : "tools"} onChange=${(/** @type {any} */ event) => setQuery({ for: valueOf(event) === "tools" ? "tools" : null })}><option>agents</option><option>tools</option></select></label>
     <fieldset><legend>Recipes, up to ${MAX_RECIPES} side by side</legend>
-    ${known.map(({ name, purpose, hindrance }) => html`<div key=${name}><label class="beside" title=${purpose}><input type="checkbox" checked=${chosen.includes(name)} disabled=${chosen.includes(name) ? chosen.length === 1 : isFull || hindrance} onChange=${() => turn(name)} /> ${name}</label>
+    ${useRecipes(true).map(({ name, purpose, hindrance }) => html`<div key=${name}><label class="beside" title=${purpose}><input type="checkbox" checked=${chosen.includes(name)} disabled=${chosen.includes(name) ? chosen.length === 1 : isFull || hindrance} onChange=${() => turn(name)} /> ${name}</label>
       <span class="quiet">${hindrance || purpose}</span></div>`)}
-  </fieldset></details>`;
+  </fieldset>`;
 }
 
 /** What is typed, how much of it is shown, and who may answer. @param {{query: URLSearchParams, form: Form}} props */
 function Narrow({ query, form }) {
-  const count = FILTERS.filter((name) => query.has(name)).length;
   const field = (/** @type {string} */ name, /** @type {string} */ label, list = "") =>
     html`<label>${label} <input list=${list || undefined} value=${query.get(name) || ""} onChange=${(/** @type {any} */ event) => setQuery({ [name]: valueOf(event).trim() })} /></label>`;
   const check = (/** @type {string} */ name, /** @type {string} */ label) =>
     html`<label class="beside"><input type="checkbox" checked=${query.has(name)} onChange=${(/** @type {any} */ event) => setQuery({ [name]: event.target.checked ? "1" : null })} /> ${label}</label>`;
   const turnKind = (/** @type {string} */ kind) => setQuery({ kind: KINDS.filter((each) => query.getAll("kind").includes(each) !== (each === kind)) });
-  return html`<details open=${count > 0}><summary>Narrow${count > 0 && ` (${count})`}</summary>
-    <div class="row">
+  return html`<div class="row">
       <label class="beside">It is <select value=${form} onChange=${(/** @type {any} */ event) => setQuery({ as: valueOf(event) })}>${FORMS.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}</select></label>
       <label class="beside">at most <input type="number" min="1" max="1000" value=${query.get("limit") || "5"} onChange=${(/** @type {any} */ event) => setQuery({ limit: valueOf(event) === "5" ? null : valueOf(event) })} /></label>
     </div>
@@ -100,8 +101,7 @@ function Narrow({ query, form }) {
     ${may("read") && html`<${Toolsets} />`}
     <fieldset><legend>Any of these kinds</legend>${KINDS.map((kind) => html`<label key=${kind} class="beside"><input type="checkbox" checked=${query.getAll("kind").includes(kind)} onChange=${() => turnKind(kind)} /> ${kindOf(kind)}</label>`)}</fieldset>
     ${check("reachable", "only those that can be reached")} ${check("strict", "withhold an answer that may not fit")}
-    ${count > 0 && html`<button type="button" class="plain" onClick=${() => setQuery(Object.fromEntries(FILTERS.map((name) => [name, null])))}>Without filters</button>`}
-  </details>`;
+    <button type="button" class="plain" onClick=${() => setQuery(Object.fromEntries(FILTERS.map((name) => [name, null])))}>Without filters</button>`;
 }
 
 function Toolsets() {
@@ -116,20 +116,20 @@ function Conversation({ asked }) {
   </details>`;
 }
 
-/** @param {{bodies: any[], agents: boolean, text: string, query: URLSearchParams, known: any[]}} props */
-function Answers({ bodies, agents, text, query, known }) {
+/** @param {{bodies: any[], agents: boolean, text: string, query: URLSearchParams}} props */
+function Answers({ bodies, agents, text, query }) {
   const [spoken, setSpoken] = useState("");
   return html`<section aria-label="The answer">
       <p class="hidden" role="status">${spoken}</p>
-      <div class="columns">${bodies.map((body) => html`<${Column} key=${`${body.recipe} ${agents}`} body=${body} agents=${agents} text=${text} why=${query.get("why") || ""} titled=${bodies.length > 1 || body.recipe !== "hybrid"} known=${known} tell=${body === bodies[0] ? setSpoken : undefined} />`)}</div>
+      <div class="columns">${bodies.map((body) => html`<${Column} key=${`${body.recipe} ${agents}`} body=${body} agents=${agents} text=${text} why=${query.get("why") || ""} titled=${bodies.length > 1 || body.recipe !== "hybrid"} tell=${body === bodies[0] ? setSpoken : undefined} />`)}</div>
     </section>
     <${Held} text=${text} />`;
 }
 
-/** What one recipe answers. The answer stays until the next one is there. @param {{body: any, agents: boolean, text: string, why: string, titled: boolean, known: any[], tell?: (sentence: string) => void}} props */
-function Column({ body, agents, text, why, titled, known, tell }) {
+/** What one recipe answers. The answer stays until the next one is there. @param {{body: any, agents: boolean, text: string, why: string, titled: boolean, tell?: (sentence: string) => void}} props */
+function Column({ body, agents, text, why, titled, tell }) {
   const path = agents ? "/v1/route" : "/v1/tools/search", what = JSON.stringify([path, body]);
-  const [isWanted, want] = useWanted(what);
+  const [isWanted, want] = useWanted(what), known = useRecipes(body.recipe !== "hybrid");
   const hindrance = known.find(({ name }) => name === body.recipe)?.hindrance;
   const runs = (isWanted || !isCostly(body.recipe)) && !hindrance && (body.recipe === "hybrid" || known.length > 0);
   const state = useLoad(async (ending) => (runs ? request(path, { body, signal: ending }) : null), [what, runs]);

@@ -134,7 +134,7 @@ function Match({ match, most, above, within, text }) {
     ${of.description && html`<p><${Words} text=${of.description} max=${DESCRIPTION_CHARS} /></p>`}
     ${match.tools?.length > 0 && html`<p>Tools: ${match.tools.map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}<${ToolLink} id=${each.id} short />`)}</p>`}
     <details><summary>${votes.length} ${votes.length === 1 ? "vote" : "votes"}: what the score is made of</summary><${Votes} votes=${votes} score=${score} name=${`${of.id} (${within})`} /></details>
-    ${above && text && mayOperate() && html`<${Act} class="plain" label=${`Right was ${of.id}`} act=${() => keep(text, [(toolOf(match) || agent).id])}>This one was right<//>`}
+    ${above && text && mayOperate() && html`<${Act} class="plain" label=${`This one was right: ${of.id}`} act=${() => keep(text, [(toolOf(match) || agent).id])}>This one was right<//>`}
   </li>`;
 }
 
