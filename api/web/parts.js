@@ -345,9 +345,10 @@ export function Json({ value, label }) {
 
 /** What is drawn from when it is opened first. @param {{title: any, children: () => any, open?: boolean, onOpen?: () => void}} props */
 export function Fold({ title, children, open = false, onOpen }) {
-  const [isDrawn, setDrawn] = useState(open);
-  const toggle = (/** @type {any} */ event) => event.currentTarget.open && (setDrawn(true), onOpen?.());
-  return html`<details open=${open} onToggle=${toggle}><summary>${title}</summary>${isDrawn && children()}</details>`;
+  const [isOpen, setOpen] = useState(open), isDrawn = useRef(open);
+  isDrawn.current ||= isOpen;
+  const toggle = (/** @type {any} */ event) => (setOpen(event.currentTarget.open), event.currentTarget.open && onOpen?.());
+  return html`<details open=${isOpen} onToggle=${toggle}><summary>${title}</summary>${isDrawn.current && children()}</details>`;
 }
 
 /** Where the data of a view is as JSON. @param {{path: string, params?: Record<string, unknown>}} props */

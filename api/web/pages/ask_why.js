@@ -2,8 +2,9 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { may, mayOperate, maySet, pathOf, request } from "../http.js";
 import { Act, AgentLink, Badge, Bars, Code, Loaded, marked, Table, ToolLink, useGet, useLoad, useSettled, Words } from "../parts.js";
-import { setQuery } from "../place.js";
+import { setQuery, useWanted } from "../place.js";
 import { quote } from "../shell.js";
+import { isCostly } from "./ask_request.js";
 import { digits, legColour, legName, partsOf } from "./ask_legs.js";
 
 /** @typedef {import("./ask_legs.js").Vote} Vote */
@@ -45,8 +46,10 @@ function Names({ typed }) {
 
 /** @param {Question & {name: string}} props */
 function Place({ name, ...question }) {
-  const asked = { ...question.body, id: name };
-  const state = useLoad((ending) => request("/v1/route/why", { body: asked, signal: ending }), [JSON.stringify([asked, question.answer.revision])]);
+  const asked = { ...question.body, id: name }, what = JSON.stringify(asked);
+  const [isWanted, want] = useWanted(what), runs = isWanted || !isCostly(question.body.recipe);
+  const state = useLoad(async (ending) => (runs ? request("/v1/route/why", { body: asked, signal: ending }) : null), [what, runs, question.answer.revision]);
+  if (!runs) return html`<p class="notice">A language model is called for it. <button onClick=${want}>Run</button></p>`;
   return html`<${Loaded} state=${state}>${(/** @type {any} */ placement) => html`<${Placement} of=${placement} recipe=${question.body.recipe} />
     ${question.body.text && placement.id && html`<${Mend} of=${placement} ...${question} />`}`}<//>`;
 }
