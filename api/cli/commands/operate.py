@@ -117,8 +117,8 @@ def set_tool(
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
             parameters.setdefault(parameter, {})[key] = json_or_text(value) if key == "pin" else value
-    fields = {"name": rename, "description": describe, "parameters": parameters or None, "hidden": hide}
-    fields["questions"] = list(question) if question else None
+    fields: dict[str, Any] = {"name": rename, "description": describe, "parameters": parameters or None, "hidden": hide}
+    fields |= {"questions": list(question)} if question else {}
     changes = {key: value for key, value in fields.items() if value is not None}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")

@@ -1,6 +1,7 @@
 """Which agents, and which of their tools, can do this?"""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 
@@ -19,7 +20,7 @@ from waygraph.registry.model.nouns import Filters, Tool, ToolMatch
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.search import FindPlacement, FindTools, RouteAgents
-from waygraph.registry.routing.answering import NO_MODEL, NO_TAXONOMY, NO_VECTORS
+from waygraph.registry.routing.answering import NO_MODEL, NO_TAXONOMY
 from waygraph.registry.routing.placement import Placement, without_unread
 from waygraph.registry.routing.recipes import RECIPES, Recipe
 from waygraph.registry.taxonomy.browse import findable_taxonomy
@@ -95,26 +96,24 @@ def _note_request(exchange: Exchange, body: SearchRequest, start_s: float, *, is
 @handles(operations.RECIPES)
 def recipes(exchange: Exchange) -> Shape:
     """The ways to rank, by name."""
-    shown = [(recipe, recipe.name, recipe.purpose) for recipe in RECIPES.values()]
-    return {"recipes": [{"name": n, "purpose": p, "hindrance": _hindrance(exchange, each)} for each, n, p in shown]}
+    rows = [
+        {"name": each.name, "purpose": each.purpose, "hindrance": _hindrance(exchange, each)}
+        for each in RECIPES.values()
+    ]
+    return {"recipes": rows}
 
 
 def _hindrance(exchange: Exchange, recipe: Recipe) -> str:
     """Why a recipe cannot answer here as it should; empty: it can, or there is no registry yet."""
-    try:
+    with suppress(WaygraphError):
         state = exchange.status.state
+        if state.embedder and not recipe.takes(state.texts):
+            return str(RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=state.texts))
         if recipe.walk and not exchange.service.settings.walk:
             return NO_MODEL
-        if recipe.walk and not exchange.service.registry.look(
-            lambda index: findable_taxonomy(index, None, Filters(), exchange.principal)
-        ):
-            return NO_TAXONOMY
-    except WaygraphError:
-        return ""
-    if not recipe.needs_vectors or (state.embedder and recipe.takes(state.texts)):
-        return ""
-    unfit = RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=state.texts)
-    return str(unfit) if state.embedder else NO_VECTORS
+        see = partial(findable_taxonomy, name=None, filters=Filters(), principal=exchange.principal)
+        return "" if not recipe.walk or exchange.service.registry.look(see) else NO_TAXONOMY
+    return ""
 
 
 def define_tools(tools: "Sequence[Tool]", tool_format: ToolFormat | None) -> Shape:

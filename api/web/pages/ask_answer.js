@@ -69,7 +69,7 @@ function Sentence({ answer, text }) {
     return html`<a href=${own ? toolPlace(own.id) : agentPlace(match.agent.id)}><${Words} text=${(own || match.agent).name.slice(0, 80)} /></a>`;
   };
   return html`<p class="sentence">${name(first)}${tool && html` of <${Words} text=${first.agent.name.slice(0, 80)} />`} ${answer.is_doubtful ? "is nearest" : "fits best"}<${Words} text=${reasonsOf(first, text)} />.</p>
-    ${others.length > 0 && html`<p class="quiet">Near: ${others.slice(0, MOST_NEAR).map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}${name(each)}`)}.</p>`}
+    ${others.length > 0 && html`<p class="quiet">Near: ${others.slice(0, MOST_NEAR).map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}${name(each)}${toolOf(each) && html` of <${Words} text=${each.agent.name.slice(0, 80)} />`}`)}.</p>`}
     ${first.cannot_run && html`<p class="quiet">It cannot be called here: <${Words} text=${first.cannot_run} max=${300} />. <a href=${tool ? toolPlace(tool.id) : agentPlace(first.agent.id)}>What to do</a></p>`}`;
 }
 

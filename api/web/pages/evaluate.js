@@ -11,7 +11,6 @@ import { quote } from "../shell.js";
  */
 
 const PREFERRED = ["agents Recall@5", "tools Recall@5"];
-const MOST_DRAWN = 60;
 
 export default function Evaluate() {
   const state = useGet("/v1/evaluations");
@@ -64,8 +63,7 @@ function Records({ found }) {
       <label class="beside">Dataset <select value=${dataset} onChange=${choose("dataset")}><option value="">all</option>${datasets.map((each) => html`<option>${each}</option>`)}</select></label>
       <label class="beside">Measure <select value=${measure} onChange=${choose("measure")}>${measures.map((each) => html`<option>${each}</option>`)}</select></label>
     </form>
-    <${Plot} runs=${runs} measure=${measure} />
-    <h2>Runs</h2><p class="quiet">Choose two to compare them.</p>
+    <h3>Runs</h3><p class="quiet">Choose two to compare them.</p>
     <${Table} caption="Runs" columns=${["Compare", "Trial", "Dataset", "Date", measure, "95 % interval", "Judged", "Withheld", "Half within, ms"]} numeric=${[4, 5, 6, 7, 8]} rows=${runs.map((run) => row(run, measure, chosen))} />
     ${chosen.length === 2 && html`<${Comparison} one=${chosen[0]} other=${chosen[1]} />`}`}`;
 }
@@ -111,27 +109,6 @@ function row(run, measure, chosen) {
   ];
 }
 
-/** Each run's mean and interval; the table below says the same. @param {{runs: Run[], measure: string}} props */
-function Plot({ runs, measure }) {
-  const drawn = runs.filter((run) => run.measures[measure]).slice(0, MOST_DRAWN);
-  const ends = drawn.flatMap((run) => run.measures[measure]);
-  const least = Math.min(...ends, 1);
-  const most = Math.max(...ends, least + 0.01);
-  const at = (/** @type {number} */ value) => 210 + (370 * (value - least)) / (most - least);
-  const height = 24 * drawn.length + 24;
-  return html`<figure class="series"><figcaption>${measure}: mean, and interval of 95 %${runs.length > drawn.length && ` (${drawn.length} of ${runs.length} runs)`}</figcaption>
-    <svg viewBox=${`0 0 600 ${height}`} role="img" aria-label=${`${measure} of ${drawn.length} runs, from ${shown(least)} to ${shown(most)}; the table has all numbers.`}>
-      ${drawn.map((run, place) => {
-        const [mean, low, high] = run.measures[measure];
-        const y = 24 * place + 12;
-        return html`<g key=${run.id}><title>${`${run.name}, ${run.path}: ${shown(mean)} (${shown(low)} to ${shown(high)})`}</title>
-          <text x="0" y=${y + 4}>${cut(run.name, 32)}</text><line x1="210" x2="580" y1=${y} y2=${y} />
-          <line class="interval" x1=${at(low)} x2=${at(high)} y1=${y} y2=${y} /><circle class="mean" cx=${at(mean)} cy=${y} r="5" /></g>`;
-      })}
-      <text x="210" y=${height - 4}>${shown(least)}</text><text class="end" x="580" y=${height - 4}>${shown(most)}</text>
-    </svg></figure>`;
-}
-
 /** @param {{one: Run, other: Run}} props */
 function Comparison({ one, other }) {
   const names = Object.keys(one.measures).filter((name) => other.measures[name]);
@@ -153,9 +130,4 @@ function Comparison({ one, other }) {
 /** @param {number | undefined} value @param {number} [digits] */
 function shown(value, digits = 3) {
   return value === undefined ? "–" : value.toFixed(digits);
-}
-
-/** @param {string} text @param {number} most */
-function cut(text, most) {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }

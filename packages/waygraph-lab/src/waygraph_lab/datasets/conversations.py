@@ -109,8 +109,8 @@ def read_catalogue(source: str, settings: Settings) -> Manifest:
 
 def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[Manifest, list[Path]]:
     """The catalogue, and the files that it is in."""
-    if place := about.get("registry"):
-        return _registry_agents(place, settings), []
+    if registry := about.get("registry"):
+        return _registry_agents(registry, settings), []
     catalog = about.get("catalog")
     if not catalog:
         return _catalogue(path / AGENTS), [path / AGENTS]
