@@ -194,9 +194,20 @@ function numberOf(run, one) {
   return `U+${/** @type {number} */ (one.codePointAt(0)).toString(16).toUpperCase().padStart(4, "0")}${count > 1 ? ` ×${count}` : ""}`;
 }
 
-/** A path or an address, which may go on in the next line behind a slash. @param {{text: string}} props */
+/** A path, an address or a name, which may go on in the next line behind a sign. @param {{text: string}} props */
 export function Path({ text }) {
-  return html`<span class="words" dir="auto">${text.slice(0, MOST_PATH).split(/(?<=\/)/).map((part) => [marked(part), html`<wbr />`])}</span>`;
+  return html`<span class="words" dir="auto">${text.slice(0, MOST_PATH).split(/(?<=[/_.-])/).map((part) => [marked(part), html`<wbr />`])}</span>`;
+}
+
+/** A description, and whether it was made of the names of tools for want of one. @param {{text: string, max: number}} props */
+export function Described({ text, max }) {
+  const [first, rest] = text.split(/\n\n(.*)/s), isMade = text.startsWith("States no description: ");
+  return isMade ? html`<${Badge}>made<//> <${Words} text=${first.slice(first.indexOf(": ") + 2)} max=${max} />${rest && html` <${Words} text=${rest} max=${max} />`}` : html`<${Words} text=${text || "Its source describes it with no word."} max=${max} />`;
+}
+
+/** Counts in words, without those that are none. @param {Record<string, number>} numbers By noun, in the plural. */
+export function counted(numbers) {
+  return Object.entries(numbers).filter(([, count]) => count).map(([nouns, count]) => `${count.toLocaleString("en")} ${count === 1 ? nouns.slice(0, -1) : nouns}`).join(", ");
 }
 
 /** A link if it leads to http or https, else its text. @param {{href: string, children?: any}} props */
@@ -254,7 +265,7 @@ export function SourceLink({ name }) {
 
 /** @param {{id: string, short?: boolean}} props */
 export function ToolLink({ id, short }) {
-  return html`<a href=${toolPlace(id)}>${marked(short ? id.slice(id.indexOf("/") + 1) : id)}</a>`;
+  return html`<a href=${toolPlace(id)}><${Path} text=${short ? id.slice(id.indexOf("/") + 1) : id} /></a>`;
 }
 
 /** @param {{kind?: string, children: any}} props */

@@ -1,7 +1,7 @@
 // The agents that who looks may see: a list that is searched while one types; `agent.js` shows one.
 import { html } from "../vendor/preact.js";
 import { may, request } from "../http.js";
-import { AgentLink, Badge, KINDS, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useTyped, Words } from "../parts.js";
+import { AgentLink, Badge, Described, KINDS, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useTyped, Words } from "../parts.js";
 import { setQuery } from "../place.js";
 import Agent from "./agent.js";
 
@@ -58,7 +58,7 @@ function Found({ list, sources }) {
 function Named({ agent }) {
   const named = agent.name && agent.name !== agent.id;
   return html`<${AgentLink} id=${agent.id} /> ${named && html`<${Words} text=${agent.name} max=${80} />`}
-    <div class="described quiet"><${Words} text=${agent.description} max=${200} /></div>
+    <div class="described quiet"><${Described} text=${agent.description} max=${200} /></div>
     ${agent.tags.length > 0 && html`<div>${agent.tags.slice(0, 8).map((/** @type {string} */ tag) => html`<${Badge}><${Words} text=${tag} max=${40} /><//> `)}</div>`}`;
 }
 

@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { maySet, pathOf, queryOf, request } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, agentPlace, Badge, Dialog, Fold, Loaded, lookAtWaits, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, counted, Dialog, Fold, Loaded, lookAtWaits, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -148,7 +148,7 @@ function Decide({ decision, items, rests, onClose, onDone }) {
       if (error.status === 409) end(); // one says something else by now, which is to be read first
       throw error;
     });
-    notify(`${isApproval ? "Approved" : "Rejected"}: ${answer.agents.length} agents, ${answer.tools.length} tools.`);
+    notify(`${isApproval ? "Approved" : "Rejected"}: ${counted({ agents: answer.agents.length, tools: answer.tools.length })}.`);
     end();
   };
   return html`<${Dialog} title=${isApproval ? "Let this into routing?" : "Keep this out of routing?"} onClose=${onClose}>
@@ -215,8 +215,9 @@ const KINDS = /** @type {Record<string, string>} */ ({ added: "good", changed: "
 /** @param {{change: any, shown: boolean}} props */
 function Entry({ change, shown }) {
   const name = change.tool ? `${change.agent_id}/${change.tool}` : change.agent_id;
-  const numbers = isArrival(change) ? Object.entries(change.after).map(([noun, count]) => `${count} ${noun}`) : change.fields;
-  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · <${SourceTitle} name=${change.source} />`}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
+  const isSource = change.agent_id.startsWith("source:"), of = isSource ? html`the source <${SourceTitle} name=${change.agent_id.slice(7)} />` : marked(name);
+  const numbers = isArrival(change) ? counted(change.after) : change.fields.join(", ").replaceAll("_", " "), by = !isSource && (change.source ? html`by <${SourceTitle} name=${change.source} />` : "by an operator");
+  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${of}</b> <span class="quiet">${[numbers && html`: ${numbers}`, by && html` ${by}`]}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
   if (isArrival(change)) return html`<li><p>${line}</p></li>`;
   const here = `${HOME}/changes${queryOf({ agent: change.agent_id, since: change.at, change: change.id })}`;
   return html`<li><${Fold} open=${shown} title=${line}>${() => html`

@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { may, mayOperate, pathOf, queryOf, request } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, AgentLink, Badge, Code, Dialog, Loaded, marked, NoticeLine, notify, Time, Twin, useGet, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Code, counted, Dialog, Loaded, marked, NoticeLine, notify, Time, Twin, useGet, Words } from "../parts.js";
 import { Intake, Report } from "../intake.js";
 import { quote } from "../shell.js";
 
@@ -120,7 +120,7 @@ function Removal({ source, all, followed, onClose, onDone }) {
   const gone = source.agents.filter((/** @type {string} */ id) => !others.has(id));
   const remove = async () => {
     const answer = await request(pathOf("/v1/sources", source.name), { method: "DELETE" });
-    notify(`Removed ${source.name}: ${answer.agents.length} agents, ${answer.tools.length} tools went with it.`);
+    notify(`Removed ${source.name}${counted({ agents: answer.agents.length, tools: answer.tools.length }).replace(/^./, ", and with it $&")}.`);
     onClose();
     setQuery({ source: null });
     onDone();
