@@ -2,25 +2,25 @@
 import { html, render, useEffect, useRef, useState } from "./vendor/preact.js";
 import { enter, may, mayOperate, readSession, request, session } from "./http.js";
 import { followLinks, HOME, place } from "./place.js";
-import { Badge, Fault, lookAtWaits, Notices, waits } from "./parts.js";
+import { Badge, Fault, lookAtWaits, Nothing, Notices, waits } from "./parts.js";
 
 /**
  * First part of the path → its name, its module, and who may go there.
- * @type {Record<string, {name: string, load: () => Promise<any>, allowed?: () => boolean, listed?: boolean}>}
+ * @type {Record<string, {name: string, load: () => Promise<any>, allowed?: () => boolean, listed?: boolean, needs?: boolean}>} `needs`: a registry.
  */
 const PAGES = {
-  "": { name: "Ask", load: () => import("./pages/ask.js") },
+  "": { name: "Ask", load: () => import("./pages/ask.js"), needs: false },
   tools: { name: "Tools", load: () => import("./pages/tools.js") },
   changes: { name: "Changes", load: () => import("./pages/changes.js") },
-  sources: { name: "Sources", load: () => import("./pages/sources.js") },
+  sources: { name: "Sources", load: () => import("./pages/sources.js"), needs: false },
   map: { name: "Map", load: () => import("./pages/map.js") },
   agents: { name: "Agents", load: () => import("./pages/agents.js") },
   taxonomy: { name: "Taxonomy", load: () => import("./pages/taxonomy.js") },
   use: { name: "Use", load: () => import("./pages/use.js"), allowed: mayOperate },
   evaluate: { name: "Evaluate", load: () => import("./pages/evaluate.js"), allowed: mayOperate },
   cypher: { name: "Cypher", load: () => import("./pages/cypher.js"), allowed: () => may("cypher") && mayOperate() },
-  operate: { name: "Operate", load: () => import("./pages/operate.js"), allowed: mayOperate },
-  login: { name: "Log in", load: () => import("./pages/login.js"), listed: false },
+  operate: { name: "Operate", load: () => import("./pages/operate.js"), allowed: mayOperate, needs: false },
+  login: { name: "Log in", load: () => import("./pages/login.js"), listed: false, needs: false },
 };
 
 function App() {
@@ -82,7 +82,7 @@ function Scheme() {
   </button>`;
 }
 
-/** @param {{page: {name: string, load: () => Promise<any>, allowed?: () => boolean}}} props */
+/** @param {{page: {name: string, load: () => Promise<any>, allowed?: () => boolean, needs?: boolean}}} props */
 function Page({ page }) {
   const [loaded, setLoaded] = useState(/** @type {any} */ (null));
   const [fault, setFault] = useState(/** @type {Error | null} */ (null));
@@ -95,6 +95,7 @@ function Page({ page }) {
   if (page.allowed && !page.allowed()) {
     return html`<main id="main"><h1>${page.name}</h1><p>This page needs the scope admin, and a caller who sees everything.</p></main>`;
   }
+  if (!session.value?.holds && page.needs !== false) return html`<main id="main"><h1>${page.name}</h1><${Nothing} /></main>`;
   return html`<main id="main" tabindex="-1" ref=${main}>
     ${fault && html`<${Fault} error=${fault} />`} ${loaded && html`<${loaded} path=${place.value.path} query=${place.value.query} />`}
   </main>`;

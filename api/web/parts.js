@@ -367,6 +367,12 @@ export function Twin({ path, params }) {
   return html`<a class="twin" href=${path + queryOf(params)} target="_blank" rel="noopener">JSON</a>`;
 }
 
+/** Where the registry is not made yet, or is empty: how to begin. */
+export function Nothing() {
+  return html`<p>Nothing is here yet. Take in the servers of a host on this machine, or any file of agents:</p>
+    <${Code} label="command that fills the registry" text="waygraph ingest mcp.json" />${may("write") && html`<p>Or <a href=${`${HOME}/sources`}>drop a file</a> under Sources.</p>`}`;
+}
+
 /**
  * A native dialog, open as long as it is there.
  * @param {{title: string, onClose: () => void, children: any}} props

@@ -1,7 +1,7 @@
 // Ask: one box and the answer under it; what compares ways to rank, and what narrows the question, stands behind it.
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { may, request, session } from "../http.js";
-import { Code, Fold, KINDS, kindOf, Loaded, useGet, useLoad, useTyped, waits, Words } from "../parts.js";
+import { Fold, KINDS, kindOf, Loaded, Nothing, useGet, useLoad, useTyped, waits, Words } from "../parts.js";
 import { HOME, setQuery, useWanted } from "../place.js";
 import { Answer, digest, heldWords } from "./ask_answer.js";
 import { Elsewhere } from "./ask_code.js";
@@ -22,6 +22,7 @@ export default function Ask({ query }) {
   const agents = query.get("for") !== "tools";
   const chosen = query.getAll("recipe").slice(0, MAX_RECIPES), recipes = chosen.length ? chosen : ["hybrid"];
   const bodies = recipes.map((recipe) => bodyOf(asked, query, recipe));
+  if (!session.value?.holds) return html`<h1>Ask</h1><${Nothing} />`;
   if (!may("route")) return html`<h1>Ask</h1><p>To ask needs the scope route, which you do not have.</p>`;
   return html`<h1 class="hidden">Ask</h1>
     <form role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
@@ -150,17 +151,7 @@ function Held({ text }) {
 
 /** Before anything is asked: what there is to ask, or how to begin. */
 function Beginning() {
-  if (!may("read")) return null;
-  return session.value?.holds ? html`<${Holdings} />` : html`<${Nothing} />`;
-}
-
-function Holdings() {
-  const status = useGet("/v1/status");
+  const status = useLoad(async (ending) => (may("read") ? request("/v1/status", { signal: ending }) : { agents: 1, tools: 0 }), []);
   return html`<${Loaded} state=${status}>${(/** @type {any} */ { agents, tools }) =>
     agents ? html`<p>This registry holds <strong>${agents.toLocaleString("en")}</strong> agents with <strong>${tools.toLocaleString("en")}</strong> tools. Type what is to be done: the answer follows as you type.</p>` : html`<${Nothing} />`}<//>`;
-}
-
-function Nothing() {
-  return html`<p>Nothing is here to ask yet. Take in the servers of a host on this machine, or any file of agents:</p>
-    <${Code} label="command that fills the registry" text="waygraph ingest mcp.json" />${may("write") && html`<p>Or <a href=${`${HOME}/sources`}>drop a file</a> under Sources.</p>`}`;
 }

@@ -90,7 +90,7 @@ export function Answer({ answer, text, of, body, path, why, again }) {
       </details>`,
     )}
     ${answer.walked && html`<${Walk} walked=${answer.walked} text=${text} />`}
-    <p class="quiet">${answer.confidence !== null && html`<span title="How likely the registry holds a right one">confidence <strong>${Math.round(100 * answer.confidence)} %</strong></span> · `}revision ${answer.revision} · ${answer.elapsed_ms.toFixed(1)} ms</p>`;
+    <p class="quiet">${answer.confidence !== null && html`<span title="How likely the registry holds a right one">confidence <strong>${Math.round(100 * answer.confidence)} %</strong></span> · `}revision ${answer.revision} · ${answer.elapsed_ms.toFixed(1)} ms${text && html` · <a href=${`${HOME}/map?q=${encodeURIComponent(text)}`}>on the map</a>`}</p>`;
 }
 
 /** Keeps the request with what is right for it. @param {string} text @param {string[]} right */

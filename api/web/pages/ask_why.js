@@ -1,13 +1,12 @@
 // Why not the other one? Where an agent or a tool stands for the request, what keeps it out, and what mends it.
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { may, mayOperate, maySet, pathOf, request } from "../http.js";
-import { Act, AgentLink, Badge, Bars, Code, Loaded, marked, Table, ToolLink, useGet, useLoad, useSettled, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Bars, Code, Loaded, marked, ToolLink, useGet, useLoad, useSettled, Words } from "../parts.js";
 import { setQuery, useWanted } from "../place.js";
 import { quote } from "../shell.js";
 import { isCostly } from "./ask_request.js";
-import { digits, legColour, legName, partsOf } from "./ask_legs.js";
+import { digits, legName, partsOf } from "./ask_legs.js";
 
-/** @typedef {import("./ask_legs.js").Vote} Vote */
 /** @typedef {{body: any, path: string, answer: any, again: () => void}} Question `path`: where `answer` came from. */
 
 /** @param {{id: string}} each */
@@ -50,12 +49,12 @@ function Place({ name, ...question }) {
   const [isWanted, want] = useWanted(what), runs = isWanted || !isCostly(question.body.recipe);
   const state = useLoad(async (ending) => (runs ? request("/v1/route/why", { body: asked, signal: ending }) : null), [what, runs, question.answer.revision]);
   if (!runs) return html`<p class="notice">A language model is called for it. <button onClick=${want}>Run</button></p>`;
-  return html`<${Loaded} state=${state}>${(/** @type {any} */ placement) => html`<${Placement} of=${placement} recipe=${question.body.recipe} />
+  return html`<${Loaded} state=${state}>${(/** @type {any} */ placement) => html`<${Placement} of=${placement} />
     ${question.body.text && placement.id && html`<${Mend} of=${placement} ...${question} />`}`}<//>`;
 }
 
-/** @param {{of: any, recipe: string}} props */
-function Placement({ of, recipe }) {
+/** @param {{of: any}} props */
+function Placement({ of }) {
   const link = (/** @type {string} */ id) => (of.kind === "tool" ? html`<${ToolLink} id=${id} />` : html`<${AgentLink} id=${id} />`);
   const hasOther = of.last_id && of.last_id !== of.id;
   const sides = [{ id: of.id, score: of.score, votes: of.votes }, ...(hasOther ? [{ id: of.last_id, score: of.last_score, votes: of.last_votes }] : [])];
@@ -69,8 +68,7 @@ function Placement({ of, recipe }) {
       <dt>how far off</dt><dd>${far.join(", ") || "no part of the search has it"}</dd>
       <dt>its texts hold</dt><dd><${WordList} words=${of.held_words} kind="good" /></dd>
       <dt>and do not hold</dt><dd><${WordList} words=${of.missing_words} kind="bad" /></dd>
-    </dl>
-    ${of.votes.length > 0 && html`<details><summary>Part by part</summary><${Sides} sides=${sides} recipe=${recipe} /></details>`}`;
+    </dl>`;
 }
 
 /** @param {any} of */
@@ -82,20 +80,6 @@ function placeOf(of) {
 /** @param {{words: string[], kind: string}} props */
 function WordList({ words, kind }) {
   return words.length ? html`${words.map((word) => html`<${Badge} key=${word} kind=${kind}><${Words} text=${word} max=${40} /><//> `)}` : html`<span class="quiet">no word of the request</span>`;
-}
-
-/** @param {{sides: {id: string, votes: Vote[]}[], recipe: string}} props */
-function Sides({ sides, recipe }) {
-  const legs = [...new Set(sides.flatMap((side) => side.votes.map((vote) => vote.leg)))];
-  const rows = legs.map((leg) => [
-    html`<span class=${`key bar-${legColour(leg)}`}></span> ${legName(leg)}`,
-    ...sides.flatMap((side) => {
-      const votes = side.votes.filter((vote) => vote.leg === leg);
-      return [votes.length ? Math.min(...votes.map((vote) => vote.rank)) : "–", digits(votes.reduce((sum, vote) => sum + vote.contribution, 0))];
-    }),
-  ]);
-  const columns = ["Part of the search", ...sides.flatMap((side) => [`Rank of ${side.id}`, "adds"])];
-  return html`<${Table} caption=${`Part by part (${recipe})`} columns=${columns} numeric=${[1, 2, 3, 4]} rows=${rows} />`;
 }
 
 // -- the mend -------------------------------------------------------------------------------------------------------------
