@@ -17,7 +17,7 @@ const PAGES = {
   agents: { name: "Agents", load: () => import("./pages/agents.js") },
   taxonomy: { name: "Taxonomy", load: () => import("./pages/taxonomy.js") },
   use: { name: "Use", load: () => import("./pages/use.js"), allowed: mayOperate },
-  evaluate: { name: "Evaluate", load: () => import("./pages/evaluate.js"), allowed: mayOperate },
+  evaluate: { name: "Evaluate", load: () => import("./pages/evaluate.js"), allowed: mayOperate, needs: false },
   cypher: { name: "Cypher", load: () => import("./pages/cypher.js"), allowed: () => may("cypher") && mayOperate() },
   operate: { name: "Operate", load: () => import("./pages/operate.js"), allowed: mayOperate, needs: false },
   login: { name: "Log in", load: () => import("./pages/login.js"), listed: false, needs: false },

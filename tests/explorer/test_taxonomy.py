@@ -127,4 +127,4 @@ def test_another_tree_becomes_the_current_one(tree: Visit, sorted_service: Serve
 
 def test_without_a_tree_it_is_said_how_to_make_one(visit: Visit) -> None:
     page = visit.open("/explore/taxonomy")
-    expect(page.get_by_role("alert")).to_contain_text("waygraph taxonomy build")
+    expect(page.get_by_role("region", name="command that builds a tree")).to_contain_text("waygraph taxonomy build")

@@ -197,9 +197,12 @@ class KeptRequests:
     """
 
     def __init__(self, service: Service) -> None:
-        place = str(service.registry.location)
         self._service = service
-        self._folder = service.settings.data_path / "requests" / f"{Path(place).stem}-{digest(place)[:8]}"
+
+    @property
+    def _folder(self) -> Path:
+        place = str(self._service.registry.location)
+        return self._service.settings.data_path / "requests" / f"{Path(place).stem}-{digest(place)[:8]}"
 
     async def answer(self, request: Request) -> Response:
         """`GET`: what is kept, and how each is answered now. `POST`: as `KeptRequest`, and the figure is noted."""
