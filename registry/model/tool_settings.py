@@ -358,11 +358,11 @@ def _check_flag(what: str, value: object) -> None:
         raise InvalidSetting(f"hidden of {what} is true or false, not {show_value(value)}")
 
 
-def _check_text(what: str, text: object) -> None:
+def _check_text(what: str, text: object, most: int = MAX_TEXT_CHARS) -> None:
     if text is None:
         return
-    if not isinstance(text, str) or not text.strip() or is_broken(text) or len(text) > MAX_TEXT_CHARS:
-        raise InvalidSetting(f"{what} is a text of 1 to {MAX_TEXT_CHARS:,} characters")
+    if not isinstance(text, str) or not text.strip() or is_broken(text) or len(text) > most:
+        raise InvalidSetting(f"{what} is a text of 1 to {most:,} characters")
     if what.startswith("name") and holds_control(text):
         raise InvalidSetting(f"{what} must not hold control characters")
 
@@ -371,9 +371,7 @@ def _check_questions(questions: object) -> None:
     if not isinstance(questions, list) or len(questions) > MAX_QUESTIONS:
         raise InvalidSetting(f"questions takes a list of at most {MAX_QUESTIONS}, not {show_value(questions)}")
     for text in questions:
-        _check_text("a question", text)
-        if len(text) > MAX_QUESTION_CHARS:
-            raise InvalidSetting(f"a question has at most {MAX_QUESTION_CHARS} characters")
+        _check_text("a question", text, MAX_QUESTION_CHARS)
 
 
 def _refuse_unknown(what: str, values: Mapping[str, Any], names: Sequence[str]) -> None:

@@ -173,8 +173,8 @@ def _read_places(subject: Subject, answer: Route | ToolRoute) -> tuple[LegPlace,
         for vote in match.votes:
             if vote.leg in own_legs:
                 counts[vote.leg] = max(counts[vote.leg], vote.rank)
-    ranked = [vote for vote in own if vote.leg in chain(*RANKED_LEGS.values())]
-    return tuple(LegPlace(leg=each.leg, rank=each.rank, count=counts[each.leg]) for each in ranked)
+    legs = {*chain(*RANKED_LEGS.values())}
+    return tuple(LegPlace(leg=each.leg, rank=each.rank, count=counts[each.leg]) for each in own if each.leg in legs)
 
 
 def without_unread(placement: Placement) -> Placement:

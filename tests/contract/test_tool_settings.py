@@ -148,7 +148,7 @@ def test_what_was_said_survives_every_sync_and_is_told_in_changes(registry: Loca
     registry.operator.forget("work")
     put(registry, "work", [github()])
     assert registry.tool(ISSUES) == said
-    registry.operator.set_tool(ISSUES, dict.fromkeys(("name", "description", "parameters")))
+    registry.operator.set_tool(ISSUES, dict.fromkeys(("name", "description", "parameters", "questions")))
     assert registry.tool(ISSUES) == github().tools[0]
 
 

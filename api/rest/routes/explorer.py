@@ -209,31 +209,28 @@ class KeptRequests:
         caller = await self._service.caller(request)
         caller.require("admin")
         caller.require_everything("kept requests")
-        kept = None
+        entry = None
         if request.method == "POST":
             refuse_foreign(request)
             if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
                 raise NotAllowed("a kept request is sent as application/json")  # as no form of another page sends
             try:
-                kept = KeptRequest.model_validate_json(await request.body())
+                entry = KeptRequest.model_validate_json(await request.body())
             except ValidationError as error:
                 raise InvalidQuery(f"not a request that can be kept: {error.errors()[0]['msg']}") from None
-        return as_json(await self._service.lanes.wait(partial(self._perform, kept)))
+        return as_json(await self._service.lanes.wait(partial(self._perform, entry)))
 
-    def _perform(self, kept: KeptRequest | None) -> Shape:
+    def _perform(self, entry: KeptRequest | None) -> Shape:
         """Raises StorageFailed, InvalidQuery for more than `MOST_KEPT`."""
-        if kept is None:
+        if entry is None:
             return self._judge()
         with write_lock(self._folder / QUERIES, LOCK_S), storage_errors(self._folder):
-            if kept.text.strip():
-                rows = [row for row in self._read(QUERIES) if row["text"] != kept.text]
-                if not kept.forget:
-                    gold = {
-                        "gold": map(owner_of, kept.right),
-                        "gold_tools": (each for each in kept.right if "/" in each),
-                    }
-                    items = {name: [ids] if (ids := sorted(set(some))) else [] for name, some in gold.items()}
-                    rows.append({"id": digest(kept.text)[:12], "text": kept.text, **items})
+            if entry.text.strip():
+                rows = [row for row in self._read(QUERIES) if row["text"] != entry.text]
+                if not entry.forget:
+                    agents, tools = {*map(owner_of, entry.right)}, {each for each in entry.right if "/" in each}
+                    gold = {"gold": [sorted(agents)] * bool(agents), "gold_tools": [sorted(tools)] * bool(tools)}
+                    rows.append({"id": digest(entry.text)[:12], "text": entry.text, **gold})
                 if len(rows) > MOST_KEPT:
                     raise InvalidQuery(f"{MOST_KEPT} requests are kept already: forget some")
                 self._write(QUERIES, rows)
@@ -241,8 +238,8 @@ class KeptRequests:
                 write_atomically(self._folder / "dataset.json", json.dumps(about).encode(), mode=PRIVATE)
             state = self._judge()
             figure = {"judged": len(state["requests"]), "right": sum(row["is_right"] for row in state["requests"])}
-            last = state["runs"][-1] if state["runs"] else {}
-            if state["requests"] and figure != {name: last.get(name) for name in figure}:
+            last: Shape = next(reversed(state["runs"]), {})
+            if state["requests"] and last | figure != last:
                 state["runs"].append({"at": now(), **figure})
                 self._write(RUNS, state["runs"][-MOST_KEPT:])
         return state
@@ -286,10 +283,11 @@ MOST_KEPT, MOST_OTHERS, MOST_TOOLS, LOCK_S = 500, 100, 1_000, 10.0
 
 
 def _is_right(row: Mapping[str, Any]) -> bool:
-    tools, agents = chain(*row["gold_tools"]), chain(*row["gold"])
-    if row["gold_tools"]:
+    """Of a line that a person may have written: `gold` and `gold_tools` may be missing."""
+    if tools := {*chain(*row.get("gold_tools") or ())}:
         return row["first"] in tools
-    return row["agent"] in agents if row["gold"] else not row["first"]
+    agents = {*chain(*row.get("gold") or ())}
+    return row["agent"] in agents if agents else not row["first"]
 
 
 def tell_refusal(error: WaygraphError) -> Response:

@@ -19,14 +19,10 @@ export const LEGS = {
 };
 
 /** @param {string} leg */
-export function legName(leg) {
-  return LEGS[leg]?.[0] || leg;
-}
+export const legName = (leg) => LEGS[leg]?.[0] || leg;
 
 /** @param {string} leg */
-export function legColour(leg) {
-  return LEGS[leg]?.[1] ?? 7;
-}
+export const legColour = (leg) => LEGS[leg]?.[1] ?? 7;
 
 /** A score as people read it. @param {number} score */
 export function digits(score) {

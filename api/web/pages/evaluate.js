@@ -26,7 +26,7 @@ function Requests() {
     <${Figure} runs=${runs.slice(-60)} />
     <${Table} caption="Your requests" columns=${["Request", "Right", "First answer now", "", ""]} rows=${requests.map((/** @type {any} */ each) => [
       html`<a href=${HOME + queryOf({ q: each.text })}><${Words} text=${each.text} max=${200} /></a>`,
-      marked([...each.gold_tools, ...each.gold][0]?.join(", ") || "nothing"),
+      marked([...(each.gold_tools || []), ...(each.gold || [])][0]?.join(", ") || "nothing"),
       marked(each.first || "nothing"),
       html`<${Badge} kind=${each.is_right ? "good" : "bad"}>${each.is_right ? "right" : "wrong"}<//>`,
       html`<${Act} class="plain" label=${`Forget ${each.text}`} act=${forget(each.text)}>Forget<//>`,
