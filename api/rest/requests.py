@@ -8,7 +8,7 @@ from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, CallOutcome, Query, TextForm, TurnRole
-from waygraph.registry.model.tool_settings import MAX_REASON_CHARS
+from waygraph.registry.model.tool_settings import MAX_QUESTIONS, MAX_REASON_CHARS
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.operators import approval
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, MOST_WEIGHT, RECIPES, Recipe, recipe_named
@@ -308,6 +308,8 @@ class ToolSettingsRequest(Strict):
     description: str | None = None
     hidden: bool | None = None
     """It stays out of routing and calls."""
+    questions: list[str] | None = Field(default=None, max_length=MAX_QUESTIONS)
+    """What people asked that it can answer, beside those of its source: its words count in searches."""
     parameters: dict[str, ParameterSetting | None] | None = Field(default=None, max_length=MAX_NAMES)
     """By the source's name of each parameter."""
 

@@ -12,7 +12,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO
 
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.foreign_text import escape_unsafe
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger, Processor

@@ -62,7 +62,7 @@ export function Report({ report }) {
   return html`<section class="card" aria-label=${`report of ${report.source}`}>
     <h3>${report.dry_run ? "It would do this" : "Done"}: ${report.dry_run ? marked(report.source) : html`<${SourceLink} name=${report.source} />`}</h3>
     ${isNothing && html`<p>Nothing changes.</p>`}
-    ${counts.map(([noun, each]) => html`<p>${noun}: ${each.created.length} new, ${each.updated.length} changed, ${each.removed.length} removed, ${each.unchanged} as they were</p>
+    ${counts.map(([noun, each]) => html`<p>${noun}: ${[[each.created.length, "new"], [each.updated.length, "changed"], [each.removed.length, "removed"], [each.unchanged, "as they were"]].filter(([count]) => count).map((pair) => pair.join(" ")).join(", ") || "none"}</p>
       <${Names} title=${`${noun} that are new`} names=${each.created} /><${Names} title=${`${noun} that change`} names=${each.updated.map((/** @type {any} */ one) => `${one.id}: ${one.fields.join(", ")}`)} /><${Names} title=${`${noun} that go`} names=${each.removed} />`)}
     <${Names} title="wait for approval" names=${report.waiting} />
     ${suspects.length > 0 && html`<div class="notice"><p>Look suspicious:</p><ul class="reasons">${suspects.map((/** @type {any} */ each) => html`<li><b>${marked(each.id)}</b>: ${revealed(suspicions(each.flags).join("; "))}</li>`)}</ul></div>`}

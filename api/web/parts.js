@@ -1,8 +1,10 @@
 // What several pages show in the same way.
 // Texts come from strangers: they are only ever children or attributes of elements, never markup.
 import { html, signal, useEffect, useRef, useState } from "./vendor/preact.js";
-import { queryOf, request } from "./http.js";
-import { HOME } from "./place.js";
+import { may, queryOf, request, session } from "./http.js";
+import { HOME, setQuery } from "./place.js";
+
+const MAX_QUERY_CHARS = 4000; // A longer text stays out of the address.
 
 // -- loading ----------------------------------------------------------------------------------------------------------
 
@@ -34,6 +36,26 @@ export function useLoad(load, inputs) {
 export function useGet(path, params = {}) {
   const address = path + queryOf(params);
   return useLoad((ending) => request(address, { signal: ending }), [address]);
+}
+
+/**
+ * What is typed, and that once it has settled, which the address keeps under `name`; another address brings another text.
+ * @param {URLSearchParams} query @param {string} name @param {number} delayMs @returns {[string, (text: string) => void, string]}
+ */
+export function useTyped(query, name, delayMs) {
+  const there = query.get(name) || "";
+  const [text, setText] = useState(there);
+  const settled = useSettled(text, delayMs), written = useRef(there);
+  useEffect(() => {
+    written.current = settled.length <= MAX_QUERY_CHARS ? settled : "";
+    setQuery({ [name]: written.current });
+  }, [settled]);
+  useEffect(() => {
+    if (there === written.current) return;
+    written.current = there; // by a link, or the way back
+    setText(there);
+  }, [there]);
+  return [text, setText, settled];
 }
 
 /** A value that follows another one when that has not changed for so long. @template T @param {T} value @param {number} delayMs @returns {T} */
@@ -95,6 +117,18 @@ export function Act({ act, children, class: kind, disabled, label }) {
     }
   };
   return html`<button class=${kind} disabled=${disabled || busy} aria-busy=${busy} aria-label=${label} onClick=${run}>${children}</button>`;
+}
+
+// -- what waits ---------------------------------------------------------------------------------------------------------
+
+/** @type {import("./vendor/preact.js").Signal<{items: any[], more: string, failing: number}>} What waits for approval, and how many sources or their servers fail. */
+export const waits = signal({ items: [], more: "", failing: 0 });
+
+/** Looks anew, where there is anything to see. */
+export async function lookAtWaits() {
+  if (!may("read") || !session.value?.holds) return;
+  const [{ waiting, following }, { failures }] = await Promise.all([request("/v1/waiting", { params: { limit: 100 } }), request("/v1/status")]);
+  waits.value = { items: waiting, more: following && "+", failing: failures.length };
 }
 
 // -- texts of strangers -------------------------------------------------------------------------------------------------
@@ -160,9 +194,20 @@ function numberOf(run, one) {
   return `U+${/** @type {number} */ (one.codePointAt(0)).toString(16).toUpperCase().padStart(4, "0")}${count > 1 ? ` ×${count}` : ""}`;
 }
 
-/** A path or an address, which may go on in the next line behind a slash. @param {{text: string}} props */
+/** A path, an address or a name, which may go on in the next line behind a sign. @param {{text: string}} props */
 export function Path({ text }) {
-  return html`<span class="words" dir="auto">${text.slice(0, MOST_PATH).split(/(?<=\/)/).map((part) => [marked(part), html`<wbr />`])}</span>`;
+  return html`<span class="words" dir="auto">${text.slice(0, MOST_PATH).split(/(?<=[/_.-])/).map((part) => [marked(part), html`<wbr />`])}</span>`;
+}
+
+/** A description, and whether it was made of the names of tools for want of one. @param {{text: string, max: number}} props */
+export function Described({ text, max }) {
+  const [first, rest] = text.split(/\n\n(.*)/s), isMade = text.startsWith("States no description: ");
+  return isMade ? html`<${Badge}>made<//> <${Words} text=${first.slice(first.indexOf(": ") + 2)} max=${max} />${rest && html` <${Words} text=${rest} max=${max} />`}` : html`<${Words} text=${text || "Its source describes it with no word."} max=${max} />`;
+}
+
+/** Counts in words, without those that are none. @param {Record<string, number>} numbers By noun, in the plural. */
+export function counted(numbers) {
+  return Object.entries(numbers).filter(([, count]) => count).map(([nouns, count]) => `${count.toLocaleString("en")} ${count === 1 ? nouns.slice(0, -1) : nouns}`).join(", ");
 }
 
 /** A link if it leads to http or https, else its text. @param {{href: string, children?: any}} props */
@@ -220,7 +265,7 @@ export function SourceLink({ name }) {
 
 /** @param {{id: string, short?: boolean}} props */
 export function ToolLink({ id, short }) {
-  return html`<a href=${toolPlace(id)}>${marked(short ? id.slice(id.indexOf("/") + 1) : id)}</a>`;
+  return html`<a href=${toolPlace(id)}><${Path} text=${short ? id.slice(id.indexOf("/") + 1) : id} /></a>`;
 }
 
 /** @param {{kind?: string, children: any}} props */
@@ -228,9 +273,11 @@ export function Badge({ kind = "", children }) {
   return html`<span class=${`badge ${kind}`}>${children}</span>`;
 }
 
+export const KINDS = ["mcp_server", "a2a_agent", "skill", "openapi", "custom"];
+
 /** As people read it. @param {string} kind */
 export function kindOf(kind) {
-  return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service" }[kind] || kind;
+  return { mcp_server: "MCP server", a2a_agent: "A2A agent", openapi: "OpenAPI service", skill: "skill", custom: "agent" }[kind] || kind;
 }
 
 /** How many notices, and the first agent or tool that has one. @param {{count: number, at: string}} props */
@@ -307,15 +354,23 @@ export function Json({ value, label }) {
   return html`<${Code} text=${JSON.stringify(value, null, 2)} label=${label} />`;
 }
 
-/** What is drawn from when it is opened first. @param {{title: any, children: () => any}} props */
-export function Fold({ title, children }) {
-  const [drawn, setDrawn] = useState(false);
-  return html`<details onToggle=${(/** @type {any} */ event) => event.target.open && setDrawn(true)}><summary>${title}</summary>${drawn && children()}</details>`;
+/** What is drawn from when it is opened first. @param {{title: any, children: () => any, open?: boolean, onOpen?: () => void}} props */
+export function Fold({ title, children, open = false, onOpen }) {
+  const [isOpen, setOpen] = useState(open), isDrawn = useRef(open);
+  isDrawn.current ||= isOpen;
+  const toggle = (/** @type {any} */ event) => (setOpen(event.currentTarget.open), event.currentTarget.open && onOpen?.());
+  return html`<details open=${isOpen} onToggle=${toggle}><summary>${title}</summary>${isDrawn.current && children()}</details>`;
 }
 
 /** Where the data of a view is as JSON. @param {{path: string, params?: Record<string, unknown>}} props */
 export function Twin({ path, params }) {
   return html`<a class="twin" href=${path + queryOf(params)} target="_blank" rel="noopener">JSON</a>`;
+}
+
+/** Where the registry is not made yet, or is empty: how to begin. */
+export function Nothing() {
+  return html`<p>Nothing is here yet. Take in the servers of a host on this machine, or any file of agents:</p>
+    <${Code} label="command that fills the registry" text="waygraph ingest mcp.json" />${may("write") && html`<p>Or <a href=${`${HOME}/sources`}>drop a file</a> under Sources.</p>`}`;
 }
 
 /**

@@ -2,7 +2,7 @@
 import { session } from "./http.js";
 
 /** What a terminal acts on when it is pasted, or shows as something else. */
-export const ACTS = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+const ACTS = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 const ESCAPED = new RegExp(`${ACTS.source}|['\\\\!]`, "gu");
 
 /** One word of a shell, whatever it holds. No word can hold U+0000, so that is left out. @param {string} text */

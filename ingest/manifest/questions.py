@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from unicodedata import category
 
-from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, Manifest, is_lines
+from waygraph.ingest.manifest.records import Manifest, is_lines
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.index.analyser import CAMEL, telling_words
@@ -21,6 +21,7 @@ from waygraph.registry.model.identity import replace_surrogates, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tool_settings import MAX_QUESTION_CHARS, MAX_QUESTIONS
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel

@@ -28,6 +28,7 @@ from waygraph.registry.model.identity import (
     tool_id,
 )
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
+from waygraph.registry.model.tool_settings import MAX_QUESTION_CHARS, MAX_QUESTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +69,6 @@ class Manifest:
 
 MAX_TEXT_CHARS = 1_000_000
 """Of a description, a schema and a transport, each."""
-MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
-"""Of a tool: more would drown what it is in what may be asked of it."""
 _UNHIDE = "`waygraph set-tool ID --unhide` shows one all the same"
 
 

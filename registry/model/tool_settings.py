@@ -23,7 +23,9 @@ MAX_PIN_CHARS = 100_000
 """Of a fixed value, as JSON."""
 MAX_REASON_CHARS = 1_000
 """Why something was rejected."""
-_FIELDS = ("name", "description", "parameters", "hidden")
+MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
+"""Of a tool: more would drown what it is in what may be asked of it."""
+_FIELDS = ("name", "description", "parameters", "hidden", "questions")
 _HIDING_REASON = "hidden from callers"
 """What stands for the reason of a rejection."""
 _HOST_REASON = "hidden from callers, as a source of it keeps it from models"
@@ -51,6 +53,8 @@ class ToolSetting:
     """It stays out of routing and calls; None: as its sources have it."""
     hiding_sources: Sequence[str] = ()
     """The sources that keep it from models."""
+    questions: Sequence[str] = ()
+    """What people asked that it can answer, beside those of its source."""
 
     def is_shown(self, parameter: str) -> bool:
         setting = self.parameters.get(parameter, {})
@@ -148,15 +152,17 @@ def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
     name = setting.name or tool.name
     schema = overlay_schema(tool.input_schema, setting)
     description = setting.description or tool.description
-    if (name, description, schema) == (tool.name, tool.description, tool.input_schema):
+    questions = tuple(dict.fromkeys((*setting.questions, *tool.questions)))
+    if (name, description, schema, questions) == (tool.name, tool.description, tool.input_schema, tool.questions):
         return tool
-    version = identity.digest(tool.content_hash, name, description, schema)
+    version = identity.digest(tool.content_hash, name, description, schema, *setting.questions)
     return replace(
         tool,
         name=name,
         call_name=identity.call_name(tool.agent_id, name),
         description=description,
         input_schema=schema,
+        questions=questions,
         content_hash=version,
         approved_hash=version if tool.approved_hash == tool.content_hash else "",
     )
@@ -221,11 +227,12 @@ def merge_tool_setting(
     new_fields: Fields = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
     if "parameters" in changes:
         new_fields["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
-    empty: tuple[object, ...] = (None, {}) if "hiding_sources" in before else (None, {}, False)
+    empty: tuple[object, ...] = (None, {}, []) if "hiding_sources" in before else (None, {}, [], False)
     new_fields = {name: value for name, value in new_fields.items() if value not in empty}
     _check_flag(f"tool {tool.id!r}", new_fields.get("hidden"))
     _check_name(tool, siblings, whole, new_fields.get("name"))
     _check_text("description", new_fields.get("description"))
+    _check_questions(new_fields.get("questions", []))
     return _with_tools(settings, {**whole, tool.name: new_fields})
 
 
@@ -288,6 +295,7 @@ def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
         if fault := identity.name_fault(setting.get("name", tool)):
             raise InvalidSetting(f"name of a tool: {fault}")
         _check_text("description", setting.get("description"))
+        _check_questions(setting.get("questions", []))
         _check_flag(f"tool {tool[: identity.MAX_NAME_CHARS]!r}", setting.get("hidden"))
         parameters = setting.get("parameters", {})
         if not isinstance(parameters, Mapping):
@@ -342,13 +350,20 @@ def _check_flag(what: str, value: object) -> None:
         raise InvalidSetting(f"hidden of {what} is true or false, not {show_value(value)}")
 
 
-def _check_text(what: str, text: object) -> None:
+def _check_text(what: str, text: object, most: int = MAX_TEXT_CHARS) -> None:
     if text is None:
         return
-    if not isinstance(text, str) or not text.strip() or identity.is_broken(text) or len(text) > MAX_TEXT_CHARS:
-        raise InvalidSetting(f"{what} is a text of 1 to {MAX_TEXT_CHARS:,} characters")
+    if not isinstance(text, str) or not text.strip() or identity.is_broken(text) or len(text) > most:
+        raise InvalidSetting(f"{what} is a text of 1 to {most:,} characters")
     if what.startswith("name") and identity.holds_control(text):
         raise InvalidSetting(f"{what} must not hold control characters")
+
+
+def _check_questions(questions: object) -> None:
+    if not isinstance(questions, list) or len(questions) > MAX_QUESTIONS:
+        raise InvalidSetting(f"questions takes a list of at most {MAX_QUESTIONS}, not {show_value(questions)}")
+    for text in questions:
+        _check_text("a question", text, MAX_QUESTION_CHARS)
 
 
 def _refuse_unknown(what: str, values: Mapping[str, Any], names: Sequence[str]) -> None:

@@ -73,7 +73,8 @@ class SetAgent(SettingRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class SetTool(SettingRequest):
-    """Rename or describe a tool, and rename, describe, fix or hide its parameters. It survives every sync.
+    """Rename or describe a tool, add questions that it can answer, and rename, describe, fix or hide its parameters. It
+    survives every sync.
 
     It needs the scope `admin` too, or a caller who sees everything.
     """

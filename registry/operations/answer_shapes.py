@@ -65,9 +65,16 @@ class AgentFacts(changes.About):
     """Why nothing runs its tools here; empty: a call can be tried."""
 
 
+class AgentMatch(nouns.AgentMatch):
+    """An agent that fits. `score` is the sum of the votes' contributions; `tools` are its best for the query."""
+
+    cannot_run: str = ""
+    """Why the best tool of the first cannot be called here; empty: it can, or nobody asked for an explanation."""
+
+
 class Step(nouns.Route):
-    matches: tuple[nouns.AgentMatch, ...]
-    pinned: tuple[nouns.AgentMatch, ...]
+    matches: tuple[AgentMatch, ...]
+    pinned: tuple[AgentMatch, ...]
     steps: tuple[Any, ...]
 
 
@@ -103,6 +110,8 @@ class Batch:
 class Recipe:
     name: str
     purpose: str
+    hindrance: str = ""
+    """Why it cannot answer here as it should, and what enables it; empty: it can."""
 
 
 class Recipes:

@@ -1,7 +1,7 @@
 """Why not the other one? Where an agent or a tool stands for a request, what keeps it out, and what it lacks."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import NamedTuple
@@ -34,6 +34,8 @@ from waygraph.registry.routing.router import Ask
 _ITS_AGENT, _WAITS, _REFUSAL = "belongs to an agent that ", "waits for approval", "was rejected"
 ALL = 100_000
 """A limit above the number of candidates of any search."""
+MOST_RANKS = 10_000
+"""So far down each part of the search is read for a place."""
 LEGS = {
     "agent_vector": "nearness in meaning of the agent's text",
     "tool_vector": "nearness in meaning of a tool",
@@ -46,6 +48,21 @@ LEGS = {
     "together": "tools that it is used with",
 }
 """Legs in plain words; others, those of a conversation, by their names."""
+RANKED_LEGS: Mapping[EntityKind, Sequence[str]] = {
+    "agent": ("agent_vector", "agent_text"),
+    "tool": ("tool_vector", "capability_vector", "capability_text"),
+}
+"""Those that put all agents, or all tools, that they find in an order of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegPlace:
+    """Where one part of the search has an agent or a tool, however far down."""
+
+    leg: str
+    rank: int
+    count: int
+    """How many that part found. 0: not known, since they are others' tools too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +89,8 @@ class Placement:
     """The last one that is shown; empty: none is."""
     last_score: float
     last_votes: Votes
+    places: tuple[LegPlace, ...]
+    """By each part of the search, also beyond what the recipe reads of it (`MOST_RANKS`)."""
     recipe: str
     revision: int
 
@@ -103,10 +122,13 @@ def read_subject(index: SearchIndex, name: str, query: Query, ask: Ask) -> Subje
     return Subject(agent, tool, held_words, tuple(word for word in words.values() if word not in held_words))
 
 
-def place(
-    subject: Subject, query: Query, answer: Route | ToolRoute, search: Callable[[Query], Route | ToolRoute]
-) -> Placement:
-    """`answer`: to the query. `search`: the same without what stands before and after the fusion."""
+type Search = Callable[[Query], Route | ToolRoute]
+
+
+def place(subject: Subject, query: Query, answer: Route | ToolRoute, search: Search, deep_search: Search) -> Placement:
+    """`answer`: to the query. `search`: the same without what stands before and after the fusion; `deep_search`: the
+    same again, by all that each leg finds.
+    """
     wide = replace(query, steps=answer.query.steps, limit=ALL, strict=False)
     best: Sequence[AgentMatch | ToolMatch] = answer.matches
     visible = (*best, *(answer.pinned if isinstance(answer, Route) else ()))
@@ -114,7 +136,8 @@ def place(
     obstacles = () if is_shown else _find_obstacles(subject, query.filters, answer)
     candidates = list(map(match_id, own := search(wide).matches))
     if obstacles and subject.id not in candidates:
-        candidates = list(map(match_id, own := search(replace(wide, filters=Filters())).matches))
+        wide = replace(wide, filters=Filters())
+        candidates = list(map(match_id, own := search(wide).matches))
     rank = candidates.index(subject.id) + 1 if subject.id in candidates else 0
     match = next((each for each in visible if match_id(each) == subject.id), own[rank - 1] if rank else None)
     if is_shown:
@@ -135,10 +158,23 @@ def place(
         last_id=match_id(last) if last else "",
         last_score=last.score if last else 0.0,
         last_votes=last.votes if last else (),
+        places=_read_places(subject, deep_search(replace(wide, steps=())) if wide.text else answer),
         recipe=answer.recipe,
         revision=answer.revision,
     )
     return replace(placement, sentence=_sentence(placement))
+
+
+def _read_places(subject: Subject, answer: Route | ToolRoute) -> tuple[LegPlace, ...]:
+    own_legs, counts = RANKED_LEGS["tool" if subject.tool else "agent"], Counter[str]()
+    own: Votes = ()
+    for match in answer.matches:
+        own = match.votes if match_id(match) == subject.id else own
+        for vote in match.votes:
+            if vote.leg in own_legs:
+                counts[vote.leg] = max(counts[vote.leg], vote.rank)
+    legs = {*chain(*RANKED_LEGS.values())}
+    return tuple(LegPlace(leg=each.leg, rank=each.rank, count=counts[each.leg]) for each in own if each.leg in legs)
 
 
 def without_unread(placement: Placement) -> Placement:
@@ -200,7 +236,9 @@ def _sentence(of: Placement) -> str:
     missing = f"its texts hold none of the words {', '.join(of.missing_words)}" if of.missing_words else ""
     if not of.rank:
         words = missing if not of.held_words else f"its texts hold {', '.join(of.held_words)}, but others fit better"
-        return f"No part of the search has it among its best{f': {words}' if words else ''}."
+        far = [f"{each.rank}{f' of {each.count}' if each.count else ''} by {LEGS[each.leg]}" for each in of.places]
+        down = f"; it is number {', '.join(far)}" if far else ""
+        return f"No part of the search has it among its best{f': {words}' if words else ''}{down}."
     if not of.last_id or of.rank <= of.shown_count:
         return f"It is {number} by its score, but what orders the best preferred others."
     leg = _find_lack(of.votes, of.last_votes)

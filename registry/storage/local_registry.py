@@ -287,7 +287,7 @@ class LocalRegistry(GraphAccess, Searchable):
 
     def place(self, request: "FindPlacement", principal: Principal | None) -> "Placement":
         """Where an agent or a tool stands for a query. Raises as `route`, and UnknownName."""
-        from waygraph.registry.routing.placement import place, read_subject
+        from waygraph.registry.routing.placement import MOST_RANKS, place, read_subject
 
         ask = self._ask(request.recipe, request.agent_weight, request.tool_weight, principal)
         query = self._within(check_query(request.query, self._settings), principal)
@@ -295,7 +295,8 @@ class LocalRegistry(GraphAccess, Searchable):
         search: Callable[[Query, Ask], Any] = self._answering.find_tools if subject.tool else self._answering.route
         answer = self._steps.answer(query, ask.recipe, lambda query: search(query, ask))
         plain = ask.by(replace(ask.recipe, walk=None, rerank=None))
-        return place(subject, query, answer, lambda query: search(query, plain))
+        deep = ask.by(replace(plain.recipe, depth=MOST_RANKS))
+        return place(subject, query, answer, lambda query: search(query, plain), lambda query: search(query, deep))
 
     def run_cypher(self, statement: str, params: Mapping[str, object]) -> CypherResult:
         """Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy."""

@@ -49,6 +49,25 @@ def test_one_further_down_has_the_place_of_a_longer_answer(registry: LocalRegist
         assert f"It is number {at} of the agents, and 3 are shown" in placement.sentence
 
 
+def test_one_far_down_has_its_place_in_each_part_of_the_search(own: LocalRegistry) -> None:
+    """Also beyond the hundred that a recipe reads of each, and among what the caller may see alone."""
+    tools = [
+        sealed_tool(Tool(id=f"shed/t{at}", agent_id="shed", name=f"t{at}", description=f"Nails {'again ' * at}"))
+        for at in range(140)
+    ]
+    agent = sealed_agent(Agent(id="shed", name="Shed", description="Nails"))
+    entry = AgentEntry(key="shed", agent=agent, tools=tuple(tools))
+    sync(own, Manifest(source="shed", entries=(entry,)))
+    own.operator.set("shed", visible_to=["yard"])
+    [place] = [p for p in own.operator.why("shed/t139", "nails", recipe="lexical").places if p.leg == "capability_text"]
+    assert (place.rank, place.count) == (140, 140)
+    placement = own.operator.why("shed/t139", "nails", recipe="lexical")
+    assert placement.rank == 0
+    assert "number 140 of 140 by words in a tool's text" in placement.sentence
+    with pytest.raises(UnknownName):
+        own.operator.why("shed/t139", "nails", principal=Principal(groups=("hall",)))
+
+
 def test_words_are_told_by_their_stems(registry: LocalRegistry) -> None:
     placement = registry.operator.why(TABLES, "booked tables for a quuxification")
     assert placement.held_words == ("booked", "tables")

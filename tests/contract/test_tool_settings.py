@@ -23,6 +23,7 @@ ISSUES, MERGE = "github/create_issue", "github/merge"
 SAID: Mapping[str, Any] = {
     "name": "report_defect",
     "description": "Report a defect of the website.",
+    "questions": ["the shop is broken, who knows"],
     "parameters": {
         "repo": {"pin": "acme/site"},
         "labels": {"hidden": True},
@@ -68,6 +69,22 @@ def test_a_tool_is_as_the_operator_says(registry: LocalRegistry) -> None:
     assert stated
     assert (stated[0].name, stated[0].content_hash) == ("create_issue", version)
     assert registry.store.look(lambda index: index.stated_tool(MERGE)) is None
+
+
+def test_a_request_that_an_operator_adds_finds_the_tool(registry: LocalRegistry) -> None:
+    """By its words, until it is taken back; the source's own questions stay, and its approval."""
+    asked = "unhappy quuxes everywhere"
+    assert MERGE not in {match.tool.id for match in registry.find_tools(asked, recipe="lexical").matches}
+    registry.operator.set_tool(MERGE, {"questions": [asked]})
+    assert registry.tool(MERGE).questions == (asked,)
+    assert registry.find_tools(asked, recipe="lexical").matches[0].tool.id == MERGE
+    put(registry, "work", [github()])
+    assert registry.find_tools(asked, recipe="lexical").matches[0].tool.id == MERGE
+    registry.operator.set_tool(MERGE, {"questions": None})
+    assert registry.tool(MERGE).questions == ()
+    for bad in (["x" * 501], [""], "text", ["x"] * 51):
+        with pytest.raises(InvalidSetting, match="question"):
+            registry.operator.set_tool(MERGE, {"questions": bad})
 
 
 def test_a_hidden_tool_is_found_by_nobody_until_it_is_shown(registry: LocalRegistry) -> None:
@@ -131,7 +148,7 @@ def test_what_was_said_survives_every_sync_and_is_told_in_changes(registry: Loca
     registry.operator.forget("work")
     put(registry, "work", [github()])
     assert registry.tool(ISSUES) == said
-    registry.operator.set_tool(ISSUES, dict.fromkeys(("name", "description", "parameters")))
+    registry.operator.set_tool(ISSUES, dict.fromkeys(("name", "description", "parameters", "questions")))
     assert registry.tool(ISSUES) == github().tools[0]
 
 

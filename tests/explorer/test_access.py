@@ -1,7 +1,6 @@
-"""axe-core finds nothing on any page: in light, in dark, and at 200 %."""
+"""axe-core finds nothing on any page, and nothing is wider than the window: in light and dark, wide and on a phone."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +11,13 @@ from tests.browser import Visit, visited
 from tests.service import Served
 
 PAGES = (
-    *("", "?q=book a table for four", "/agents", "/agents/trencher-tables", "/tools"),
+    *(
+        "",
+        "?q=book a table for four&why=trencher-tables/view-menu&recipe=hybrid&recipe=lexical",
+        "/agents",
+        "/agents/trencher-tables",
+        "/tools",
+    ),
     *("/tools/trencher-tables/reserve", "/changes", "/sources", "/map", "/taxonomy", "/cypher", "/use", "/operate"),
     *("/operate/keys", "/operate/toolsets", "/operate/logins", "/evaluate", "/login", "/nowhere"),
 )
@@ -20,14 +25,11 @@ PAGES = (
 
 @dataclass(frozen=True)
 class Look:
-    """`scale`: device pixels of one of the page; at 200 % half as many of the page fit."""
-
     scheme: str
-    width: int = 1200
-    scale: int = 1
+    width: int
 
 
-LOOKS = {"light": Look("light"), "dark": Look("dark"), "200 %": Look("light", 600, 2)}
+LOOKS = {f"{scheme} {width}": Look(scheme, width) for scheme in ("light", "dark") for width in (1280, 390)}
 
 
 @pytest.fixture(scope="module", params=LOOKS)
@@ -35,18 +37,7 @@ def looked(request: pytest.FixtureRequest, browser: Browser, explored: Served) -
     axe_source()
     look = LOOKS[request.param]
     explored.registry.operator.set_toolset("dinner", agents=["trencher-tables"])
-    with _visited(browser, explored.url, look) as visit:
-        yield visit
-
-
-@contextmanager
-def _visited(browser: Browser, url: str, look: Look) -> Iterator[Visit]:
-    with visited(browser, url, scheme=look.scheme, width=look.width) as visit:
-        session = visit.context.new_cdp_session(visit.page)
-        session.send(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": look.width, "height": 900, "deviceScaleFactor": look.scale, "mobile": False},
-        )
+    with visited(browser, explored.url, scheme=look.scheme, width=look.width) as visit:
         yield visit
 
 
@@ -54,7 +45,9 @@ def _visited(browser: Browser, url: str, look: Look) -> Iterator[Visit]:
 def test_a_page_keeps_nobody_out(looked: Visit, path: str) -> None:
     page = looked.open(f"/explore{path}")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    looked.settle()
     assert find_barriers(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 def test_a_dialog_keeps_nobody_out(looked: Visit) -> None:

@@ -36,12 +36,12 @@ def ask(visit: Visit, path: str = "", text: str = "") -> Page:
     """The page with its answer drawn."""
     page = visit.open(f"/explore?q={quote(text)}{path}" if text else f"/explore{path}")
     if text:
-        expect(page.locator(".answer .quiet").first).to_contain_text("revision")
+        expect(page.locator(".answer").first).to_contain_text("revision")
     return page
 
 
 def names(page: Page, column: int = 0) -> list[str]:
-    return page.locator(".answer").nth(column).locator(":scope > div > .matches > li h4").all_inner_texts()
+    return page.locator(".answer").nth(column).locator(":scope > div > .matches > li h3").all_inner_texts()
 
 
 def test_the_answer_follows_what_is_typed(visit: Visit, explored: Served) -> None:
@@ -50,14 +50,14 @@ def test_the_answer_follows_what_is_typed(visit: Visit, explored: Served) -> Non
     field = page.get_by_label("What is to be done?")
     field.press_sequentially("book a ta", delay=5)
     field.press_sequentially("ble for four", delay=5)
-    expect(page.locator(".matches h4").first).to_have_text("trencher-tables")
+    expect(page.locator(".matches h3").first).to_have_text("trencher-tables")
     expect(page).to_have_url(re.compile(r"\?q=book\+a\+table\+for\+four$"))
     visit.settle()
     matches = explored.registry.route(DINNER).matches
     assert names(page) == [match.agent.id for match in matches]
     page.reload()
     expect(page.get_by_label("What is to be done?")).to_have_value(DINNER)
-    expect(page.locator(".matches h4").first).to_have_text("trencher-tables")
+    expect(page.locator(".matches h3").first).to_have_text("trencher-tables")
 
 
 def test_letters_typed_while_an_answer_comes_are_kept(visit: Visit) -> None:
@@ -69,7 +69,7 @@ def test_letters_typed_while_an_answer_comes_are_kept(visit: Visit) -> None:
     for text in ("weather", "weather in", DINNER):
         field.fill(text)
         page.wait_for_timeout(400)
-    expect(page.locator(".matches h4").first).to_have_text("trencher-tables")
+    expect(page.locator(".matches h3").first).to_have_text("trencher-tables")
     expect(field).to_have_value(DINNER)
     assert len(held) == 2
 
@@ -79,7 +79,7 @@ def test_why_an_agent_came_second(visit: Visit, explored: Served) -> None:
     first, second = explored.registry.route(DINNER).matches[:2]
     page = ask(visit, text=DINNER)
     card = page.locator(".matches > li").nth(1)
-    expect(card.locator("h4")).to_have_text(second.agent.id)
+    expect(card.locator("h3")).to_have_text(second.agent.id)
     expect(card.locator(".behind")).to_contain_text(f"{first.score - second.score:.2f} behind the one above, most by “")
     card.get_by_text("what the score is made of").click()
     rows = card.get_by_role("row")
@@ -105,10 +105,11 @@ def test_why_an_agent_came_second(visit: Visit, explored: Served) -> None:
 )
 def test_why_another_one_did_not_come(visit: Visit, name: str, path: str, sentence: str) -> None:
     page = ask(visit, path, DINNER)
+    page.get_by_text("Why not the other one?").click()
     field = page.get_by_label("An agent, or a tool")
     field.fill(name)
     field.press("Enter")
-    expect(page.locator("section", has_text="Why not the other one?").locator(".card")).to_contain_text(sentence)
+    expect(page.locator(".why")).to_contain_text(sentence)
     expect(page).to_have_url(re.compile(f"why={quote(name, safe='')}"))
 
 
@@ -140,10 +141,11 @@ def test_the_notices_of_an_answer_are_drawn(visit: Visit, explored: Served) -> N
 
 def test_two_recipes_side_by_side(visit: Visit, explored: Served) -> None:
     page = ask(visit, text=DINNER)
+    page.get_by_text("Compare", exact=True).click()
     page.get_by_label("lexical").check()
     expect(page.locator(".answer")).to_have_count(2)
     expect(page).to_have_url(re.compile("recipe=hybrid&recipe=lexical"))
-    expect(page.locator(".answer").nth(1).locator("h4").first).to_be_visible()
+    expect(page.locator(".answer").nth(1).locator("h3").first).to_be_visible()
     for column, recipe in enumerate(("hybrid", "lexical")):
         assert names(page, column) == [m.agent.id for m in explored.registry.route(DINNER, recipe=recipe).matches]
     page.get_by_label("ranks").check()
@@ -176,7 +178,7 @@ def test_a_conversation_goes_on(visit: Visit, explored: Served) -> None:
         ]
         assert body["history"][1]["outcome"] == "ok"
         expect(page.get_by_text("3 turns before the request")).to_be_visible()
-        expect(page.locator(".matches h4").first).to_have_text("nimbus-desk")
+        expect(page.locator(".matches h3").first).to_have_text("nimbus-desk")
     assert explored.registry.route("and for tomorrow?").matches[0].agent.id != "nimbus-desk"
 
 
@@ -187,21 +189,22 @@ def test_steps_have_an_answer_each(visit: Visit) -> None:
         0
     )  # steps take turns: a later one can score more
     page.locator(".step summary").first.click()
-    expect(page.locator(".step").first.locator("h4").first).to_have_text("trencher-tables")
+    expect(page.locator(".step").first.locator("h3").first).to_have_text("trencher-tables")
 
 
 def test_tools_and_filters(visit: Visit, explored: Served) -> None:
     page = ask(visit, text=DINNER)
+    page.get_by_text("Compare", exact=True).click()
     page.get_by_label("Find").select_option("tools")
-    expect(page.locator(".matches h4").first).to_have_text("trencher-tables/reserve")
-    page.get_by_text("Filters").click()
-    page.get_by_label("openapi").check()
+    expect(page.locator(".matches h3").first).to_have_text("trencher-tables/reserve")
+    page.get_by_text("Narrow", exact=True).click()
+    page.get_by_label("OpenAPI service").check()
     expect(page).to_have_url(re.compile("kind=openapi"))
     visit.settle()
     shown = names(page)
     assert all(explored.registry.agent(name.split("/")[0]).kind == "openapi" for name in shown)
     page.get_by_role("button", name="Without filters").click()
-    expect(page.locator(".matches h4").first).to_have_text("trencher-tables/reserve")
+    expect(page.locator(".matches h3").first).to_have_text("trencher-tables/reserve")
 
 
 @pytest.mark.parametrize(
@@ -211,23 +214,19 @@ def test_the_same_question_elsewhere(visit: Visit, explored: Served, query: str,
     """What is copied runs, and asks the very same: whatever the request holds stays words."""
     page = ask(visit, "&kind=mcp_server&limit=3", query)
     texts = {}
-    for name in ("curl", "Python", "Command line", "MCP"):
+    for name in ("curl", "Command line"):
         page.locator("details[name=elsewhere] summary", has_text=name).click()
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.locator("details[name=elsewhere][open]").get_by_role("button", name="Copy").click()
         texts[name] = page.evaluate("navigator.clipboard.readText()")
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", texts["curl"] + texts["Python"] + texts["Command line"])
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", texts["curl"] + texts["Command line"])
     expected = names(page)
     assert len(expected) == 3
     answered = json.loads(run(tmp_path, "bash", "-c", texts["curl"]))
     assert answered["query"]["text"] == query
     assert [match["agent"]["id"] for match in answered["matches"]] == expected
-    printed = run(tmp_path, sys.executable, "-c", texts["Python"])
-    assert [line.split()[0] for line in printed.splitlines()] == expected
     shell = texts["Command line"].replace("waygraph ", f"{sys.executable} -m waygraph.api.cli.app ", 1)
     assert all(name in run(tmp_path, "bash", "-c", shell) for name in expected)
-    called = json.loads(texts["MCP"])["params"]
-    assert called == {"name": "route_agents", "arguments": {"query": query, "limit": 3}}
 
 
 def run(folder: Path, *command: str) -> str:
@@ -238,7 +237,7 @@ def run(folder: Path, *command: str) -> str:
 def test_texts_of_strangers_are_only_texts(visit: Visit) -> None:
     """As a query, in an agent's texts, and as the name that is asked for. `Visit.faults` sees what would run."""
     page = ask(visit, f"&why={HOSTILE}", f"quuxification of zebras {ATTACK}")
-    expect(page.locator(".matches h4").first).to_have_text(HOSTILE)
+    expect(page.locator(".matches h3").first).to_have_text(HOSTILE)
     expect(page.locator(".matches .words").first).to_contain_text("<img src=x onerror=alert(1)>")
     expect(page.locator("mark.unseen").first).to_be_visible()
     page.get_by_label("An agent, or a tool").fill(ATTACK)

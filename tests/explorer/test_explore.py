@@ -46,16 +46,17 @@ def test_a_file_is_explored_by_one_person(browser: Browser, catalog: Path, tmp_p
     with exploring(tmp_path / "r.grafeo", tmp_path) as (url, path, process):
         with visited(browser, url) as visit:
             page = visit.open(path)
+            page.get_by_text("More", exact=True).click()
             expect(page.get_by_role("link", name="Operate")).to_be_visible()
             assert page.url == f"{url}/explore", "what opened it is not in the history"
             expect(page.get_by_role("button", name="Log out")).to_have_count(0)
             page.get_by_role("link", name="Operate").click()
             expect(page.get_by_text("36 agents, 186 tools, 1 sources")).to_be_visible()
             page.reload()
-            expect(page.get_by_role("link", name="Operate")).to_be_visible()
+            expect(page.get_by_role("link", name="Ask")).to_be_visible()
             page.goto("about:blank")
             visit.open(path)
-            expect(page.get_by_role("link", name="Operate")).to_be_visible()
+            expect(page.get_by_role("link", name="Ask")).to_be_visible()
         assert httpx2.get(f"{url}/v1/agents").status_code == 401
         assert httpx2.get(f"{url}/v1/agents", headers={"Host": "elsewhere.example"}).status_code == 421
         process.send_signal(signal.SIGINT)
@@ -127,5 +128,5 @@ def test_the_page_that_is_opened_leads_to_the_explorer(browser: Browser, tmp_pat
         leading = tmp_path / "explore.html"
         leading.write_text(LEADING_PAGE.format(address=f"{url}{path}"))
         visit.page.goto(leading.as_uri())
-        expect(visit.page.get_by_role("link", name="Operate")).to_be_visible()
+        expect(visit.page.get_by_role("link", name="Ask")).to_be_visible()
         visit.settle()

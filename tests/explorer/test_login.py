@@ -36,6 +36,7 @@ def test_a_key_of_one_group_sees_its_agents_alone(visit: Visit, explored: Served
     assert "harbour" in shown
     assert "bilge" not in shown
     pages = page.get_by_role("navigation", name="Pages")
+    pages.get_by_text("More", exact=True).click()
     expect(pages.get_by_role("link", name="Agents")).to_be_visible()
     for name in ("Operate", "Use", "Cypher", "Evaluate"):
         expect(pages.get_by_role("link", name=name)).to_have_count(0)
@@ -59,7 +60,7 @@ def test_a_key_that_is_revoked_leads_back_to_the_login(visit: Visit, explored: S
     key, text = explored.keys.create("one", ["route", "read"])
     page = log_in(visit, text)
     explored.keys.revoke(key.id)
-    page.get_by_role("link", name="Agents").click()
+    page.get_by_role("link", name="Tools").click()
     page.reload()
     expect(page.get_by_label("API key or token")).to_be_visible()
     visit.faults.clear()

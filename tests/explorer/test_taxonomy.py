@@ -104,11 +104,11 @@ def test_a_link_from_elsewhere_calls_no_model(tree: Visit, model: FakeOpenAI, pa
     before = len(model.requests)
     page = tree.open(path)
     run = page.get_by_role("button", name="Run", exact=True)
-    expect(run).to_have_count(runs)
+    expect(run).to_have_count(1)
     assert len(model.requests) == before
-    for left in range(runs - 1, -1, -1):
+    for _ in range(runs):
         run.first.click()
-        expect(run).to_have_count(left)
+        tree.settle()
     until(lambda: len(model.requests) > before, "a question to the model")
     tree.settle()
     page.reload()
@@ -127,4 +127,4 @@ def test_another_tree_becomes_the_current_one(tree: Visit, sorted_service: Serve
 
 def test_without_a_tree_it_is_said_how_to_make_one(visit: Visit) -> None:
     page = visit.open("/explore/taxonomy")
-    expect(page.get_by_role("alert")).to_contain_text("waygraph taxonomy build")
+    expect(page.get_by_role("region", name="command that builds a tree")).to_contain_text("waygraph taxonomy build")

@@ -11,8 +11,6 @@ import pytest
 from tests.fake_openai import KEY, FakeOpenAI
 from waygraph.ingest.manifest.questions import TRIES, LanguageModelAuthor, TemplateAuthor, open_author, thing_of
 from waygraph.ingest.manifest.records import (
-    MAX_QUESTION_CHARS,
-    MAX_QUESTIONS,
     AgentRecord,
     Intake,
     Manifest,
@@ -26,6 +24,7 @@ from waygraph.registry.model.errors import LanguageModelRefused, UnfitAnswer
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Query, TextForm, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tool_settings import MAX_QUESTION_CHARS, MAX_QUESTIONS
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry

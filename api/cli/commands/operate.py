@@ -101,6 +101,9 @@ def set_tool(
     ] = None,
     hide_parameter: Annotated[Texts, Option(metavar="NAME", help="Do not show this parameter. Repeat.")] = None,
     hide: Annotated[bool | None, Option("--hide/--unhide", help="Keep it out of every answer, or no more.")] = None,
+    question: Annotated[
+        Texts, Option(metavar="TEXT", help="What people ask that it can do, in place of those set before. Repeat.")
+    ] = None,
     reset: Annotated[bool, Option(help="Take back all that was set before.")] = False,
 ) -> None:
     """Rename, describe or hide a tool, and pin or hide its parameters. It survives every ingest.
@@ -114,7 +117,8 @@ def set_tool(
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
             parameters.setdefault(parameter, {})[key] = json_or_text(value) if key == "pin" else value
-    fields = {"name": rename, "description": describe, "parameters": parameters or None, "hidden": hide}
+    fields: dict[str, Any] = {"name": rename, "description": describe, "parameters": parameters or None, "hidden": hide}
+    fields |= {"questions": list(question)} if question else {}
     changes = {key: value for key, value in fields.items() if value is not None}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")

@@ -1,6 +1,7 @@
 """Which agents, and which of their tools, can do this?"""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 
@@ -14,13 +15,15 @@ from waygraph.api.rest.service import Exchange, handles
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.registry.catalog.tool_formats import ToolFormat, definitions
 from waygraph.registry.model import shapes
-from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.errors import RecipeNeedsTexts, WaygraphError
+from waygraph.registry.model.nouns import Filters, Tool, ToolMatch
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.search import FindPlacement, FindTools, RouteAgents
+from waygraph.registry.routing.answering import NO_MODEL, NO_TAXONOMY
 from waygraph.registry.routing.placement import Placement, without_unread
-from waygraph.registry.routing.recipes import RECIPES
+from waygraph.registry.routing.recipes import RECIPES, Recipe
+from waygraph.registry.taxonomy.browse import findable_taxonomy
 
 
 @handles(RouteAgents.operation)
@@ -30,6 +33,9 @@ def route(exchange: Exchange, body: RouteRequest) -> Shape:
     route = exchange.registry.route(body.query(), **body.ranking(), principal=exchange.principal)
     _note_request(exchange, body, start_s, is_answered=bool(route.matches))
     shape = shapes.route(route, votes=body.explain, schemas=body.tool_schema, transport=exchange.transport_filter)
+    best = [ToolMatch(tool=tool, agent=match.agent, score=0) for match in route.matches[:1] for tool in match.tools[:1]]
+    if body.explain and best:
+        shape["matches"][0]["cannot_run"] = exchange.refusal(best[0])
     return {**shape, **define_tools([tool for match in route.matches for tool in match.tools], body.format)}
 
 
@@ -88,9 +94,26 @@ def _note_request(exchange: Exchange, body: SearchRequest, start_s: float, *, is
 
 
 @handles(operations.RECIPES)
-def recipes(exchange: Exchange) -> Shape:  # noqa: ARG001 - it has to be one who may route
+def recipes(exchange: Exchange) -> Shape:
     """The ways to rank, by name."""
-    return {"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]}
+    rows = [
+        {"name": each.name, "purpose": each.purpose, "hindrance": _hindrance(exchange, each)}
+        for each in RECIPES.values()
+    ]
+    return {"recipes": rows}
+
+
+def _hindrance(exchange: Exchange, recipe: Recipe) -> str:
+    """Why a recipe cannot answer here as it should; empty: it can, or there is no registry yet."""
+    with suppress(WaygraphError):
+        state = exchange.status.state
+        if state.embedder and not recipe.takes(state.texts):
+            return str(RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=state.texts))
+        if recipe.walk and not exchange.service.settings.walk:
+            return NO_MODEL
+        see = partial(findable_taxonomy, name=None, filters=Filters(), principal=exchange.principal)
+        return "" if not recipe.walk or exchange.service.registry.look(see) else NO_TAXONOMY
+    return ""
 
 
 def define_tools(tools: "Sequence[Tool]", tool_format: ToolFormat | None) -> Shape:

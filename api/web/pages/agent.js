@@ -1,9 +1,9 @@
 // One agent: what its source states, what operators set, and what of it runs here.
 import { html, useState } from "../vendor/preact.js";
-import { queryOf } from "../http.js";
-import { Badge, Fold, heldBack, Json, kindOf, Loaded, marked, Outside, SourceLink, Standing, Time, ToolTable, Twin, useGet, Words } from "../parts.js";
+import { maySet, queryOf } from "../http.js";
+import { Badge, Described, Fold, heldBack, Json, kindOf, Loaded, marked, Outside, SourceLink, Standing, Time, ToolTable, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
-import { AgentSettings, maySet } from "./agent_settings.js";
+import { AgentSettings } from "./agent_settings.js";
 
 const TOOLS_AT_ONCE = 100;
 
@@ -20,7 +20,7 @@ export default function Agent({ id }) {
 function Facts({ facts, again }) {
   const { agent, settings } = facts;
   return html`<p><${Standing} of=${agent} /></p>
-    <p><${Words} text=${agent.description || "Its source describes it with no word."} max=${2000} /></p>
+    <p><${Described} text=${agent.description} max=${2000} /></p>
     <dl class="facts">
       <dt>Id</dt><dd><code>${marked(agent.id)}</code></dd>
       <dt>Kind</dt><dd>${kindOf(agent.kind)}</dd>

@@ -1,13 +1,8 @@
 // What operators set of an agent. It survives every sync.
 import { html, useState } from "../vendor/preact.js";
-import { may, request, session } from "../http.js";
+import { request } from "../http.js";
 import { Act, Dialog, notify } from "../parts.js";
 import { go, HOME } from "../place.js";
-
-/** Whether who looks may set what others see. */
-export function maySet() {
-  return may("write") && (may("admin") || Boolean(session.value?.sees_all));
-}
 
 /** @param {{agent: any, settings: any, again: () => void}} props */
 export function AgentSettings({ agent, settings, again }) {

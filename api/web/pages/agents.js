@@ -1,11 +1,10 @@
 // The agents that who looks may see: a list that is searched while one types; `agent.js` shows one.
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html } from "../vendor/preact.js";
 import { may, request } from "../http.js";
-import { AgentLink, Badge, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useSettled, Words } from "../parts.js";
+import { AgentLink, Badge, Described, KINDS, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useTyped, Words } from "../parts.js";
 import { setQuery } from "../place.js";
 import Agent from "./agent.js";
 
-const KINDS = ["mcp_server", "a2a_agent", "skill", "openapi", "custom"];
 const STATES = {
   runs: "can run here",
   online: "online",
@@ -59,7 +58,7 @@ function Found({ list, sources }) {
 function Named({ agent }) {
   const named = agent.name && agent.name !== agent.id;
   return html`<${AgentLink} id=${agent.id} /> ${named && html`<${Words} text=${agent.name} max=${80} />`}
-    <div class="described quiet"><${Words} text=${agent.description} max=${200} /></div>
+    <div class="described quiet"><${Described} text=${agent.description} max=${200} /></div>
     ${agent.tags.length > 0 && html`<div>${agent.tags.slice(0, 8).map((/** @type {string} */ tag) => html`<${Badge}><${Words} text=${tag} max=${40} /><//> `)}</div>`}`;
 }
 
@@ -95,20 +94,7 @@ function Filters({ query, sources, agents }) {
  * @param {{query: URLSearchParams, name: string, label: string}} props
  */
 export function Typed({ query, name, label }) {
-  const there = query.get(name) || "";
-  const sent = useRef(there);
-  const [text, setText] = useState(there);
-  const settled = useSettled(text, SETTLED_MS);
-  useEffect(() => {
-    if (settled === sent.current) return;
-    sent.current = settled;
-    setQuery({ [name]: settled });
-  }, [settled]);
-  useEffect(() => {
-    if (there === sent.current) return;
-    sent.current = there; // by a link, or the way back
-    setText(there);
-  }, [there]);
+  const [text, setText] = useTyped(query, name, SETTLED_MS);
   return html`<label>${label} <input type="search" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>`;
 }
 

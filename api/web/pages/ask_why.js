@@ -1,69 +1,74 @@
-// Why not the other one? Where an agent or a tool stands for the request, what keeps it out, and what it lacks.
+// Why not the other one? Where an agent or a tool stands for the request, what keeps it out, and what mends it.
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { may, pathOf, request } from "../http.js";
-import { AgentLink, Badge, Bars, Loaded, Table, ToolLink, useLoad, useSettled, Words } from "../parts.js";
-import { useWanted } from "../place.js";
+import { may, mayOperate, maySet, pathOf, request } from "../http.js";
+import { Act, AgentLink, Badge, Bars, Code, Loaded, marked, ToolLink, useGet, useLoad, useSettled, Words } from "../parts.js";
+import { setQuery, useWanted } from "../place.js";
+import { quote } from "../shell.js";
 import { isCostly } from "./ask_request.js";
-import { digits, legColour, legName, partsOf } from "./ask_answer.js";
+import { digits, legName, partsOf } from "./ask_legs.js";
 
-/** @typedef {import("./ask_answer.js").Vote} Vote */
+/** @typedef {{body: any, path: string, answer: any, again: () => void}} Question `path`: where `answer` came from. */
 
-/** @param {{bodies: any[], name: string, choose: (name: string) => void}} props `bodies`: the request by each recipe. */
-export function Why({ bodies, name, choose }) {
-  const [typed, setTyped] = useState(name);
-  const names = useNames(useSettled(typed, 250));
+/** @param {{id: string}} each */
+const idOf = ({ id }) => id;
+
+/** The tool that a match is, or its best, or the agent. @param {any} match @returns {string} */
+const toolIn = (match) => (match.tool || match.tools?.[0] || match.agent).id;
+
+/** @param {Question & {name: string}} props */
+export function Why({ name, ...question }) {
+  const [typed, setTyped] = useState(name), [isOpen, setOpen] = useState(Boolean(name));
+  const { matches } = question.answer;
+  const near = [...(matches[0]?.tools || []).slice(1, 4).map(idOf), ...matches.slice(1).map(toolIn)];
+  const choose = (/** @type {string} */ why) => setQuery({ why });
   useEffect(() => setTyped(name), [name]);
-  const type = (/** @type {string} */ text) => {
-    setTyped(text);
-    if (!text || names.some((each) => each.id === text)) choose(text);
-  };
-  return html`<section aria-labelledby="why">
-    <h2 id="why">Why not the other one?</h2>
+  return html`<details class="why" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}><summary>Why not the other one?</summary>
+    ${isOpen && html`<p>${near.map((/** @type {string} */ id) => html`<button key=${id} class="plain" onClick=${() => choose(id)}>${marked(id)}</button> `)}</p>
     <label>An agent, or a tool (agent/tool)
-      <input class="wide" list="why-names" autocomplete="off" placeholder="the one you missed" value=${typed} onInput=${(/** @type {any} */ event) => type(event.target.value)} onChange=${(/** @type {any} */ event) => choose(event.target.value.trim())} />
+      <input class="wide" list="why-names" autocomplete="off" placeholder="the one you missed" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onChange=${(/** @type {any} */ event) => choose(event.target.value.trim())} />
     </label>
-    <datalist id="why-names">${names.map((each) => html`<option key=${each.id} value=${each.id}>${each.name.slice(0, 80)}</option>`)}</datalist>
-    ${name && html`<div class="columns">${bodies.map((body) => html`<${Place} key=${body.recipe} body=${body} name=${name} titled=${bodies.length > 1} />`)}</div>`}
-  </section>`;
+    <${Names} typed=${useSettled(typed, 250)} />
+    ${name && html`<${Place} key=${name} name=${name} ...${question} />`}`}
+  </details>`;
 }
 
-/** What may be meant: agents, and behind a slash the tools of one. @param {string} typed @returns {{id: string, name: string}[]} */
-function useNames(typed) {
-  const [agent, tool] = typed.split("/");
-  const list = async (/** @type {string} */ path, /** @type {AbortSignal} */ ending) => request(path, { params: { limit: 1000 }, signal: ending });
-  const agents = useLoad(async (ending) => (may("read") ? (await list("/v1/agents", ending)).agents : []), []).value || [];
-  const owner = tool !== undefined && agents.some((/** @type {any} */ each) => each.id === agent) ? agent : "";
-  const tools = useLoad(async (ending) => (owner ? (await list(`/v1/agents/${pathOf(owner)}/tools`, ending)).tools : []), [owner]);
-  return [...agents, ...(tools.value || [])];
+/** What may be meant: agents and tools that have the typed words. @param {{typed: string}} props */
+function Names({ typed }) {
+  const state = useLoad(async (ending) => {
+    if (typed.trim().length < 2) return [];
+    const agents = may("read") ? (await request("/v1/agents", { params: { text: typed, limit: 8 }, signal: ending })).agents : [];
+    const { matches } = await request("/v1/tools/search", { body: { text: typed.replace("/", " "), limit: 12 }, signal: ending });
+    return [...agents, ...matches.map((/** @type {any} */ each) => each.tool)];
+  }, [typed]);
+  return html`<datalist id="why-names">${(state.value || []).map((each) => html`<option key=${each.id} value=${each.id}>${each.description.slice(0, 80)}</option>`)}</datalist>`;
 }
 
-/** @param {{body: any, name: string, titled: boolean}} props */
-function Place({ body, name, titled }) {
-  const asked = { ...body, id: name }, what = JSON.stringify(asked);
-  const [isWanted, want] = useWanted(what);
-  const runs = isWanted || !isCostly(body.recipe);
-  const state = useLoad(async (ending) => (runs ? request("/v1/route/why", { body: asked, signal: ending }) : null), [what, runs]);
-  return html`<div class="card">
-    ${titled && html`<h3>${body.recipe}</h3>`}
-    ${!runs ? html`<p class="notice">A language model is called for it. <button onClick=${want}>Run</button></p>` : html`<${Loaded} state=${state}>${(/** @type {any} */ placement) => html`<${Placement} of=${placement} recipe=${body.recipe} />`}<//>`}
-  </div>`;
+/** @param {Question & {name: string}} props */
+function Place({ name, ...question }) {
+  const asked = { ...question.body, id: name }, what = JSON.stringify(asked);
+  const [isWanted, want] = useWanted(what), runs = isWanted || !isCostly(question.body.recipe);
+  const state = useLoad(async (ending) => (runs ? request("/v1/route/why", { body: asked, signal: ending }) : null), [what, runs, question.answer.revision]);
+  if (!runs) return html`<p class="notice">A language model is called for it. <button onClick=${want}>Run</button></p>`;
+  return html`<${Loaded} state=${state}>${(/** @type {any} */ placement) => html`<${Placement} of=${placement} />
+    ${question.body.text && placement.id && html`<${Mend} of=${placement} ...${question} />`}`}<//>`;
 }
 
-/** @param {{of: any, recipe: string}} props */
-function Placement({ of, recipe }) {
+/** @param {{of: any}} props */
+function Placement({ of }) {
   const link = (/** @type {string} */ id) => (of.kind === "tool" ? html`<${ToolLink} id=${id} />` : html`<${AgentLink} id=${id} />`);
   const hasOther = of.last_id && of.last_id !== of.id;
   const sides = [{ id: of.id, score: of.score, votes: of.votes }, ...(hasOther ? [{ id: of.last_id, score: of.last_score, votes: of.last_votes }] : [])];
   const most = Math.max(...sides.map((side) => side.score));
+  const far = of.places.map((/** @type {any} */ each) => `place ${each.rank}${each.count ? ` of ${each.count}` : ""} by ${legName(each.leg)}`);
   return html`<p class="sentence"><${Words} text=${of.sentence} max=${1000} /></p>
     ${of.obstacles.length > 1 && html`<ul>${of.obstacles.map((/** @type {string} */ each) => html`<li key=${each}>It <${Words} text=${each} max=${400} /></li>`)}</ul>`}
     <dl class="facts">
       ${sides.map((side, at) => html`<dt key=${side.id}>${at ? "the last one shown" : placeOf(of)}</dt>
-        <dd>${link(side.id)} · ${digits(side.score)} <${Bars} parts=${partsOf(side.votes, "leg")} most=${most} label=${`Score ${digits(side.score)} of ${side.id}`} /></dd>`)}
+        <dd>${link(side.id)} · ${digits(side.score)} <${Bars} parts=${partsOf(side.votes)} most=${most} label=${`Score ${digits(side.score)} of ${side.id}`} /></dd>`)}
+      <dt>how far off</dt><dd>${far.join(", ") || "no part of the search has it"}</dd>
       <dt>its texts hold</dt><dd><${WordList} words=${of.held_words} kind="good" /></dd>
       <dt>and do not hold</dt><dd><${WordList} words=${of.missing_words} kind="bad" /></dd>
-    </dl>
-    ${of.votes.length > 0 && html`<details><summary>Part by part</summary><${Sides} sides=${sides} recipe=${recipe} /></details>`}`;
+    </dl>`;
 }
 
 /** @param {any} of */
@@ -77,17 +82,62 @@ function WordList({ words, kind }) {
   return words.length ? html`${words.map((word) => html`<${Badge} key=${word} kind=${kind}><${Words} text=${word} max=${40} /><//> `)}` : html`<span class="quiet">no word of the request</span>`;
 }
 
-/** @param {{sides: {id: string, votes: Vote[]}[], recipe: string}} props */
-function Sides({ sides, recipe }) {
-  const legs = [...new Set(sides.flatMap((side) => side.votes.map((vote) => vote.leg)))];
-  const votesOf = (/** @type {{votes: Vote[]}} */ side, /** @type {string} */ leg) => side.votes.filter((vote) => vote.leg === leg);
-  const rows = legs.map((leg) => [
-    html`<span class=${`key bar-${legColour(leg)}`}></span> ${legName(leg)}`,
-    ...sides.flatMap((side) => {
-      const votes = votesOf(side, leg);
-      return [votes.length ? Math.min(...votes.map((vote) => vote.rank)) : "–", digits(votes.reduce((sum, vote) => sum + vote.contribution, 0))];
-    }),
-  ]);
-  const columns = ["Part of the search", ...sides.flatMap((side) => [`Rank of ${side.id}`, "adds"])];
-  return html`<${Table} caption=${`Part by part (${recipe})`} columns=${columns} numeric=${[1, 2, 3, 4]} rows=${rows} />`;
+// -- the mend -------------------------------------------------------------------------------------------------------------
+
+/** What would have it found, each as a command, and as a button for those who may; then what became of it. @param {Question & {of: any}} props */
+function Mend({ of, body, path, answer, again }) {
+  const [done, setDone] = useState(/** @type {any} */ (null));
+  const [first] = answer.matches;
+  const rival = first && toolIn(first) !== of.id ? toolIn(first) : "";
+  const mend = async (/** @type {string} */ place, /** @type {any} */ change, /** @type {any} */ undo) => {
+    const kept = mayOperate() ? await request("/explore/requests") : null;
+    await request(place, { method: "PATCH", body: change });
+    const now = kept && (await request("/explore/requests", { body: {} }));
+    setDone({ before: answer, after: await request(path, { body }), kept, now, undo: undo && (() => mend(place, undo, null)) });
+    again();
+  };
+  const tools = of.kind === "agent" && answer.matches.find((/** @type {any} */ match) => match.agent.id === of.id)?.tools;
+  return html`<h3>Mend it</h3>
+    ${of.kind === "tool" ? html`<${MendTool} id=${of.id} text=${body.text} mend=${mend} />` : html`<p>Name the tool of it that you meant${tools ? html`: ${tools.map((/** @type {any} */ each) => html`<button key=${each.id} class="plain" onClick=${() => setQuery({ why: each.id })}>${marked(each.id)}</button> `)}` : html` (${of.id}/…).`}</p>`}
+    ${rival && rival.includes("/") && html`<${Way} title=${`Hide ${rival}, which came instead`} command=${`waygraph set-tool ${quote(rival)} --hide`} label="Hide it" act=${() => mend(`/v1/tools/${pathOf(rival)}`, { hidden: true }, { hidden: null })} />`}
+    ${done && html`<${Outcome} ...${done} id=${of.id} />`}`;
+}
+
+/** @param {{title: string, command: string, label: string, act: () => Promise<void>, disabled?: boolean, children?: any}} props */
+function Way({ title, command, label, act, disabled, children }) {
+  return html`<details name="mend"><summary>${marked(title)}</summary>${children}<${Code} text=${command} label=${`command: ${label}`} />${maySet() && html`<${Act} act=${act} disabled=${disabled}>${label}<//>`}</details>`;
+}
+
+/** @param {{id: string, text: string, mend: (place: string, change: any, undo: any) => Promise<void>}} props */
+function MendTool({ id, text, mend }) {
+  const place = `/v1/tools/${pathOf(id)}`, tool = useGet(place, { schema: true }).value;
+  const [words, setWords] = useState(/** @type {string | null} */ (null)), [name, setName] = useState("");
+  if (!tool) return null;
+  const { questions = [], description = null, name: former = null } = tool.source_form?.setting || {};
+  const asked = [...questions.filter((/** @type {string} */ each) => each !== text), text.slice(0, 500)];
+  const described = words ?? tool.description, own = id.slice(id.indexOf("/") + 1);
+  const change = { ...(described !== tool.description && { description: described }), ...(name.trim() && { name: name.trim() }) };
+  const options = [...(change.description ? [` --describe ${quote(described)}`] : []), ...(change.name ? [` --rename ${quote(change.name)}`] : [])];
+  return html`<${Way} title="Add this request to it, as an example question" command=${`waygraph set-tool ${quote(id)}${asked.map((each) => ` --question ${quote(each)}`).join("")}`} label="Add the request"
+      act=${() => mend(place, { questions: asked }, { questions: questions.length ? questions : null })}><p class="quiet">Whoever sees the tool can read it.</p><//>
+    <${Way} title="Rename it, or describe it in other words" command=${`waygraph set-tool ${quote(id)}${options.join("") || " --describe …"}`} label="Set them" disabled=${!options.length}
+      act=${() => mend(place, change, { description: description || null, name: former || null })}>
+      <label>Name <input value=${name} placeholder=${own} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
+      <label>Description <textarea rows="3" value=${described} onInput=${(/** @type {any} */ event) => setWords(event.target.value)}></textarea></label><//>`;
+}
+
+/** The answers before and after, side by side, and which kept requests begin with another one now. @param {{before: any, after: any, kept: any, now: any, undo: (() => Promise<void>) | null, id: string}} props */
+function Outcome({ before, after, kept, now, undo, id }) {
+  const list = (/** @type {string} */ title, /** @type {any} */ answer) => html`<div><h4>${title}</h4><ol>${answer.matches.map(toolIn).map((/** @type {string} */ each) => html`<li key=${each}>${each === id ? html`<b>${marked(each)}</b>` : marked(each)}</li>`)}</ol></div>`;
+  return html`<section aria-label="Before and after" class="card"><div class="columns">${list("Before", before)}${list("After", after)}</div>
+    ${kept && html`<${Moved} kept=${kept} now=${now} />`}
+    ${undo ? html`<${Act} act=${undo}>Undo<//>` : html`<p class="quiet">It is taken back.</p>`}</section>`;
+}
+
+/** @param {{kept: any, now: any}} props */
+function Moved({ kept, now }) {
+  const all = (/** @type {any} */ state) => [...state.requests, ...state.others], right = (/** @type {any} */ state) => state.requests.filter((/** @type {any} */ each) => each.is_right).length;
+  const firsts = new Map(all(kept).map((each) => [each.text, each.first])), moved = all(now).filter((each) => firsts.has(each.text) && firsts.get(each.text) !== each.first);
+  return html`<p>${moved.length} of ${all(now).length} kept requests changed their first answer${kept.requests.length > 0 && `; of your ${kept.requests.length} were right before: ${right(kept)}, now: ${right(now)}`}.</p>
+    ${moved.length > 0 && html`<ul>${moved.slice(0, 20).map((each) => html`<li key=${each.text}><${Words} text=${each.text} max=${100} />: ${marked(firsts.get(each.text) || "nothing")} → ${marked(each.first || "nothing")}</li>`)}</ul>`}`;
 }

@@ -1,8 +1,8 @@
 // What waits for a person's word, and what changed.
 import { html, useState } from "../vendor/preact.js";
-import { may, pathOf, queryOf, request, session } from "../http.js";
+import { maySet, pathOf, queryOf, request } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, agentPlace, Badge, Dialog, Loaded, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { Act, agentPlace, Badge, counted, Dialog, Fold, Loaded, lookAtWaits, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -15,7 +15,7 @@ export default function Page({ query }) {
   /** @type {any[]} */
   const sources = useGet("/v1/sources").value?.sources || [];
   const items = waiting.items.filter((/** @type {Waiting} */ each) => !agent || each.agent_id === agent);
-  const again = () => [waiting, log].forEach((list) => list.again());
+  const again = () => ([waiting, log].forEach((list) => list.again()), lookAtWaits());
   const open = items.filter((each) => !each.rejection);
   const refused = items.filter((each) => each.rejection);
   return html`<h1>Changes</h1>
@@ -37,10 +37,6 @@ export default function Page({ query }) {
       <${More} list=${log} />`}<//>`;
 }
 
-function mayDecide() {
-  return may("write") && (may("admin") || Boolean(session.value?.sees_all));
-}
-
 // -- what waits ---------------------------------------------------------------------------------------------------------
 
 /** One or many, to be approved or rejected. @param {{items: Waiting[], shown: string, onDone: () => void}} props */
@@ -60,7 +56,7 @@ function Choice({ items, shown, onDone }) {
     setChosen({});
     onDone();
   };
-  return html`${mayDecide() && html`<div class="row">
+  return html`${maySet() && html`<div class="row">
       <label class="beside"><input type="checkbox" checked=${names.length === items.length} onChange=${(/** @type {any} */ event) => setChosen(event.target.checked ? hashesOf(items) : {})} /> all ${items.length}</label>
       <button class="main" disabled=${!names.length} onClick=${() => setDecision("approve")}>Approve …</button>
       ${!isRejected && html`<button class="danger" disabled=${!names.length} onClick=${() => setDecision("reject")}>Reject …</button>`}
@@ -94,7 +90,7 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
   const isChange = change && change.what === "changed";
   return html`<article class="card" aria-label=${item.id}>
     <div class="row between">
-      <h3>${mayDecide() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
+      <h3>${maySet() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
         <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.id)}>${revealed(item.id)}</a></h3>
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
@@ -128,19 +124,6 @@ function Said({ field, text, onRest }) {
   return html`<div class="difference" role="group" aria-label=${`${field} now`}><p class="field">${field.replace("_", " ")}</p><${Revealed} text=${text} onRest=${onRest} /></div>`;
 }
 
-/**
- * What is made only once it is looked at.
- * @param {{open: boolean, title: any, onOpen?: () => void, children: () => any}} props
- */
-function Fold({ open, title, onOpen, children }) {
-  const [isOpen, setOpen] = useState(open);
-  const toggle = (/** @type {any} */ event) => {
-    setOpen(event.currentTarget.open);
-    if (event.currentTarget.open && onOpen) onOpen();
-  };
-  return html`<details open=${isOpen} onToggle=${toggle}><summary>${title}</summary>${isOpen && children()}</details>`;
-}
-
 /** Which fields are new or changed, and how much of its text nobody opened. @param {Waiting} item @param {number} rest */
 function summaryOf({ change, fields }, rest) {
   const [word, names] = change?.what === "changed" ? ["changed", change.fields] : ["new", fields];
@@ -165,7 +148,7 @@ function Decide({ decision, items, rests, onClose, onDone }) {
       if (error.status === 409) end(); // one says something else by now, which is to be read first
       throw error;
     });
-    notify(`${isApproval ? "Approved" : "Rejected"}: ${answer.agents.length} agents, ${answer.tools.length} tools.`);
+    notify(`${isApproval ? "Approved" : "Rejected"}: ${counted({ agents: answer.agents.length, tools: answer.tools.length })}.`);
     end();
   };
   return html`<${Dialog} title=${isApproval ? "Let this into routing?" : "Keep this out of routing?"} onClose=${onClose}>
@@ -232,8 +215,9 @@ const KINDS = /** @type {Record<string, string>} */ ({ added: "good", changed: "
 /** @param {{change: any, shown: boolean}} props */
 function Entry({ change, shown }) {
   const name = change.tool ? `${change.agent_id}/${change.tool}` : change.agent_id;
-  const numbers = isArrival(change) ? Object.entries(change.after).map(([noun, count]) => `${count} ${noun}`) : change.fields;
-  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · <${SourceTitle} name=${change.source} />`}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
+  const isSource = change.agent_id.startsWith("source:"), of = isSource ? html`the source <${SourceTitle} name=${change.agent_id.slice(7)} />` : marked(name);
+  const numbers = isArrival(change) ? counted(change.after) : change.fields.join(", ").replaceAll("_", " "), by = !isSource && (change.source ? html`by <${SourceTitle} name=${change.source} />` : "by an operator");
+  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${of}</b> <span class="quiet">${[numbers && html`: ${numbers}`, by && html` ${by}`]}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
   if (isArrival(change)) return html`<li><p>${line}</p></li>`;
   const here = `${HOME}/changes${queryOf({ agent: change.agent_id, since: change.at, change: change.id })}`;
   return html`<li><${Fold} open=${shown} title=${line}>${() => html`

@@ -19,19 +19,6 @@ RETURN a.id AS agent ORDER BY agent`,
 RETURN s.id AS toolset, a.id AS agent, count(t) AS tools ORDER BY toolset, agent`,
   ],
   [
-    "Sources that state an agent otherwise than it is held",
-    `MATCH (s:Source)-[claim:CLAIMS]->(a:Agent) WHERE claim.hash <> a.bundle_hash
-RETURN a.id AS agent, s.id AS source, claim.since AS since ORDER BY agent, source`,
-  ],
-  [
-    "What operators said of agents",
-    `MATCH (said:Setting)
-OPTIONAL MATCH (said)-[:OF]->(a:Agent)
-RETURN said.id AS agent, said.hidden AS hidden, said.pinned AS pinned, said.restricted AS restricted,
-       said.removed AS removed, a IS NOT NULL AS there
-ORDER BY agent`,
-  ],
-  [
     "What is used most",
     `MATCH (a:Agent)-[:OWNS]->(t:Tool) WHERE t.calls > 0
 RETURN a.id AS agent, t.id AS tool, t.calls AS calls, t.errors AS errors ORDER BY calls DESC, tool LIMIT 10`,

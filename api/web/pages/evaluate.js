@@ -1,7 +1,9 @@
 // How well requests were answered: records of `waygraph eval`, side by side.
 import { html } from "../vendor/preact.js";
-import { place, setQuery } from "../place.js";
-import { Loaded, Table, Twin, useGet, Words } from "../parts.js";
+import { queryOf, request, session } from "../http.js";
+import { HOME, place, setQuery } from "../place.js";
+import { Act, Badge, Code, Loaded, marked, Table, Twin, useGet, Words } from "../parts.js";
+import { quote } from "../shell.js";
 
 /**
  * @typedef {{id: string, path: string, date: string, commit: string, dataset: string, checksum: string, name: string, split: string,
@@ -9,11 +11,36 @@ import { Loaded, Table, Twin, useGet, Words } from "../parts.js";
  */
 
 const PREFERRED = ["agents Recall@5", "tools Recall@5"];
-const MOST_DRAWN = 60;
 
 export default function Evaluate() {
   const state = useGet("/v1/evaluations");
-  return html`<h1>Evaluate</h1><${Loaded} state=${state}>${(/** @type {any} */ found) => html`<${Records} found=${found} />`}<//>`;
+  return html`<h1>Evaluate</h1>${session.value?.holds && html`<${Requests} />`}<h2>Records</h2><${Loaded} state=${state}>${(/** @type {any} */ found) => html`<${Records} found=${found} />`}<//>`;
+}
+
+/** The requests that a person keeps, how each is answered now, and the figure over time. */
+function Requests() {
+  const state = useGet("/explore/requests");
+  const forget = (/** @type {string} */ text) => async () => (await request("/explore/requests", { body: { text, forget: true } }), state.again());
+  return html`<section><h2>Your requests</h2><${Loaded} state=${state}>${(/** @type {any} */ { folder, requests, runs }) => requests.length === 0 ? html`<p>None is kept yet: <a href=${HOME}>ask</a> something, and say whether the answer was right.</p>` : html`
+    <p><b>${requests.filter((/** @type {any} */ each) => each.is_right).length} of ${requests.length}</b> are answered right now.</p>
+    <${Figure} runs=${runs.slice(-60)} />
+    <${Table} caption="Your requests" columns=${["Request", "Right", "First answer now", "", ""]} rows=${requests.map((/** @type {any} */ each) => [
+      html`<a href=${HOME + queryOf({ q: each.text })}><${Words} text=${each.text} max=${200} /></a>`,
+      marked([...(each.gold_tools || []), ...(each.gold || [])][0]?.join(", ") || "nothing"),
+      marked(each.first || "nothing"),
+      html`<${Badge} kind=${each.is_right ? "good" : "bad"}>${each.is_right ? "right" : "wrong"}<//>`,
+      html`<${Act} class="plain" label=${`Forget ${each.text}`} act=${forget(each.text)}>Forget<//>`,
+    ])} />
+    <${Code} label="command that measures them" text=${`waygraph eval ${quote(folder)}`} />`}<//></section>`;
+}
+
+/** A bar for each time that the figure changed. @param {{runs: {at: string, judged: number, right: number}[]}} props */
+function Figure({ runs }) {
+  const last = runs.at(-1);
+  return html`<figure class="series"><figcaption>Answered right, each time that it changed</figcaption>
+    <svg viewBox="0 0 600 70" role="img" aria-label=${`Answered right: ${runs.map(({ judged, right }) => `${right} of ${judged}`).slice(-5).join(", then ")}`}>
+      ${runs.map(({ at, judged, right }, place) => html`<g key=${at}><title>${`${at}: ${right} of ${judged}`}</title><rect class="faults" x=${place * 10} width="8" y="5" height="60" /><rect class="all" x=${place * 10} width="8" y=${65 - (60 * right) / judged} height=${(60 * right) / judged} /></g>`)}
+      ${last && html`<text x=${runs.length * 10 + 6} y="40">${last.right} of ${last.judged}</text>`}</svg></figure>`;
 }
 
 /** @param {{found: any}} props */
@@ -36,8 +63,7 @@ function Records({ found }) {
       <label class="beside">Dataset <select value=${dataset} onChange=${choose("dataset")}><option value="">all</option>${datasets.map((each) => html`<option>${each}</option>`)}</select></label>
       <label class="beside">Measure <select value=${measure} onChange=${choose("measure")}>${measures.map((each) => html`<option>${each}</option>`)}</select></label>
     </form>
-    <${Plot} runs=${runs} measure=${measure} />
-    <h2>Runs</h2><p class="quiet">Choose two to compare them.</p>
+    <h3>Runs</h3><p class="quiet">Choose two to compare them.</p>
     <${Table} caption="Runs" columns=${["Compare", "Trial", "Dataset", "Date", measure, "95 % interval", "Judged", "Withheld", "Half within, ms"]} numeric=${[4, 5, 6, 7, 8]} rows=${runs.map((run) => row(run, measure, chosen))} />
     ${chosen.length === 2 && html`<${Comparison} one=${chosen[0]} other=${chosen[1]} />`}`}`;
 }
@@ -83,27 +109,6 @@ function row(run, measure, chosen) {
   ];
 }
 
-/** Each run's mean and interval; the table below says the same. @param {{runs: Run[], measure: string}} props */
-function Plot({ runs, measure }) {
-  const drawn = runs.filter((run) => run.measures[measure]).slice(0, MOST_DRAWN);
-  const ends = drawn.flatMap((run) => run.measures[measure]);
-  const least = Math.min(...ends, 1);
-  const most = Math.max(...ends, least + 0.01);
-  const at = (/** @type {number} */ value) => 210 + (370 * (value - least)) / (most - least);
-  const height = 24 * drawn.length + 24;
-  return html`<figure class="series"><figcaption>${measure}: mean, and interval of 95 %${runs.length > drawn.length && ` (${drawn.length} of ${runs.length} runs)`}</figcaption>
-    <svg viewBox=${`0 0 600 ${height}`} role="img" aria-label=${`${measure} of ${drawn.length} runs, from ${shown(least)} to ${shown(most)}; the table has all numbers.`}>
-      ${drawn.map((run, place) => {
-        const [mean, low, high] = run.measures[measure];
-        const y = 24 * place + 12;
-        return html`<g key=${run.id}><title>${`${run.name}, ${run.path}: ${shown(mean)} (${shown(low)} to ${shown(high)})`}</title>
-          <text x="0" y=${y + 4}>${cut(run.name, 32)}</text><line x1="210" x2="580" y1=${y} y2=${y} />
-          <line class="interval" x1=${at(low)} x2=${at(high)} y1=${y} y2=${y} /><circle class="mean" cx=${at(mean)} cy=${y} r="5" /></g>`;
-      })}
-      <text x="210" y=${height - 4}>${shown(least)}</text><text class="end" x="580" y=${height - 4}>${shown(most)}</text>
-    </svg></figure>`;
-}
-
 /** @param {{one: Run, other: Run}} props */
 function Comparison({ one, other }) {
   const names = Object.keys(one.measures).filter((name) => other.measures[name]);
@@ -125,9 +130,4 @@ function Comparison({ one, other }) {
 /** @param {number | undefined} value @param {number} [digits] */
 function shown(value, digits = 3) {
   return value === undefined ? "–" : value.toFixed(digits);
-}
-
-/** @param {string} text @param {number} most */
-function cut(text, most) {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }

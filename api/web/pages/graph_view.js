@@ -52,7 +52,7 @@ function Legend({ edges, hidden, onHide }) {
   )}</fieldset>`;
 }
 
-const KINDS = ["owns", "claims", "similar", "follows", "includes", "holds"];
+const KINDS = ["owns", "claims", "similar", "follows", "includes", "holds", "answers"];
 
 /** Of the eight colours; those of the registry's own kinds stay. @param {string} kind */
 function colorOf(kind) {

@@ -44,10 +44,12 @@ function Live({ around, text, query }) {
   const state = useLoad(async (ending) => {
     const seeds = around.length ? around : await seedsOf(text, ending);
     if (!seeds.length) return { seeds, nodes: [], edges: [] };
-    return { seeds, ...(await request("/v1/graph", { params: { around: seeds, limit }, signal: ending })) };
+    const view = await request("/v1/graph", { params: { around: seeds, limit }, signal: ending });
+    return { seeds, ...(around.length ? view : withRequest(view, text, seeds)) };
   }, [around.join("\n"), text, limit]);
   const larger = SIZES.find((size) => size > limit);
   const open = (/** @type {string} */ id) => {
+    if (id === "request:") return;
     const seeds = state.value?.seeds || around;
     const more = seeds.includes(id) ? larger || limit : limit;
     go(livePlace([...new Set([...seeds, id])], more, query.get("hide") || ""));
@@ -60,6 +62,12 @@ function Live({ around, text, query }) {
           <p class="row">${larger && view.nodes.length >= limit && html`<button onClick=${() => setQuery({ limit: String(larger) })}>Up to ${larger} nodes</button>`}
             <${Twin} path="/v1/graph" params=${{ around: view.seeds, limit }} /></p>`
         : html`<p>Nothing fits.</p>`}<//>`;
+}
+
+/** The request as a node of its own, with a path to its answers. @param {any} view @param {string} text @param {string[]} seeds */
+function withRequest(view, text, seeds) {
+  const node = { id: "request:", kind: "request", name: text, description: "What was asked.", centre: true };
+  return { ...view, nodes: [node, ...view.nodes], edges: [...seeds.filter((id) => id.startsWith("agent:")).map((end) => ({ kind: "answers", start: node.id, end })), ...view.edges] };
 }
 
 /** The agents that a route finds, and their best tools. @param {string} text @param {AbortSignal} ending */

@@ -1,8 +1,8 @@
 // Where agents come from: what each source says, how it fares, and what to do where it fails.
-import { html, useState } from "../vendor/preact.js";
-import { may, mayOperate, pathOf, queryOf, request } from "../http.js";
+import { html, signal, useState } from "../vendor/preact.js";
+import { may, mayOperate, pathOf, queryOf, readSession, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, AgentLink, Badge, Code, Dialog, Loaded, marked, NoticeLine, notify, Time, Twin, useGet, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Code, counted, Dialog, Loaded, marked, NoticeLine, notify, Time, Twin, useLoad, Words } from "../parts.js";
 import { Intake, Report } from "../intake.js";
 import { quote } from "../shell.js";
 
@@ -12,8 +12,15 @@ const MOST_AGENTS = 200;
 
 /** @param {{query: URLSearchParams}} props */
 export default function Page({ query }) {
-  const state = useGet("/v1/sources");
-  const only = query.get("source") || "";
+  return html`${session.value?.holds ? html`<${Sources} only=${query.get("source") || ""} />` : html`<h1>Sources</h1><p class="quiet">No source was read yet.</p>`}
+    ${may("write") && html`<h2>Take something in</h2><${Intake} onDone=${() => (readSession(), (changed.value += 1))} />`}`;
+}
+
+const changed = signal(0);
+
+/** @param {{only: string}} props */
+function Sources({ only }) {
+  const state = useLoad((ending) => request("/v1/sources", { signal: ending }), [changed.value]);
   return html`<div class="row between"><h1>Sources</h1><${Twin} path="/v1/sources" /></div>
     <${Loaded} state=${state}>${(/** @type {any} */ value) => {
       const sources = value.sources.filter((/** @type {any} */ each) => !only || each.name === only);
@@ -21,8 +28,7 @@ export default function Page({ query }) {
       return html`${only && html`<p><a href=${`${HOME}/sources`}>All ${value.sources.length} sources</a></p>`}
         ${sources.length ? null : html`<p class="quiet">${only ? `There is no source ${only} that you may see.` : "No source was read yet."}</p>`}
         ${sources.map((/** @type {any} */ each) => html`<${Source} key=${each.name} source=${each} title=${value.titles[each.name]} all=${value.sources} followed=${followed[each.name]} again=${state.again} isOpen=${each.name === only} />`)}`;
-    }}<//>
-    ${may("write") && html`<h2>Take something in</h2><${Intake} onDone=${state.again} />`}`;
+    }}<//>`;
 }
 
 /** @param {{source: any, title: string, all: any[], followed: any, again: () => void, isOpen: boolean}} props */
@@ -120,7 +126,7 @@ function Removal({ source, all, followed, onClose, onDone }) {
   const gone = source.agents.filter((/** @type {string} */ id) => !others.has(id));
   const remove = async () => {
     const answer = await request(pathOf("/v1/sources", source.name), { method: "DELETE" });
-    notify(`Removed ${source.name}: ${answer.agents.length} agents, ${answer.tools.length} tools went with it.`);
+    notify(`Removed ${source.name}${counted({ agents: answer.agents.length, tools: answer.tools.length }).replace(/^./, ", and with it $&")}.`);
     onClose();
     setQuery({ source: null });
     onDone();

@@ -1,7 +1,7 @@
 // The current taxonomy as a tree, and on it the walk of a route.
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { may, request, session } from "../http.js";
-import { Act, AgentLink, AnswerNotices, Badge, Fault, Loaded, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
+import { Act, AgentLink, AnswerNotices, Badge, Code, Fault, Loaded, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
 import { go, HOME, useWanted } from "../place.js";
 
 /** @typedef {{visited?: boolean, opened?: boolean, pruned?: boolean, shown?: number, selected?: number}} Mark */
@@ -14,7 +14,10 @@ const MEMBERS = 40;
 export default function Page({ query }) {
   const path = query.get("path") || "", text = query.get("q") || "", mode = query.get("mode") || "";
   const [round, setRound] = useState(0);
-  const state = useGet("/v1/taxonomy");
+  const state = useLoad(async (ending) => {
+    const isNone = session.value?.sees_all && !(await request("/v1/taxonomies", { signal: ending })).taxonomies.length;
+    return isNone ? {} : request("/v1/taxonomy", { signal: ending });
+  }, []);
   const [isWanted, want] = useWanted(walkPlace(text, mode));
   const walked = useLoad(async (ending) => (text && isWanted ? request("/v1/route", { body: { text, recipe: "taxonomy", limit: 20, ...(mode && { mode }) }, signal: ending }) : null), [text, mode, isWanted]);
   const walk = walked.value?.walked ? readWalk(walked.value.walked) : null;
@@ -26,7 +29,7 @@ export default function Page({ query }) {
     <${WalkForm} text=${text} mode=${mode} />
     ${text && !isWanted && html`<p class="notice">A link asks for this walk, which calls a language model. <button onClick=${want}>Run</button></p>`}
     ${text && isWanted && (walked.error ? html`<${Fault} error=${walked.error} again=${walked.again} />` : walked.busy ? html`<p class="quiet" aria-busy="true">A language model walks the tree; this may take a while …</p>` : html`<${WalkFacts} route=${walked.value} />`)}
-    <${Loaded} state=${state}>${(/** @type {any} */ root) => html`
+    <${Loaded} state=${state}>${(/** @type {any} */ root) => !root.taxonomy ? html`<p>There is no tree yet. Build one:</p><${Code} label="command that builds a tree" text="waygraph taxonomy build" />` : html`
       <p>The tree <b>${root.taxonomy}</b> sorts ${counted(root.count, root.of)}; ${root.built_by === "vectors" || root.built_by === "words" ? `it was built by ${root.built_by}` : html`the language model <${Words} text=${root.built_by} max=${60} /> built it`}. <${Twin} path="/v1/taxonomy" params=${{ path }} /></p>
       <div class="tree"><${Category} key=${`${root.taxonomy} ${round}`} path="" name="All" count=${root.count} of=${root.of} at=${path} walk=${walk} /></div>`}<//>
     ${may("write") && session.value?.sees_all && html`<${Use} current=${state.value?.taxonomy || ""} again=${again} />`}`;

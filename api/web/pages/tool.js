@@ -1,10 +1,9 @@
 // One tool: what it says of itself, what operators changed, its arguments as a form, and a try.
 import { html } from "../vendor/preact.js";
-import { may, pathOf, session } from "../http.js";
-import { AgentLink, Badge, Fold, heldBack, isRenamed, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
+import { may, maySet, pathOf, session } from "../http.js";
+import { AgentLink, Badge, Described, Fold, heldBack, isRenamed, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { Listed } from "./agent.js";
-import { maySet } from "./agent_settings.js";
 import { ToolSettings } from "./tool_settings.js";
 import { TryIt } from "./try_it.js";
 
@@ -31,7 +30,7 @@ export default function Tool({ id, query }) {
 function Facts({ tool, agent, call, again }) {
   const cannot = whyNot(tool, agent);
   return html`<p><${Standing} of=${tool} /> <${Annotations} of=${tool.annotations} /></p>
-    <p><${Words} text=${tool.description || "Its source describes it with no word."} max=${2000} /></p>
+    <p><${Described} text=${tool.description} max=${2000} /></p>
     <dl class="facts">
       <dt>Id</dt><dd><code><${Words} text=${tool.id} max=${300} /></code></dd>
       <dt>Hosts call it</dt><dd><code><${Words} text=${tool.call_name} max=${300} /></code></dd>
@@ -77,6 +76,7 @@ function Stated({ tool }) {
     <dl class="facts">
       ${setting.name && html`<dt>Its source calls it</dt><dd><${Words} text=${tool.id.slice(tool.agent_id.length + 1)} max=${200} /></dd>`}
       ${setting.description && html`<dt>Its source describes it</dt><dd><${Words} text=${description || "with no word"} max=${1000} /></dd>`}
+      ${setting.questions?.length > 0 && html`<dt>Operators say that people ask</dt><dd><${Listed} texts=${setting.questions} /></dd>`}
       ${changed.map(([name, each]) => html`<dt>Parameter <${Words} text=${name} max=${100} /></dt><dd><${Change} setting=${each} /></dd>`)}
     </dl>
     <${Fold} title="Its arguments, as its source states them">${() => html`<${Json} value=${schema} label="The source's schema" />`}<//>

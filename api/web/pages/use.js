@@ -99,7 +99,7 @@ function Series({ title, parts, days, value, faults, faultName = "" }) {
   const width = 600 / names.length;
   const sum = (/** @type {(part: Part) => number} */ of) => parts.reduce((total, part) => total + of(part), 0);
   const label = faults ? `${title}: ${count(sum(value))} in ${days} days, of which ${count(sum(faults))} ${faultName}.` : `${title}: at most ${count(most)}.`;
-  return html`<figure class="series"><figcaption>${title}${faults && html` · <span class="key bar-4"></span> ${faultName}`}</figcaption>
+  return html`<figure class="series"><figcaption>${title}${faults && html` · <span class="key bar-1"></span> ${faultName}`}</figcaption>
     <svg viewBox="0 0 600 130" role="img" aria-label=${label}>
       <line x1="0" x2="600" y1="110" y2="110" /><text x="0" y="10">${count(most)}</text>
       ${names.map((day, at) => {

@@ -124,7 +124,8 @@ def region_names(
     """Two words a region that many of its agents use and others do not; tags count most."""
     words = [_plain_words(agent, tools_by_agent[agent.id]) for agent in agents]
     everywhere = Counter(word for weights in words for word in weights)
-    return [" · ".join(_telling([words[row] for row in rows], everywhere, len(agents))) for rows in regions]
+    names = [" · ".join(_telling([words[row] for row in rows], everywhere, len(agents))) for rows in regions]
+    return [f"{n} · {agents[r[0]].name}" if names.count(n) > 1 else n for n, r in zip(names, regions, strict=True)]
 
 
 def _telling(members: Sequence[Mapping[str, int]], everywhere: Mapping[str, int], agents: int) -> list[str]:

@@ -104,28 +104,8 @@ function hints(tool) {
 }
 
 function schema(text, none) {
-  const whole = parsed(text), properties = whole && typeof whole.properties === "object" && whole.properties;
-  const rows = Object.entries(properties || {});
-  const full = make("details");
-  full.append(make("summary", "JSON Schema"), make("pre", pretty(text)));
-  if (!rows.length) return whole && Object.keys(whole).length > 1 ? [make("pre", pretty(text))] : [make("p", none)];
-  const required = Array.isArray(whole.required) ? whole.required : [], table = make("table");
-  for (const [name, property] of rows) {
-    const line = make("tr"), said = make("td");
-    said.append(make("div", kindOf(property) + (required.includes(name) ? ", required" : ""), "under"));
-    if (property && typeof property.description === "string") said.append(make("div", property.description));
-    line.append(make("td", name), said);
-    table.append(line);
-  }
-  return [table, full];
-}
-
-function kindOf(property) {
-  if (!property || typeof property !== "object") return "anything";
-  if (Array.isArray(property.enum)) return cut(property.enum.map((value) => JSON.stringify(value)).join(" | "), 120);
-  const type = Array.isArray(property.type) ? property.type.join(" | ") : property.type;
-  if (type === "array" && property.items && typeof property.items.type === "string") return `array of ${property.items.type}`;
-  return typeof type === "string" ? type : "anything";
+  const whole = parsed(text);
+  return whole && Object.keys(whole.properties || whole).length ? [make("pre", pretty(text))] : [make("p", none)];
 }
 
 function parsed(text) {

@@ -83,7 +83,7 @@ class Frames:
 
 def open_first_page(url: str, text: str) -> FirstPage:
     """The page Ask with an answer to `text`, in a browser that was just started and has nothing kept."""
-    with opened_page(f"{url}/explore?q={quote(text)}", ".matches h4") as (page, answer_ms):
+    with opened_page(f"{url}/explore?q={quote(text)}", ".matches h3") as (page, answer_ms):
         loaded = page.evaluate("performance.getEntries().map((each) => [each.name, each.encodedBodySize])")
         return FirstPage(
             paint_ms=page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"),

@@ -22,10 +22,11 @@ from waygraph.registry.model.identity import tool_id
 from waygraph.registry.model.nouns import CallOutcome, Turn, TurnRole
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import Transition, count_transitions, is_later, is_tool
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 AGENTS, ABOUT = "agents.jsonl", "dataset.json"
 _OF_AGENT = ("id", "name", "description", "kind", "tags", "tools")
-_OF_DATASET = ("name", "origin", "license", "checksum", "catalog")
+_OF_DATASET = ("name", "origin", "license", "checksum", "catalog", "registry")
 _MISSPELT = 0.75
 
 
@@ -108,6 +109,8 @@ def read_catalogue(source: str, settings: Settings) -> Manifest:
 
 def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[Manifest, list[Path]]:
     """The catalogue, and the files that it is in."""
+    if registry := about.get("registry"):
+        return _registry_agents(registry, settings), []
     catalog = about.get("catalog")
     if not catalog:
         return _catalogue(path / AGENTS), [path / AGENTS]
@@ -117,6 +120,16 @@ def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[M
     listing = list_path(str(place))
     manifests = read_listing(listing, Reading(settings=settings))
     return _join_manifests(str(place), manifests), _files(place, listing)
+
+
+def _registry_agents(place: str, settings: Settings) -> Manifest:
+    """What a registry holds now, with what operators set of its tools. Raises as `LocalRegistry.open`."""
+    with LocalRegistry.open(place, settings=settings) as registry:
+        agents, tools = registry.agents(), registry.tools()
+    routable = [each for each in agents if not (each.pending or each.hidden)]
+    own = {each.id: tuple(tool for tool in tools if tool.agent_id == each.id and not tool.pending) for each in routable}
+    entries = [AgentEntry(key=each.id, agent=each, tools=own[each.id]) for each in routable]
+    return Manifest(source=place, entries=tuple(entries))
 
 
 def _join_manifests(source: str, manifests: Sequence[Manifest]) -> Manifest:

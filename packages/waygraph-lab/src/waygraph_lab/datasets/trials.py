@@ -14,7 +14,6 @@ from anyio import to_thread
 
 from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.records import MAX_QUESTIONS
 from waygraph.ingest.pipeline import Asking, Ingestion, ask_servers, open_given
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync.apply import sync
@@ -22,6 +21,7 @@ from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_co
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.nouns import Agent, Mode, Of, TextForm, Tool, Walked
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tool_settings import MAX_QUESTIONS
 from waygraph.registry.routing.recipes import HYBRID, TAXONOMY, Recipe, Walk, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
