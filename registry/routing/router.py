@@ -65,8 +65,8 @@ NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
 CAPABILITY_LEGS: tuple[Leg, ...] = ("capability_vector", "capability_text")
 """They give tools, and agents without any."""
-SKILLS_NAMED, MOST_TAUGHT = 2, 4
-"""Skills named for the best tool, and other tools named for a skill, at most."""
+SKILLS_NAMED, MOST_TAUGHT = 2, 5
+"""Skills named for the best tool, and tools named for a skill that was found, at most."""
 BETTER_SHOWN = 2
 """Agents without tools that fit better than the tools result, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
@@ -186,13 +186,13 @@ class Router:
         def may_name(agent_id: str) -> bool:
             return agent_id in owners and routable(owners[agent_id], ask.principal, query.filters)
 
-        teachers = list(islice(filter(may_name, best), SKILLS_NAMED))
-        for skill in dict.fromkeys((*hits, *teachers)):
-            first = [matches[0].tool.id] if skill in teachers else []
-            ids = (each for each in lessons[skill] if each not in first and (within is None or each in within))
-            others = self.index.tools(list(islice((each for each in ids if may_name(owner_of(each))), MOST_TAUGHT)))
-            if tools := [*first, *(tool.id for tool in others if not tool.pending)]:
+        for skill in hits:
+            ids = (each for each in lessons[skill] if (within is None or each in within) and may_name(owner_of(each)))
+            tools = [tool.id for tool in self.index.tools(list(islice(ids, MOST_TAUGHT))) if not tool.pending]
+            if tools:
                 yield skill_notice(skill, tuple(tools))
+        for skill in islice((each for each in best if each not in hits and may_name(each)), SKILLS_NAMED):
+            yield skill_notice(skill, (matches[0].tool.id,))
 
     def _better_agents(self, ranking: Ranking) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""

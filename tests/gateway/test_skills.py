@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.types import INVALID_PARAMS
 
-from tests.gateway.hosts import ERAS, Era, Place, ingest, on_stdio, over_http, told, toolbox_place
+from tests.gateway.hosts import ERAS, Era, Open, Place, ingest, on_stdio, over_http, told, toolbox_place
 from tests.gateway.programs import skilled
 from tests.service import served
 from waygraph.api.cli.app import main
@@ -20,6 +20,8 @@ from waygraph.ingest.upstream.connection import SKILLS
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 TEXT = "---\nname: {name}\ndescription: How to weigh freight and ship it.\nlicense: MIT\n---\nCall `box:paint` first.\n"
+
+host_of: Open = Client
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ async def refusal(host: Client, method: str, **params: Any) -> MCPError:
 async def test_a_skill_is_listed_found_fetched_changed_held_and_approved(place: Place, era: Era) -> None:
     uri = "skill://freight/freight/SKILL.md"
     root = place.folder / "skills" / "freight"
-    async with Client(on_stdio(place), mode=era) as host:
+    async with host_of(on_stdio(place), mode=era) as host:
         assert host.server_capabilities.extensions == {SKILLS: {}}
         listed = (await skills(host))[uri]
         assert listed["frontmatter"] == {
@@ -127,7 +129,7 @@ async def test_no_address_leads_out_of_a_skill(place: Place) -> None:
     take_in(place)
     (root / "scripts" / "weigh.py").unlink()
     (root / "scripts" / "weigh.py").symlink_to(place.folder / "secret.md")
-    async with Client(on_stdio(place)) as host:
+    async with host_of(on_stdio(place)) as host:
         for path in ("../../../secret.md", "..%2f..%2fsecret.md", ".env", "references/out.md", "", "nothing.md"):
             error = await refusal(host, "resources/read", uri=f"skill://freight/freight/{path}")
             assert error.code == INVALID_PARAMS, path
@@ -153,7 +155,7 @@ async def test_skills_of_one_name_stay_apart_and_unfit_ones_are_not_listed(place
     for number in range(600):
         (full / f"{number}.txt").write_text("x")
     assert take_in(place, "others", "--namespace", "other") == 0
-    async with Client(on_stdio(place)) as host:
+    async with host_of(on_stdio(place)) as host:
         listed = await skills(host)
         assert sorted(listed) == [
             "skill://freight/freight/SKILL.md",
@@ -178,7 +180,7 @@ async def test_a_suspicious_text_in_any_file_is_flagged_and_not_listed(place: Pl
         flags = {name: registry.agent(name).flags for name in ("sly", "bold")}
     assert any(flag.startswith("references/more.md: ") for flag in flags["sly"]), flags
     assert any(flag.startswith("SKILL.md: ") for flag in flags["bold"]), flags
-    async with Client(on_stdio(place)) as host:
+    async with host_of(on_stdio(place)) as host:
         assert [*await skills(host)] == ["skill://freight/freight/SKILL.md"]
 
 
@@ -186,7 +188,7 @@ async def test_who_may_not_see_a_skill_learns_nothing_of_it(place: Place, tmp_pa
     with LocalRegistry.open(place.registry) as registry:
         registry.operator.set("freight", visible_to=["crew"])
     with served(place.registry, auth=True, folder=tmp_path) as service:
-        for groups, sees in ((["crew"], True), (["guests"], False)):
+        for groups, sees in ((("crew",), True), (("guests",), False)):
             async with over_http(f"{service.url}/mcp", key=service.key(groups=groups)) as host:
                 assert bool(await skills(host)) is sees
                 query = told(await host.call_tool("find_tools", {"query": "paint a picture"}))
@@ -208,7 +210,7 @@ async def test_skills_of_a_server_pass_through_under_approval(place: Place) -> N
     (place.folder / "up.json").write_text(json.dumps({"mcpServers": {"packer": command}}))
     assert ingest(place, str(place.folder / "up.json"), "--policy", "hold") == 0
     uri = "skill://packer.skills.house.pack/pack/SKILL.md"
-    async with Client(on_stdio(place)) as host:
+    async with host_of(on_stdio(place)) as host:
         assert [file["uri"].rpartition("/")[2] for file in (await skills(host))[uri]["resources"]] == [
             "SKILL.md",
             "notes.md",
