@@ -197,7 +197,8 @@ def test_code_ends_with_the_time_of_its_call(place: Place) -> None:
     async def wait() -> tuple[Any, float]:
         async with host(place) as client:
             began = anyio.current_time()
-            result = await client.call_tool("run_code", {"code": code}, meta={"waygraph/timeout_s": 1.0})
+            meta: Any = {"waygraph/timeout_s": 1.0}
+            result = await client.call_tool("run_code", {"code": code}, meta=meta)
             return result, anyio.current_time() - began
 
     result, seconds = anyio.run(wait)
