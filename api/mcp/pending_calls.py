@@ -39,6 +39,7 @@ from waygraph.ingest.upstream.messages import error_words
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import (
     CallError,
+    CallTimedOut,
     UnknownName,
     UpstreamAnswered,
     UpstreamRefused,
@@ -310,6 +311,9 @@ def task_state(token: str, agent_id: str, task: Result) -> TaskState:
     state = {name: task[name] for name in _TASK_FIELDS if isinstance(task.get(name), str | int | None) and name in task}
     if isinstance(message := state.pop("statusMessage", None), str):
         state["statusMessage"] = f"Agent {agent_id}: {message[:MOST_NOTICE_CHARS]}"
+    if state["status"] == "failed":
+        code, message = error_words(task.get("error"))
+        state["error"] = {"code": code, "message": shorten(message, MOST_ERROR_CHARS)}
     return TaskState({"createdAt": now(), "lastUpdatedAt": now(), "ttlMs": None} | state | {"taskId": token})
 
 
@@ -331,7 +335,7 @@ async def follow_task(executor: Executor, call: ToolCall, task: Result, token: s
     try:
         while True:
             state = task_state(token, agent_id, task)
-            if (result := task_result(agent_id, task)) is not None:
+            if (result := _task_result(agent_id, task, state)) is not None:
                 return result
             questions = {key: each for key, each in fields_of(task.get("inputRequests")).items() if key not in keys}
             if questions:
@@ -348,7 +352,7 @@ async def follow_task(executor: Executor, call: ToolCall, task: Result, token: s
             if anyio.current_time() + pause_s > deadline:
                 return state
             await anyio.sleep(pause_s)
-            with suppress(UpstreamUnreachable):  # it may have been started anew: the task is asked for again
+            with suppress(UpstreamUnreachable, CallTimedOut):  # its server may be started anew; the task stays
                 task = await ask("tasks/get")
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCEL_S), suppress(WaygraphError):
@@ -356,11 +360,13 @@ async def follow_task(executor: Executor, call: ToolCall, task: Result, token: s
         raise
 
 
-def task_result(agent_id: str, task: Result) -> Result | None:
+def _task_result(agent_id: str, task: Result, state: TaskState) -> Result | None:
     """Of a task that has ended; None: it has not. Raises UpstreamAnswered, UpstreamRefused."""
-    if task["status"] == "failed":
-        code, message = error_words(task.get("error"))
-        raise UpstreamAnswered(code, shorten(message, MOST_ERROR_CHARS))
-    if task["status"] == "cancelled":
-        raise UpstreamRefused(f"{agent_id}: its task was cancelled")
-    return fields_of(task.get("result")) or None if task["status"] == "completed" else None
+    match state["status"]:
+        case "failed":
+            raise UpstreamAnswered(**state["error"])
+        case "cancelled":
+            raise UpstreamRefused(f"{agent_id}: its task was cancelled")
+        case "completed":
+            return fields_of(task.get("result")) or None
+    return None

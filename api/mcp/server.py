@@ -45,7 +45,6 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.calls import TASK, TASK_METHODS, TASKS
 from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
-from waygraph.ingest.upstream.messages import error_words
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.catalog.find import capabilities, judging
 from waygraph.registry.model.arguments import mend_by
@@ -467,9 +466,6 @@ class _Answers:
         if result := fields_of(task.get("result")):
             run_by = RUNNERS[gateway.surface]
             state["result"] = gateway.long_results.hand_on(result, call.tool.id, asker, run_by=run_by)
-        if state["status"] == "failed":
-            code, message = error_words(task.get("error"))
-            state["error"] = {"code": code, "message": message}
         if questions := fields_of(task.get("inputRequests")):
             state["inputRequests"] = {key: sign_request(each, call.agent.id) for key, each in questions.items()}
         return {"resultType": "complete", **state}
