@@ -15,9 +15,18 @@ import pytest
 from tests.upstream.calling import Asking
 from tests.upstream.launches import PROGRAMS
 from waygraph.ingest.manifest.records import StdioLaunch
-from waygraph.ingest.upstream.box import box_of, can_isolate
+from waygraph.ingest.upstream.box import box_of, sandlock_library
 from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.settings import Settings
+
+
+def can_isolate() -> bool:
+    try:
+        return bool(sandlock_library())
+    except UpstreamRefused:
+        return False
+
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot isolate servers")
 HOSTILE = str(Path(__file__).parents[1] / "servers" / "hostile.py")
