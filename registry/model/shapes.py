@@ -19,7 +19,6 @@ from waygraph.registry.model.changes import (
     Change,
     ChangeSet,
     Failure,
-    IndexState,
     ListedAgent,
     OperatorSettings,
     SourceSummary,
@@ -145,24 +144,14 @@ def _shown_settings(setting: OperatorSettings, transport: TransportFilter) -> Op
 
 
 def status(registry_status: Status, transport: TransportFilter = None) -> Shape:
-    state = shape(registry_status.state, exclude={"commit"})
-    counts = {name: state.pop(name) for name in ("revision", "agents", "tools")}
-    return {
-        "location": registry_status.location,
-        **counts,
-        "sources": registry_status.sources,
-        **state,
-        "failures": list(map(shape, _shown_failures(registry_status.failures, transport))),
-    }
+    result = replace(registry_status, failures=_shown_failures(registry_status.failures, transport))
+    document = shape(result, exclude={"state"})
+    failures = document.pop("failures")
+    return {**document, **shape(result.state, exclude={"commit"}), "failures": failures}
 
 
 def read_status(document: Mapping[str, Any]) -> Status:
-    return Status(
-        location=document["location"],
-        state=read(IndexState, document),
-        sources=document["sources"],
-        failures=tuple(read(Failure, each) for each in document["failures"]),
-    )
+    return read(Status, {**document, "state": document})
 
 
 def sources(summaries: Iterable[SourceSummary], transport: TransportFilter = None) -> Shape:

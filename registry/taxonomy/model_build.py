@@ -354,13 +354,10 @@ class _Build:
                 if at not in places[each]:
                     counts.setdefault(each, at)
         leaves = {at: [*tops[at].leaves()] for at in set(counts.values())}
-        requests = [
-            (
-                self._place_request(each, tops[at], leaves[at]),
-                partial(prompts.read_leaf, count=len(leaves[at]), least=LEAST_CONFIDENCE),
-            )
-            for each, at in counts.items()
-        ]
+        requests = []
+        for each, at in counts.items():
+            read_leaf = partial(prompts.read_leaf, count=len(leaves[at]), least=LEAST_CONFIDENCE)
+            requests.append((self._place_request(each, tops[at], leaves[at]), read_leaf))
         answers = self._ask_all(prompts.PLACE, requests, "cross_domain")
         for (each, at), leaf_number in zip(counts.items(), answers, strict=True):
             if leaf_number:
