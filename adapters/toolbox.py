@@ -7,24 +7,15 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from waygraph.api.library import AsyncRegistry, LocalRegistry, Registry, RemoteRegistry
 from waygraph.registry.catalog.tool_formats import definition
+from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import json_kind
-from waygraph.registry.model.errors import (
-    AccessError,
-    CallError,
-    InvalidArguments,
-    InvalidQuery,
-    MissingExtra,
-    UnknownName,
-    UpstreamError,
-    WaygraphError,
-)
 from waygraph.registry.model.nouns import CallOutcome, Filters, Principal, Query, Tool, Turn
 from waygraph.registry.model.tool_calls import ToolResult
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 
 MAX_TURNS, MAX_TURN_CHARS, MAX_RESULT_CHARS = 40, 1_000, 200
 """Of a conversation, the latest: what a registry reads of it, within the limits of its settings."""
-ABOUT_CALLS = (CallError, UpstreamError, UnknownName, InvalidQuery, AccessError)
+ABOUT_CALLS = (errors.CallError, errors.UpstreamError, errors.UnknownName, errors.InvalidQuery, errors.AccessError)
 """Errors that a model can read and react to; others go to the program."""
 
 
@@ -110,7 +101,7 @@ class Toolbox:
         for name in list(names)[: self._query.limit]:
             try:
                 tool = self._registry.tool(name, principal=self._principal)
-            except UnknownName:
+            except errors.UnknownName:
                 continue  # a tool of the program's own, or one that is gone
             if not tool.pending:
                 yield tool
@@ -139,9 +130,9 @@ def _is_name(name: str) -> bool:
 def _check_call(name: str, arguments: object) -> Mapping[str, Any]:
     """What a model wrote may be any JSON. Raises InvalidArguments, InvalidQuery for what can be no name."""
     if not _is_name(name):
-        raise InvalidQuery(f"a tool's name has 1 to {MAX_NAME_CHARS} characters that can be printed")
+        raise errors.InvalidQuery(f"a tool's name has 1 to {MAX_NAME_CHARS} characters that can be printed")
     if not isinstance(arguments, Mapping):
-        raise InvalidArguments(name, [("", f"expected an object, not {json_kind(arguments)}")])
+        raise errors.InvalidArguments(name, [("", f"expected an object, not {json_kind(arguments)}")])
     return arguments
 
 
@@ -149,7 +140,7 @@ def _shorten(turn: Turn) -> Turn:
     return replace(turn, text=turn.text[:MAX_TURN_CHARS], result=turn.result[:MAX_RESULT_CHARS])
 
 
-def _error_result(error: WaygraphError) -> ToolResult:
+def _error_result(error: errors.WaygraphError) -> ToolResult:
     return ToolResult(content=({"type": "text", "text": str(error)},), is_error=True)
 
 
@@ -165,6 +156,6 @@ def call_turn(tool: str, result: object, *, is_failure: bool = False) -> Turn:
     return Turn(role="call", tool=tool, outcome=outcome, result=str(result))
 
 
-def missing(framework: str, package: str) -> MissingExtra:
+def missing(framework: str, package: str) -> errors.MissingExtra:
     """The error of an adapter whose framework is not installed: says what to install."""
-    return MissingExtra(f"waygraph.adapters.{framework}", package=package)
+    return errors.MissingExtra(f"waygraph.adapters.{framework}", package=package)

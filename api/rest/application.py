@@ -227,12 +227,8 @@ def application(
 ) -> Application:
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
     settings = service.settings
-    inner = LimitedApplication(
-        HeadApplication(create_app(service, gateway)),
-        max_body_bytes=settings.max_body_bytes,
-        max_manifest_bytes=settings.max_manifest_bytes,
-        admit=lambda scope: service.admit(Request(scope)),
-    )
+    whole = HeadApplication(create_app(service, gateway))
+    inner = LimitedApplication(whole, settings, admit=lambda scope: service.admit(Request(scope)))
     app: Application = Stoppable(SessionApplication(inner, service.sessions) if service.authenticator else inner)
     if gateway is not None and settings.oidc_issuer:
         app = ChallengingApplication(app, settings)

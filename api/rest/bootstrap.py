@@ -292,11 +292,7 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
         authenticator=authenticator,
         requests=RateLimit(settings.rate_per_minute / share, settings.rate_burst, max_callers=MAX_CALLERS),
         failures=FailureLimit(RateLimit(settings.failures_per_minute / share, FAILURES_BURST, max_callers=MAX_CALLERS)),
-        lanes=Lanes(
-            asking=settings.service_threads,
-            timeout_s=settings.request_timeout_s,
-            write_wait_s=settings.write_timeout_s,
-        ),
+        lanes=Lanes(settings),
         audit=audit,
         metrics=metrics,
         readiness=Readiness(registry, authenticator.keys if authenticator else None),

@@ -20,6 +20,7 @@ from waygraph.api.telemetry.logs import FACTS
 from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem
 from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.operations.table import MANIFESTS
 
 HEADERS = (
@@ -69,15 +70,9 @@ class LimitedApplication:
     """
 
     def __init__(
-        self,
-        application: Application,
-        *,
-        max_body_bytes: int,
-        max_manifest_bytes: int,
-        admit: Callable[[Scope], Awaitable[object]],
+        self, application: Application, settings: Settings, admit: Callable[[Scope], Awaitable[object]]
     ) -> None:
-        self._application, self._admit = application, admit
-        self._max_bytes, self._max_manifest_bytes = max_body_bytes, max_manifest_bytes
+        self._application, self._settings, self._admit = application, settings, admit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -96,7 +91,8 @@ class LimitedApplication:
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
         """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
         headers = dict(scope["headers"])
-        limit = self._max_manifest_bytes if scope["path"] == MANIFESTS.path else self._max_bytes
+        is_manifest, settings = scope["path"] == MANIFESTS.path, self._settings
+        limit = settings.max_manifest_bytes if is_manifest else settings.max_body_bytes
         if b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0":
             return None, b""
         if scope["path"].startswith(LOGIN_PAGES):
@@ -271,12 +267,8 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         request_id = uuid4().hex
-        logger.warning(
-            "%s: %s",
-            code,
-            reason,
-            extra={FACTS: {"request_id": request_id, "client": self.client[0] if self.client else ""}},
-        )
+        facts = {"request_id": request_id, "client": self.client[0] if self.client else ""}
+        logger.warning("%s: %s", code, reason, extra={FACTS: facts})
         details = problem(status, code, reason, f"urn:waygraph:request:{request_id}")
         content = json.dumps(details).encode()
         headers = [

@@ -240,14 +240,8 @@ class ServerCard(BaseModel):
 
 
 FOREIGN: dict[str, type[BaseModel]] = {
-    "call_tool": ToolResult,
-    "ai_catalog": AiCatalog,
-    "ard_manifest": AiCatalog,
-    "resource": Resource,
-    "server_card": ServerCard,
-    "search_resources": FoundResources,
-    "servers": ServerList,
-    "server_versions": ServerList,
-    "server": ListedServer,
-}
+    "call_tool": ToolResult, "ai_catalog": AiCatalog, "ard_manifest": AiCatalog, "resource": Resource,
+    "server_card": ServerCard, "search_resources": FoundResources, "servers": ServerList,
+    "server_versions": ServerList, "server": ListedServer,
+}  # fmt: skip
 """Operation → its answer."""

@@ -183,12 +183,8 @@ async def _too_late(request: Request, _: Exception) -> Response:
 
 
 async def _unforeseen(_: Request, __: Exception) -> Response:
-    return answer(own_fault())
-
-
-def own_fault() -> Problem:
     """What happened is in the log, under the same id; it is not for the caller."""
-    return problem(500, "internal-error", _OWN_FAULT, _instance())
+    return answer(problem(500, "internal-error", _OWN_FAULT, _instance()))
 
 
 def _instance() -> str:

@@ -23,8 +23,7 @@ Words = Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS)]
 ApprovedName = Annotated[str, StringConstraints(min_length=1, max_length=approval.MAX_NAME_CHARS)]
 CategoryPath = Annotated[
-    str,
-    Field(max_length=MAX_NAME_CHARS, description="Only what is in this category, such as travel/flights."),
+    str, Field(max_length=MAX_NAME_CHARS, description="Only what is in this category, such as travel/flights.")
 ]
 ToolsetName = Annotated[str, Field(max_length=MAX_NAME_CHARS, description="Only what is in the toolset of this name.")]
 Weight = Annotated[float, Field(ge=0, le=MOST_WEIGHT, allow_inf_nan=False)]

@@ -105,14 +105,15 @@ class SlowLane:
 class Lanes:
     """One pool of threads for each kind of work; within a lane who comes first is served first."""
 
-    def __init__(self, *, asking: int, timeout_s: float, write_wait_s: float) -> None:
-        self._timeout_s, self._closing = timeout_s, threading.Event()
+    def __init__(self, settings: Settings) -> None:
+        self._timeout_s, self._closing = settings.request_timeout_s, threading.Event()
+        write_wait_s = settings.write_timeout_s
         # More than cores only make each other wait: a route hardly waits for anything but its turn.
-        self._asking = ThreadPoolExecutor(asking or max(2, processors()), "ask")
+        self._asking = ThreadPoolExecutor(settings.service_threads or max(2, processors()), "ask")
         self._waiting = ThreadPoolExecutor(_WAITING, "wait")
         self._writing = SlowLane("write", threads=SMALL_WRITES, most=64, wait_s=write_wait_s)
         self._large = SlowLane("write-large", threads=1, most=MOST_LARGE, wait_s=max(write_wait_s, _LARGE_WAIT_S))
-        self._drawing = SlowLane("draw", threads=2, most=MOST_SLOW, wait_s=timeout_s)
+        self._drawing = SlowLane("draw", threads=2, most=MOST_SLOW, wait_s=self._timeout_s)
         self._syncing = SlowLane("sync", threads=2, most=MOST_SLOW, wait_s=_LARGE_WAIT_S)
         self._tending = ThreadPoolExecutor(_TENDING, "tend")
 
@@ -217,7 +218,10 @@ class Service:
 
     async def caller(self, request: Request) -> Caller:
         """As `caller_at_endpoint`. Raises NotAllowed for one that is kept to a toolset's endpoint of MCP."""
-        return _of_no_toolset(await self.caller_at_endpoint(request))
+        caller = await self.caller_at_endpoint(request)
+        if caller.toolset:
+            raise errors.NotAllowed(f"this key is for the toolset {caller.toolset!r} alone, at /{caller.toolset}/mcp")
+        return caller
 
     async def caller_at_endpoint(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
@@ -245,23 +249,13 @@ class Service:
         return caller
 
     async def _authenticate(self, authenticator: "Authenticator", request: Request) -> Caller:
-        credentials = _credentials(request)
+        credentials = request.headers.get("authorization"), request.headers.get("x-api-key")
         try:
             caller = authenticator.known_caller(*credentials)
             return caller if caller else await self.lanes.wait(lambda: authenticator.caller(*credentials))
         except (errors.NotAuthenticated, errors.IssuerUnavailable):
             self.failures.count_failure(request.client.host if request.client else "")
             raise
-
-
-def _of_no_toolset(caller: Caller) -> Caller:
-    if caller.toolset:
-        raise errors.NotAllowed(f"this key is for the toolset {caller.toolset!r} alone, at /{caller.toolset}/mcp")
-    return caller
-
-
-def _credentials(request: Request) -> tuple[str | None, str | None]:
-    return request.headers.get("authorization"), request.headers.get("x-api-key")
 
 
 ANY = "*"

@@ -170,17 +170,8 @@ class Audit:
         self._metrics = metrics
 
     @contextmanager
-    def attempt(
-        self,
-        caller: "Caller",
-        action: Action,
-        target: str,
-        *,
-        parameters: Iterable[str] = (),
-        details: str = "",
-        **facts: Fact,
-    ) -> Iterator[Attempt]:
-        """Records what happens within, also if it fails: an error's type is its code."""
+    def attempt(self, caller: "Caller", action: Action, target: str, **facts: Any) -> Iterator[Attempt]:
+        """Records what happens within, with what `record` takes, also if it fails: an error's type is its code."""
         start_s, attempt = time.perf_counter(), Attempt(target)
         outcome: Outcome = "ok"
         try:
@@ -192,7 +183,7 @@ class Audit:
         finally:
             facts |= {"error": attempt.error, "revision": attempt.revision}
             facts["duration_ms"] = round((time.perf_counter() - start_s) * 1000, 3)
-            self.record(caller, action, attempt.target, outcome, parameters=parameters, details=details, **facts)
+            self.record(caller, action, attempt.target, outcome, **facts)
 
     def record(
         self,

@@ -6,7 +6,7 @@ No global provider is set, so nothing else in the process begins to send.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -88,12 +88,16 @@ class Traces:
         self._propagator = TraceContextTextMapPropagator()
         set_tracer(self)
 
+    def _begin(self, name: str, **options: Any) -> "AbstractContextManager[Span]":
+        """An exception is told by its type alone (`_fail`): its text may hold anything."""
+        return self._tracer.start_as_current_span(
+            name, record_exception=False, set_status_on_exception=False, **options
+        )
+
     @contextmanager
     def span(self, name: str, attributes: Mapping[str, Attribute]) -> Iterator["Span"]:
         """A span below the present one. Of an error it tells the type, not the text, in which anything may stand."""
-        with self._tracer.start_as_current_span(
-            name, attributes=attributes, record_exception=False, set_status_on_exception=False
-        ) as span:
+        with self._begin(name, attributes=attributes) as span:
             try:
                 yield span
             except BaseException as exc:
@@ -106,14 +110,8 @@ class Traces:
         from opentelemetry.trace import SpanKind
 
         carrier = {"traceparent": parent, "tracestate": state} if parent else {}
-        with self._tracer.start_as_current_span(
-            method,
-            context=self._propagator.extract(carrier),
-            kind=SpanKind.SERVER,
-            attributes={"http.request.method": method, "url.path": path},
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        context, attributes = self._propagator.extract(carrier), {"http.request.method": method, "url.path": path}
+        with self._begin(method, context=context, kind=SpanKind.SERVER, attributes=attributes) as span:
             yield RequestSpan(span)
 
     @contextmanager
@@ -126,15 +124,10 @@ class Traces:
         is_short = all(len(text) <= _MOST_PARENT_CHARS for text in sender.values())
         context = self._propagator.extract(sender if is_short else {}, get_current())
         present, parent = get_current_span().get_span_context(), get_current_span(context).get_span_context()
-        with self._tracer.start_as_current_span(
-            operation.span_name,
-            context=context,
-            kind=SpanKind.CLIENT if side == "client" else SpanKind.SERVER,
-            attributes=operation.attributes,
-            links=[Link(present)] if present.is_valid and present != parent else None,
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        kind = SpanKind.CLIENT if side == "client" else SpanKind.SERVER
+        links = [Link(present)] if present.is_valid and present != parent else None
+        attributes = operation.attributes
+        with self._begin(operation.span_name, context=context, kind=kind, attributes=attributes, links=links) as span:
             try:
                 yield
             finally:

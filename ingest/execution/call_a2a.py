@@ -16,16 +16,8 @@ from uuid import uuid4
 import anyio
 from anyio import to_thread
 
+from waygraph.ingest.execution import services
 from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, file_of, text
-from waygraph.ingest.execution.services import (
-    Incomplete,
-    Login,
-    Service,
-    ServiceFinder,
-    claims_on,
-    confidential,
-    origins_vouched_for,
-)
 from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, sendable, text_of
 from waygraph.ingest.manifest.redaction import Discretion, shorten, struck_json
 from waygraph.ingest.manifest.trust_store import VouchedFile
@@ -33,13 +25,7 @@ from waygraph.ingest.sources.formats.old_forms import DEFAULT_BINDING, DEFAULT_V
 from waygraph.ingest.upstream.connection import Host, Result
 from waygraph.ingest.upstream.messages import error_words
 from waygraph.registry.http.client import origin_of
-from waygraph.registry.model.errors import (
-    InvalidArguments,
-    NotCallable,
-    UpstreamAnswered,
-    UpstreamError,
-    UpstreamRefused,
-)
+from waygraph.registry.model import errors
 from waygraph.registry.model.identity import CONTEXT, MESSAGE, TASK
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
 
@@ -225,7 +211,7 @@ class Interface:
     url: str = field(repr=False)
     dialect: Dialect
     tenant: str = ""
-    login: Login = field(default_factory=Login, repr=False)
+    login: services.Login = field(default_factory=services.Login, repr=False)
     allow_private: bool = False
 
 
@@ -233,7 +219,7 @@ class Interface:
 class A2aCaller:
     """A ToolCaller for agents of the kind `a2a_agent`."""
 
-    finder: ServiceFinder
+    finder: services.ServiceFinder
     trust_file: VouchedFile
     web: Web
 
@@ -252,19 +238,21 @@ class A2aCaller:
         if service := await self.finder.service(agent):
             try:
                 return self._choose_interface(interfaces, service)
-            except Incomplete as reason:
-                raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
+            except services.Incomplete as reason:
+                raise errors.NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
         if not interfaces:
-            raise NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
+            raise errors.NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
         origins = await to_thread.run_sync(
-            lambda: origins_vouched_for(self.trust_file, claims_on(self.finder.registry, agent.id), agent)
+            lambda: services.origins_vouched_for(
+                self.trust_file, services.claims_on(self.finder.registry, agent.id), agent
+            )
         )
         for interface in interfaces:
             if origin_of(interface.url) in origins:
                 return replace(interface, allow_private=True)  # by its own name or number a person named it
-        raise NotCallable(name, self._not_vouched(agent, interfaces, origins))
+        raise errors.NotCallable(name, self._not_vouched(agent, interfaces, origins))
 
-    def _choose_interface(self, interfaces: list[Interface], service: Service) -> Interface:
+    def _choose_interface(self, interfaces: list[Interface], service: services.Service) -> Interface:
         """The one at that address; else the first, or one of 1.0, at that address. Raises Incomplete."""
         first = interfaces[0] if interfaces else Interface(url=service.base_url, dialect=MODERN)
         elsewhere = replace(first, url=service.base_url)
@@ -290,7 +278,7 @@ class _Conversation:
 
     def __init__(self, web: Web, interface: Interface) -> None:
         self._web, self._interface = web, interface
-        self._secrets = confidential(interface.login, interface.url)
+        self._secrets = services.confidential(interface.login, interface.url)
 
     async def await_end(self, agent_message: AgentMessage, host: Host) -> AgentReply:
         """The message, or the task when nothing more comes by waiting."""
@@ -305,7 +293,7 @@ class _Conversation:
                 pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
                 now = await self._ask(dialect.get, dialect.task(now.task_id, tenant))
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(CANCEL_S, shield=True), suppress(UpstreamError):  # nobody hears why
+            with anyio.move_on_after(CANCEL_S, shield=True), suppress(errors.UpstreamError):  # nobody hears why
                 await self._send(dialect.cancel, dialect.task(now.task_id, tenant))
             raise
         return now
@@ -317,9 +305,9 @@ class _Conversation:
             code, reason = error_words(error)
             most = self._web.most_error_chars
             data = Discretion().redact_data(fields_of(error).get("data"), most)
-            raise UpstreamAnswered(code, shorten(reason, most), data)
+            raise errors.UpstreamAnswered(code, shorten(reason, most), data)
         if (reply := parse_result(answer.get("result"))) is None:
-            raise UpstreamRefused("answered with neither a message nor a task")
+            raise errors.UpstreamRefused("answered with neither a message nor a task")
         return reply
 
     async def _send(self, method: str, params: Mapping[str, Any]) -> Response:
@@ -349,7 +337,7 @@ def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, An
     """The JSON-RPC message of an answer, in which no secret stands. Raises UpstreamBusy, UpstreamRefused."""
     response.refuse_if_busy(secrets)
     if not response.whole:
-        raise UpstreamRefused("answered with more than may be read (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)")
+        raise errors.UpstreamRefused("answered with more than may be read (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)")
     try:
         message = struck_json(sendable(json.loads(response.content.decode("utf-8-sig", "replace"))), secrets)
     except (ValueError, RecursionError):
@@ -357,8 +345,8 @@ def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, An
     if isinstance(message, Mapping) and ("result" in message or "error" in message):
         return message
     if response.status in (401, 403):
-        raise UpstreamRefused(f"needs a login ({response.reason}): write `auth` for it into the services file")
-    raise UpstreamRefused(f"answered with {response.reason}, and with no message of JSON-RPC")
+        raise errors.UpstreamRefused(f"needs a login ({response.reason}): write `auth` for it into the services file")
+    raise errors.UpstreamRefused(f"answered with {response.reason}, and with no message of JSON-RPC")
 
 
 def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> AgentMessage:
@@ -367,7 +355,7 @@ def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> AgentMessage:
     faults = [(f"/{name}", "a text") for name, value in texts.items() if not isinstance(value, str)]
     if faults or not texts[MESSAGE].strip():
         name = tool.call_name or tool.id
-        raise InvalidArguments(name, faults or [(f"/{MESSAGE}", "what the agent is asked, in words")])
+        raise errors.InvalidArguments(name, faults or [(f"/{MESSAGE}", "what the agent is asked, in words")])
     annotations = fields_of(parse_field(tool.annotations))
     return AgentMessage(
         message_id=uuid4().hex,

@@ -35,15 +35,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
-from waygraph.ingest.logins.store import (
-    LoginEntry,
-    LoginRefused,
-    login_file,
-    login_text,
-    read_token,
-    refusal_code,
-    take_turn,
-)
+from waygraph.ingest.logins import store
 from waygraph.ingest.manifest.records import LOGIN_TIMEOUT_S, HttpLaunch, OAuthClient
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
@@ -78,7 +70,7 @@ class TokenFile:
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             servers = self._read()
             entry = servers[_key(self.address)] = {**servers.get(_key(self.address), {}), **parts}
-            login_text(entry)
+            store.login_text(entry)
             self._write(servers)
 
     def forget(self) -> bool:
@@ -90,7 +82,7 @@ class TokenFile:
         return entry is not None
 
     def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
-        return take_turn(self.path, _key(self.address), timeout_s)
+        return store.take_turn(self.path, _key(self.address), timeout_s)
 
     def _read(self) -> dict[str, Any]:
         if (content := content_if_there(self.path)) is None:
@@ -141,7 +133,7 @@ def log_in(launch: HttpLaunch, settings: Settings, discretion: Discretion, open_
     `open_page` None: nobody is there to be asked, and a login that would need one is refused.
     """
     if launch.user:
-        entry = LoginEntry(login_file(settings), launch.user, launch.url)
+        entry = store.LoginEntry(store.login_file(settings), launch.user, launch.url)
         return UserProvider(launch.url, TokenStore(entry, discretion), entry)
     place, client = token_file(settings.data_path, launch.url), launch.oauth_client
     if client and place.read().get("client") != client.record:
@@ -474,7 +466,7 @@ class Provider(OAuthClientProvider):
 class UserProvider(Provider):
     """For the login of a caller, who logs in on a page of ours and never here: a login that has ended is forgotten."""
 
-    def __init__(self, address: str, token_store: TokenStore, entry: LoginEntry) -> None:
+    def __init__(self, address: str, token_store: TokenStore, entry: store.LoginEntry) -> None:
         super().__init__(address, token_store)
         self._entry = entry
 
@@ -489,7 +481,7 @@ class UserProvider(Provider):
 
     async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead
         if self.was_renewed and self.refusal_status != 403:  # by its issuer the login lives
-            raise LoginRefused("the server refuses the caller's login, which its issuer has just renewed")
+            raise store.LoginRefused("the server refuses the caller's login, which its issuer has just renewed")
         if self.refusal_status != 403:
             await self._go_without_token()
         raise UpstreamRefused("the caller's login does not allow this; forget it, and log in anew with more rights")
@@ -567,7 +559,7 @@ class AuthorizationRefused(UpstreamRefused):
     """The issuer sent the browser back with an error. `code`: as RFC 6749, 4.1.2.1 has it; empty for another text."""
 
     def __init__(self, answer: Mapping[str, str]) -> None:
-        self.code = refusal_code(answer.get("error"))
+        self.code = store.refusal_code(answer.get("error"))
         super().__init__(f"the login was refused ({self.code or 'no reason given'})")
 
 
@@ -587,7 +579,7 @@ def ask_less(refusals: Mapping[str, Any], scope: str | None, code: str) -> dict[
 
 async def read_token_answer(response: httpx2.Response) -> httpx2.Response:
     """Return an issuer's answer as the SDK reads it (`read_token`); one without a token or an error as it came."""
-    status, fields = read_token(response.status_code, await response.aread())
+    status, fields = store.read_token(response.status_code, await response.aread())
     return httpx2.Response(status, json=fields, request=response.request) if fields else response
 
 

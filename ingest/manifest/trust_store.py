@@ -22,15 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.manifest.records import (
-    HttpLaunch,
-    Launch,
-    Manifest,
-    Refusal,
-    ServerEntry,
-    StdioLaunch,
-    held_transport,
-)
+from waygraph.ingest.manifest import records
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import file_stamp, write_lock, write_private
 from waygraph.registry.model.identity import digest
@@ -85,7 +77,7 @@ class VouchedSource:
 
 
 def vouched_servers(
-    servers: Iterable[ServerEntry], folder: str, digest_of: Callable[[str], str]
+    servers: Iterable[records.ServerEntry], folder: str, digest_of: Callable[[str], str]
 ) -> dict[str, VouchedServer]:
     """Of servers that are asked by a person's word. `folder`: the working folder. `digest_of`: the file's own.
 
@@ -108,12 +100,12 @@ class Approvals:
     digest_of: Callable[[str], str] = _no_digest
     """The file's own."""
 
-    def select_same(self, find: Callable[[str], Iterable[ServerEntry]]) -> list[ServerEntry]:
+    def select_same(self, find: Callable[[str], Iterable[records.ServerEntry]]) -> list[records.ServerEntry]:
         """The servers of which all of the launch is as it was then.
 
         `find`: a config's servers, with their references resolved as in a folder. Raises RegistryLocked, StorageFailed.
         """
-        same = list[ServerEntry]()
+        same = list[records.ServerEntry]()
         for folder in dict.fromkeys(server.folder for server in self.servers.values()):
             for server in find(folder):
                 vouched_server = self.servers.get(server.key)
@@ -121,25 +113,25 @@ class Approvals:
                     same.append(server)
         return same
 
-    def _is_as(self, server: ServerEntry, vouched_server: VouchedServer) -> bool:
+    def _is_as(self, server: records.ServerEntry, vouched_server: VouchedServer) -> bool:
         """Whichever way the config's path is written. A link to it is another config: its project may be another."""
         try:
             now = _server(server, vouched_server.folder, self.digest_of)
-        except Refusal:  # such as an address that cannot be read
+        except records.Refusal:  # such as an address that cannot be read
             return False
         return replace(now, config=os.path.normpath(now.config)) == replace(
             vouched_server, config=os.path.normpath(vouched_server.config)
         )
 
 
-def launch_in(launch: Launch, folder: str) -> Launch:
+def launch_in(launch: records.Launch, folder: str) -> records.Launch:
     """The launch in the folder that it was asked in, if its config names none."""
-    if isinstance(launch, StdioLaunch) and not launch.cwd and folder and Path(folder).is_dir():
+    if isinstance(launch, records.StdioLaunch) and not launch.cwd and folder and Path(folder).is_dir():
         return replace(launch, cwd=folder)
     return launch
 
 
-def vouched_cards(manifest: Manifest) -> dict[str, str]:
+def vouched_cards(manifest: records.Manifest) -> dict[str, str]:
     return {e.key: launch_digest(e.agent.transport) for e in manifest.entries if e.agent.kind == "a2a_agent"}
 
 
@@ -148,16 +140,16 @@ def launch_digest(transport: JsonText) -> str:
     return digest("launch", transport)
 
 
-def _server(server: ServerEntry, folder: str, digest_of: Callable[[str], str]) -> VouchedServer:
+def _server(server: records.ServerEntry, folder: str, digest_of: Callable[[str], str]) -> VouchedServer:
     transport, launch = server.record.transport, server.launch
     config = str(Path(folder, server.where)) if server.in_config else ""
     return VouchedServer(
-        launch=launch_digest(held_transport(transport if isinstance(transport, Mapping) else {})),
+        launch=launch_digest(records.held_transport(transport if isinstance(transport, Mapping) else {})),
         config=config,
         written=digest_of(server.launch_text) if config else "",
         folder=folder,
-        public=isinstance(launch, HttpLaunch) and launch.public,
-        oauth=isinstance(launch, HttpLaunch) and launch.oauth,
+        public=isinstance(launch, records.HttpLaunch) and launch.public,
+        oauth=isinstance(launch, records.HttpLaunch) and launch.oauth,
     )
 
 

@@ -89,7 +89,8 @@ class Box:
             return ""
         hosts = {f"{host}:443": "reaches" for host in _HOST.findall(words)}
         paths = {path: "reads" for path in _PATH.findall(words) if os.path.exists(path)}
-        wishes = [f'"{access}": ["{what}"]' for what, access in {**hosts, **paths}.items() if self._lacks(what)]
+        grants = {each.what for each in self.grants}
+        wishes = [f'"{access}": ["{what}"]' for what, access in {**hosts, **paths}.items() if what not in grants]
         example = ", ".join(wishes) or '"reaches": ["HOST:PORT"]'
         reaches = ", ".join(each.what for each in self.grants if each.access == "reaches") or "no address"
         return (
@@ -104,9 +105,6 @@ class Box:
         content = list(items_of(result.get("content")))
         advice = self.advice(" ".join(str(fields_of(part).get("text", "")) for part in content))
         return {**result, "content": [*content, {"type": "text", "text": advice}]} if advice else result
-
-    def _lacks(self, what: str) -> bool:
-        return all(each.what != what for each in self.grants)
 
 
 @cache
@@ -126,13 +124,6 @@ def sandlock_library() -> str:
             return str(path)
         raise UpstreamRefused(f"cannot be isolated: this kernel has Landlock ABI {max(version, 0)}, not {least}")
     raise UpstreamRefused("cannot be isolated: sandlock has no library for this system")
-
-
-def can_isolate() -> bool:
-    try:
-        return bool(sandlock_library())
-    except UpstreamRefused:
-        return False
 
 
 def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settings) -> Box | None:

@@ -36,15 +36,9 @@ MOST_TIMES = 10
 LOOK_S = 1.0
 """Between two looks for a sign of life."""
 COMES_WITH = {
-    "bunx": "Bun",
-    "deno": "Deno",
-    "dnx": ".NET",
-    "docker": "Docker",
-    "node": "Node.js",
-    "npx": "Node.js",
-    "uv": "uv",
+    "bunx": "Bun", "deno": "Deno", "dnx": ".NET", "docker": "Docker", "node": "Node.js", "npx": "Node.js", "uv": "uv",
     "uvx": "uv",
-}
+}  # fmt: skip
 """What to install for the commands that most servers are started by."""
 _FETCHING: dict[str, frozenset[str]] = {
     **dict.fromkeys(("bunx", "deno", "dnx", "jbang", "npx", "pnpx", "uvx"), frozenset[str]()),

@@ -11,22 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
 from waygraph.registry.catalog import resolve, tool_formats
 from waygraph.registry.catalog.needs import need_of, required_ids
+from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownName, WaygraphError
-from waygraph.registry.model.nouns import (
-    Agent,
-    Filters,
-    Of,
-    Principal,
-    Query,
-    Route,
-    Tool,
-    ToolMatch,
-    ToolRoute,
-    Turn,
-    is_doubtful,
-    public_status,
-    reachable,
-)
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.model.transitions import is_tool, owner_of
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
@@ -42,43 +28,43 @@ class Judging:
     """Of the agents as they are now: made anew for each answer and each call."""
 
     policy: CallPolicy
-    principal: Principal | None
+    principal: nouns.Principal | None
     claims: Mapping[str, frozenset[str]]
     """Agent id → names of the sources that claim it; empty where the policy names no source."""
 
-    def judge(self, agent: Agent, tool: Tool, *, by_name: bool) -> Judgement:
+    def judge(self, agent: nouns.Agent, tool: nouns.Tool, *, by_name: bool) -> Judgement:
         """See `policy.judge`."""
         sources = self.claims.get(agent.id, frozenset())
         return judge(agent, tool, self.policy, by_name=by_name, principal=self.principal, sources=sources)
 
-    def callable_tools(self, agent: Agent, tools: Iterable[Tool]) -> list[Tool]:
+    def callable_tools(self, agent: nouns.Agent, tools: Iterable[nouns.Tool]) -> list[nouns.Tool]:
         """Those that may be called by name."""
         return [tool for tool in tools if not tool.pending and self.judge(agent, tool, by_name=True).verdict != "deny"]
 
 
-def judging(registry: "Searchable", policy: CallPolicy | None, principal: Principal | None) -> Judging:
+def judging(registry: "Searchable", policy: CallPolicy | None, principal: nouns.Principal | None) -> Judging:
     """Without a policy the one that says nothing holds."""
     policy = policy or FREE
     claims = _claims(registry, principal) if policy.names_sources else {}
     return Judging(policy=policy, principal=principal, claims=claims)
 
 
-def refusals(judges: Judging, why_not: resolve.WhyNot) -> Callable[[ToolMatch], str]:
+def refusals(judges: Judging, why_not: resolve.WhyNot) -> Callable[[nouns.ToolMatch], str]:
     """Why a call by name is refused, or nothing runs the tool; empty: a call can be tried."""
 
-    def refusal(match: ToolMatch) -> str:
+    def refusal(match: nouns.ToolMatch) -> str:
         judgement = judges.judge(match.agent, match.tool, by_name=True)
         return judgement.reason if judgement.verdict == "deny" else why_not(match.agent)
 
     return refusal
 
 
-def rank_tools(tools: Iterable[RankedTool], route: ToolRoute) -> RankedTools:
+def rank_tools(tools: Iterable[RankedTool], route: nouns.ToolRoute) -> RankedTools:
     """The matches of a route: one that can run comes before those that fit hardly better and cannot."""
     return RankedTools(tuple(resolve.runnable_first(list(tools), lambda tool: tool.cannot_run)), route)
 
 
-def _claims(registry: "Searchable", principal: Principal | None) -> dict[str, frozenset[str]]:
+def _claims(registry: "Searchable", principal: nouns.Principal | None) -> dict[str, frozenset[str]]:
     claims: dict[str, set[str]] = {}
     for source in registry.sources(principal=principal):
         for agent_id in source.agent_ids:
@@ -93,7 +79,7 @@ TAG_CHARS = 40
 
 def overview(
     registry: "Searchable",
-    principal: Principal | None,
+    principal: nouns.Principal | None,
     agent_ids: frozenset[str] | None,
     title_of: Callable[[str], str] = str,
 ) -> dict[str, Any]:
@@ -114,23 +100,23 @@ def overview(
         "sources": _order_counts(Counter(claims), SOURCES),
         "tags": _order_counts(_tags(ready), TAGS),
         "waiting": sum(each.agent.pending and not each.agent.rejection for each in entries),
-        "unreachable": sum(not reachable(each.agent.status) for each in ready),
+        "unreachable": sum(not nouns.reachable(each.agent.status) for each in ready),
     }
     return {key: value for key, value in facts.items() if value or key == "tools"}
 
 
 def _tags(entries: "Sequence[ListedAgent]") -> Counter[str]:
     """Of agents whose text is in doubt none: a model reads them."""
-    agents = (each.agent for each in entries if not is_doubtful(each.agent))
+    agents = (each.agent for each in entries if not nouns.is_doubtful(each.agent))
     return Counter(tag[:TAG_CHARS] for agent in agents for tag in agent.tags)
 
 
 def list_agents(
-    registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", principal: nouns.Principal | None, agent_ids: frozenset[str] | None
 ) -> "Sequence[ListedAgent]":
     if agent_ids is not None and not agent_ids:
         return ()
-    page = registry.agents_page(filters=Filters(agent_ids=tuple(sorted(agent_ids or ()))), principal=principal)
+    page = registry.agents_page(filters=nouns.Filters(agent_ids=tuple(sorted(agent_ids or ()))), principal=principal)
     return [each for each in page.items if not each.agent.hidden]
 
 
@@ -176,7 +162,7 @@ class FindAsked:
     recipe: str | Recipe = DEFAULT_RECIPE
     run_by: str = "use_tool"
     tells_selection: bool = False
-    history: tuple[Turn, ...] = field(default=(), repr=False)
+    history: tuple[nouns.Turn, ...] = field(default=(), repr=False)
     title_of: Callable[[str], str] = str
     login_of: Callable[[str], str] = lambda _: ""
 
@@ -231,8 +217,8 @@ type FindAnswer = ToolsAnswer | RowsAnswer | OverviewAnswer
 class _JudgedTool:
     """A tool that fits, whether it may be called by its name, and why it could not be run all the same."""
 
-    agent: Agent
-    tool: Tool
+    agent: nouns.Agent
+    tool: nouns.Tool
     judgement: Judgement
     why_not: str
 
@@ -241,7 +227,7 @@ def find(
     registry: "Searchable",
     request: FindAsked,
     *,
-    principal: Principal | None = None,
+    principal: nouns.Principal | None = None,
     policy: CallPolicy | None = None,
     why_not: resolve.WhyNot = resolve.RUNS,
 ) -> dict[str, Any]:
@@ -253,7 +239,7 @@ def answer_request(
     registry: "Searchable",
     request: FindAsked,
     *,
-    principal: Principal | None = None,
+    principal: nouns.Principal | None = None,
     policy: CallPolicy | None = None,
     why_not: resolve.WhyNot = resolve.RUNS,
 ) -> FindAnswer:
@@ -289,7 +275,7 @@ alone can change.
 """
 
 
-def notices_field(route: Route | ToolRoute, tool_ids: frozenset[str] | None = None) -> dict[str, Any]:
+def notices_field(route: nouns.Route | nouns.ToolRoute, tool_ids: frozenset[str] | None = None) -> dict[str, Any]:
     """The notices of an answer, as a model reads them, without what other facts of it say.
 
     `tool_ids`: of the tools that are shown; no others are told as used together. None: any.
@@ -354,7 +340,9 @@ class _Search:
             candidates = self._judge_matches(route.matches)
         better_agents = list(map(self._agent, route.agents))
         # Without those whose text is in doubt: a model reads it. A skill that can be read is an entry as a tool is.
-        agents = {each.id: tool_formats.summary(each.description) for each in better_agents if not is_doubtful(each)}
+        agents = {
+            each.id: tool_formats.summary(each.description) for each in better_agents if not nouns.is_doubtful(each)
+        }
         if not route.nearest:  # else nothing surely fits
             skills = [pair for each in better_agents if each.kind == "skill" and (pair := self._callable(each.id))]
             candidates = [*skills, *candidates]
@@ -383,7 +371,7 @@ class _Search:
         self,
         answers: Sequence[dict[str, Any]],
         facts: dict[str, Any],
-        route: ToolRoute,
+        route: nouns.ToolRoute,
         candidates: Sequence[_JudgedTool],
     ) -> list[dict[str, Any]]:
         """Return the entries and behind them the tools that skills among them teach. A skill that teaches the best tool
@@ -421,7 +409,7 @@ class _Search:
         with suppress(UnknownName):
             agent = self._agent(owner_of(name))
             each = self._judge(agent, self.scope.tool(name) if is_tool(name) else resolve.reading_tool(agent))
-            if not (each.why_not or each.judgement.verdict == "deny" or is_doubtful(agent)):
+            if not (each.why_not or each.judgement.verdict == "deny" or nouns.is_doubtful(agent)):
                 return each
         return None
 
@@ -439,22 +427,22 @@ class _Search:
                 if pair.agent.id == agent.id and (need := need_of(pair.tool, givers)):
                     entry["needs"] = f"{need.argument} ← {need.tool.call_name}"
 
-    def _agent(self, agent_id: str) -> Agent:
+    def _agent(self, agent_id: str) -> nouns.Agent:
         return self.scope.registry.agent(agent_id, principal=self.scope.principal)
 
-    def _route_tools(self, limit: int) -> ToolRoute:
+    def _route_tools(self, limit: int) -> nouns.ToolRoute:
         request = self.request
-        query = Query(
+        query = nouns.Query(
             text=request.query,
             steps=request.steps,
             limit=max(limit, resolve.BORNE_BY) if resolve.is_name_like(request.query) else limit,
-            filters=Filters(within=request.within),
+            filters=nouns.Filters(within=request.within),
             strict=self._judges.policy.strict,
             history=request.history,
         )
         return self.scope.find_tools(query, request.recipe)
 
-    def _judge_matches(self, matches: Sequence[ToolMatch]) -> list[_JudgedTool]:
+    def _judge_matches(self, matches: Sequence[nouns.ToolMatch]) -> list[_JudgedTool]:
         """In order; a tool that is named outright and waits for approval, which no search finds, before all others.
 
         It stands in no category.
@@ -468,7 +456,7 @@ class _Search:
             pairs = [pair, *pairs] if pair else pairs
         return [self._judge(agent, tool) for agent, tool in pairs]
 
-    def _judge(self, agent: Agent, tool: Tool) -> _JudgedTool:
+    def _judge(self, agent: nouns.Agent, tool: nouns.Tool) -> _JudgedTool:
         return _JudgedTool(agent, tool, self._judges.judge(agent, tool, by_name=True), self.why_not(agent))
 
     def _result_of(self, candidates: Sequence[_JudgedTool], limit: int) -> ToolsAnswer:
@@ -505,8 +493,10 @@ class _Search:
             entry["consent"] = "asked of a person at each call"
         if danger_of(each.agent, tool) == "destructive":
             entry["destructive"] = True
-        if not reachable(each.agent.status):
-            entry["status"] = public_status(each.agent.status)  # of when it was last asked: a call may yet succeed
+        if not nouns.reachable(each.agent.status):
+            entry["status"] = nouns.public_status(
+                each.agent.status
+            )  # of when it was last asked: a call may yet succeed
         return entry
 
     def _hint(self) -> str:
@@ -530,7 +520,7 @@ class _Search:
         Raises UnknownName for a category that is not there.
         """
         request = self.request
-        filters = Filters(agent_ids=tuple(sorted(request.agent_ids or ())))
+        filters = nouns.Filters(agent_ids=tuple(sorted(request.agent_ids or ())))
         try:
             view = self.scope.registry.browse(request.within, filters=filters, principal=self.scope.principal)
         except (UnknownName, ServiceFailed) as exc:
@@ -543,7 +533,7 @@ class _Search:
             rows = list(_category_rows(view))
             part = dict(rows[request.offset : request.offset + ROWS])
             return RowsAnswer("categories", part, {**place, **self._next(ROWS, len(rows))})
-        tools = view.members if view.of is Of.TOOLS else self._tools_of_few(view)
+        tools = view.members if view.of is nouns.Of.TOOLS else self._tools_of_few(view)
         if tools is None:
             ids = view.members[request.offset : request.offset + ROWS]
             part = dict(_member_rows(view, self._list_by_id(ids)))
@@ -559,12 +549,12 @@ class _Search:
         return {"next_offset": end} if end < total else {}
 
     def _list_by_id(self, agent_ids: Sequence[str]) -> "Sequence[ListedAgent]":
-        filters = Filters(agent_ids=tuple(agent_ids))
+        filters = nouns.Filters(agent_ids=tuple(agent_ids))
         return (
             self.scope.registry.agents_page(filters=filters, principal=self.scope.principal).items if agent_ids else ()
         )
 
-    def _tools_of_few(self, view: "CategoryView") -> list[Tool] | None:
+    def _tools_of_few(self, view: "CategoryView") -> list[nouns.Tool] | None:
         """All of one agent, or of several if one answer tells them all."""
         limit = self.request.limit
         if len(view.members) > limit:
@@ -576,13 +566,13 @@ class _Search:
             return None
         return [tool for each in agents for tool in self._tools_of_agent(each.agent)]
 
-    def _tools_of_agent(self, agent: Agent) -> list[Tool]:
+    def _tools_of_agent(self, agent: nouns.Agent) -> list[nouns.Tool]:
         tools = [
             tool for tool in self.scope.registry.tools(agent.id, principal=self.scope.principal) if not tool.pending
         ]
         return tools or ([resolve.reading_tool(agent)] if agent.kind == "skill" else [])
 
-    def _tools_part(self, tools: Sequence[Tool | str]) -> ToolsAnswer:
+    def _tools_part(self, tools: Sequence[nouns.Tool | str]) -> ToolsAnswer:
         """`tools`: all of a category, each as it is, or its id."""
         request = self.request
         rows = tools[request.offset : request.offset + request.limit]
@@ -593,7 +583,7 @@ class _Search:
         return ToolsAnswer(answer.tools, {**following, **answer.facts})
 
 
-def _tools_by_step(route: ToolRoute, tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
+def _tools_by_step(route: nouns.ToolRoute, tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
     """Which of the tools are among the `limit` best of which step of the request, in the steps' order."""
     names = {str(tool["name"]) for tool in tools}
     steps = route.steps[: len(route.query.steps)]
@@ -618,7 +608,7 @@ def _member_rows(view: "CategoryView", agents: "Iterable[ListedAgent]") -> Itera
 
     for each in agents:
         path = f"{view.path}{SEPARATOR}{each.agent.id}" if view.path else each.agent.id
-        yield path, _row("", "" if is_doubtful(each.agent) else each.agent.description)
+        yield path, _row("", "" if nouns.is_doubtful(each.agent) else each.agent.description)
 
 
 def _examples(ids: Sequence[str]) -> str:

@@ -13,17 +13,7 @@ from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Rout
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_query, checked_for_tools, cursor
-from waygraph.registry.operations.catalog import (
-    GetAbout,
-    GetAgent,
-    GetStatus,
-    GetTool,
-    ListAgents,
-    ListSources,
-    ListTools,
-    ListToolsOfAgent,
-    part_of,
-)
+from waygraph.registry.operations import catalog
 from waygraph.registry.operations.request import Performer, checked_most
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 
@@ -89,7 +79,7 @@ class Searchable(Performer, Protocol):
 
     def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
         """Raises UnknownName, which suggests only what the principal may see."""
-        return self.perform(GetAgent(agent_id=agent_id), principal)
+        return self.perform(catalog.GetAgent(agent_id=agent_id), principal)
 
     def tools(
         self,
@@ -104,12 +94,12 @@ class Searchable(Performer, Protocol):
         """
         start, most = cursor(after), checked_most(limit)
         if agent_id is None:
-            return self.perform(ListTools(cursor=start, limit=most), principal)
-        return self.perform(ListToolsOfAgent(agent_id=agent_id, cursor=start, limit=most), principal)
+            return self.perform(catalog.ListTools(cursor=start, limit=most), principal)
+        return self.perform(catalog.ListToolsOfAgent(agent_id=agent_id, cursor=start, limit=most), principal)
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
         """By id (`agent/tool`) or by call name (`<agent>__<tool>`). Raises UnknownName, as `agent`."""
-        return self.perform(GetTool.of(name), principal)
+        return self.perform(catalog.GetTool.of(name), principal)
 
     def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
         """The agent of that id, else the tool of that id or call name. Raises UnknownName, as `agent`."""
@@ -125,25 +115,23 @@ class Searchable(Performer, Protocol):
 
     def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
         """All that is known of an agent, at one revision. Raises UnknownName."""
-        return self.perform(GetAbout(agent_id=agent_id), principal)
+        return self.perform(catalog.GetAbout(agent_id=agent_id), principal)
 
     def agents_page(
         self,
         *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
+        filters: Filters = catalog.NO_FILTERS,
         after: str = "",
         limit: int | None = None,
         principal: Principal | None = None,
     ) -> Page[ListedAgent]:
         """The agents that fit, by id: those after the id `after`, at most `limit` of them."""
-        return self.perform(ListAgents(filters=filters, cursor=cursor(after), limit=checked_most(limit)), principal)
+        return self.perform(
+            catalog.ListAgents(filters=filters, cursor=cursor(after), limit=checked_most(limit)), principal
+        )
 
     def browse(
-        self,
-        path: str = "",
-        *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        principal: Principal | None = None,
+        self, path: str = "", *, filters: Filters = catalog.NO_FILTERS, principal: Principal | None = None
     ) -> "CategoryView":
         """A category of the current taxonomy by its path (`travel/flights`; empty: the root), its children with counts.
 
@@ -168,11 +156,11 @@ class Searchable(Performer, Protocol):
 
     def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
         """Each with its claims on agents that the principal may see; none of which it sees no agent."""
-        return self.perform(ListSources(), principal)
+        return self.perform(catalog.ListSources(), principal)
 
     def status(self, *, principal: Principal | None = None) -> Status:
         """Its numbers are those of what the principal may see."""
-        return self.perform(GetStatus(), principal)
+        return self.perform(catalog.GetStatus(), principal)
 
 
 class NarrowedRegistry:
@@ -232,7 +220,7 @@ class NarrowedRegistry:
     def agents_page(
         self,
         *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
+        filters: Filters = catalog.NO_FILTERS,
         after: str = "",
         limit: int | None = None,
         principal: Principal | None = None,
@@ -254,15 +242,11 @@ class NarrowedRegistry:
             self._require_agent(agent_id)
         page = self._registry.tools(agent_id, principal=principal)
         tools = {tool.id: tool for tool in page if tool.id in self._tools}
-        part, following = part_of(list(tools), after, limit)
+        part, following = catalog.part_of(list(tools), after, limit)
         return replace(page, items=tuple(tools[each] for each in part), following=following)
 
     def browse(
-        self,
-        path: str = "",
-        *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        principal: Principal | None = None,
+        self, path: str = "", *, filters: Filters = catalog.NO_FILTERS, principal: Principal | None = None
     ) -> "CategoryView":
         return self._registry.browse(path, filters=replace(filters, toolset=self._toolset.name), principal=principal)
 

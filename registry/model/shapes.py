@@ -13,12 +13,12 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from waygraph.registry.model import nouns
 from waygraph.registry.model.changes import (
     About,
     Change,
     ChangeSet,
     Failure,
-    IndexState,
     ListedAgent,
     OperatorSettings,
     SourceSummary,
@@ -27,24 +27,12 @@ from waygraph.registry.model.changes import (
     Updated,
     Waiting,
 )
-from waygraph.registry.model.nouns import (
-    Agent,
-    AgentMatch,
-    JsonText,
-    Route,
-    Tool,
-    ToolMatch,
-    ToolRoute,
-    canonical_json,
-    parse_field,
-    public_status,
-)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 type Shape = dict[str, Any]
-type TransportFilter = Callable[[JsonText], JsonText] | None
+type TransportFilter = Callable[[nouns.JsonText], nouns.JsonText] | None
 """What is shown of an agent's transport; None: all of it."""
 
 _NOT_BRIEF = {"input_schema", "output_schema", "annotations", "questions", "content_hash", "approved_hash"}
@@ -84,27 +72,27 @@ def read[T](kind: type[T], document: object) -> T:
 # -- answers -------------------------------------------------------------------------------------------
 
 
-def route(answer: Route, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None) -> Shape:
+def route(answer: nouns.Route, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None) -> Shape:
     """Without `votes` their lists are empty; without `schemas` tools are brief."""
     return shape(_shown_route(answer, votes, transport), exclude=None if schemas else _BRIEF_ROUTE)
 
 
 def tool_route(
-    answer: ToolRoute, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None
+    answer: nouns.ToolRoute, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None
 ) -> Shape:
     """As `route`."""
     return shape(_shown_route(answer, votes, transport), exclude=None if schemas else _BRIEF_TOOL_ROUTE)
 
 
-def _shown_route[R: (Route, ToolRoute)](answer: R, votes: bool, transport: TransportFilter) -> R:
+def _shown_route[R: (nouns.Route, nouns.ToolRoute)](answer: R, votes: bool, transport: TransportFilter) -> R:
     steps = tuple(_shown_route(step, votes, transport) for step in answer.steps)
     route = replace(answer, matches=_shown_matches(answer.matches, votes, transport), steps=steps)
-    if isinstance(route, ToolRoute):
+    if isinstance(route, nouns.ToolRoute):
         return route
     return replace(route, pinned=_shown_matches(route.pinned, votes, transport))
 
 
-def _shown_matches[M: (AgentMatch, ToolMatch)](
+def _shown_matches[M: (nouns.AgentMatch, nouns.ToolMatch)](
     matches: tuple[M, ...], votes: bool, transport: TransportFilter
 ) -> tuple[M, ...]:
     return tuple(
@@ -113,16 +101,16 @@ def _shown_matches[M: (AgentMatch, ToolMatch)](
     )
 
 
-def _shown_agent(agent: Agent, transport: TransportFilter) -> Agent:
+def _shown_agent(agent: nouns.Agent, transport: TransportFilter) -> nouns.Agent:
     if transport is None:
         return agent
-    return replace(agent, transport=transport(agent.transport), status=public_status(agent.status))
+    return replace(agent, transport=transport(agent.transport), status=nouns.public_status(agent.status))
 
 
 # -- what is held --------------------------------------------------------------------------------------
 
 
-def tool(item: Tool, *, schemas: bool = True) -> Shape:
+def tool(item: nouns.Tool, *, schemas: bool = True) -> Shape:
     """Without `schemas` as a list or an answer names it."""
     return shape(item, exclude=None if schemas else _NOT_BRIEF)
 
@@ -135,7 +123,7 @@ def agent_line(item: ListedAgent, transport: TransportFilter = None) -> Shape:
     return {**shape(_shown_agent(item.agent, transport)), "tools": item.tools}
 
 
-def tools(items: Iterable[Tool], *, schemas: bool = True) -> Shape:
+def tools(items: Iterable[nouns.Tool], *, schemas: bool = True) -> Shape:
     return {"tools": [tool(each, schemas=schemas) for each in items]}
 
 
@@ -156,24 +144,14 @@ def _shown_settings(setting: OperatorSettings, transport: TransportFilter) -> Op
 
 
 def status(registry_status: Status, transport: TransportFilter = None) -> Shape:
-    state = shape(registry_status.state, exclude={"commit"})
-    counts = {name: state.pop(name) for name in ("revision", "agents", "tools")}
-    return {
-        "location": registry_status.location,
-        **counts,
-        "sources": registry_status.sources,
-        **state,
-        "failures": list(map(shape, _shown_failures(registry_status.failures, transport))),
-    }
+    result = replace(registry_status, failures=_shown_failures(registry_status.failures, transport))
+    document = shape(result, exclude={"state"})
+    failures = document.pop("failures")
+    return {**document, **shape(result.state, exclude={"commit"}), "failures": failures}
 
 
 def read_status(document: Mapping[str, Any]) -> Status:
-    return Status(
-        location=document["location"],
-        state=read(IndexState, document),
-        sources=document["sources"],
-        failures=tuple(read(Failure, each) for each in document["failures"]),
-    )
+    return read(Status, {**document, "state": document})
 
 
 def sources(summaries: Iterable[SourceSummary], transport: TransportFilter = None) -> Shape:
@@ -215,14 +193,14 @@ def shown_change(change: Change, transport: TransportFilter) -> Change:
     return replace(change, before=_shown_fields(change.before, transport), after=_shown_fields(change.after, transport))
 
 
-def _shown_fields(text: JsonText, transport: Callable[[JsonText], JsonText]) -> JsonText:
+def _shown_fields(text: nouns.JsonText, transport: Callable[[nouns.JsonText], nouns.JsonText]) -> nouns.JsonText:
     """An excerpt of a transport that is too long to be kept whole is for those who read all of it."""
-    fields = parse_field(text)
+    fields = nouns.parse_field(text)
     if not isinstance(fields, dict) or "transport" not in fields:
         return text
     value = fields["transport"]
-    public_text = transport(canonical_json(value) if isinstance(value, Mapping) else "")
-    return canonical_json(fields | {"transport": parse_field(public_text)})
+    public_text = transport(nouns.canonical_json(value) if isinstance(value, Mapping) else "")
+    return nouns.canonical_json(fields | {"transport": nouns.parse_field(public_text)})
 
 
 def toolsets(items: Iterable[object]) -> list[Shape]:

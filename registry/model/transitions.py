@@ -48,7 +48,7 @@ class Transition:
     def is_sound(self) -> bool:
         """Whether it tells of entities of one kind, counts something, and has a date."""
         try:
-            _seconds(self.last_at)
+            epoch_seconds(self.last_at)
         except (TypeError, ValueError):
             return False
         counts = (read_number(self.count, 0, MAX_COUNT) or 0) > 0
@@ -125,7 +125,7 @@ def _keys(chain: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 def weight_at(count: float, last_at: str, at: str, half_life_days: float = HALF_LIFE_DAYS) -> float:
     """The count as it holds at another time: half of it after so many days. Times are ISO 8601."""
-    return count * exp2((_seconds(last_at) - _seconds(at)) / (half_life_days * DAY_S))
+    return count * exp2((epoch_seconds(last_at) - epoch_seconds(at)) / (half_life_days * DAY_S))
 
 
 def add_transitions(
@@ -137,7 +137,7 @@ def add_transitions(
         if (before := sums.get(each.key)) is None:
             sums[each.key] = each
             continue
-        at = max(before.last_at, each.last_at, key=_seconds)
+        at = max(before.last_at, each.last_at, key=epoch_seconds)
         count = sum(weight_at(one.count, one.last_at, at, half_life_days) for one in (before, each))
         sums[each.key] = replace(before, count=count, last_at=at)
     return sums
@@ -152,16 +152,12 @@ def keep_largest(sums: Sums, most: int = MAX_KEPT, half_life_days: float = HALF_
     return {each.key: each for each in ranking[:most]}
 
 
-def is_later(at: str, now: str, by_s: float) -> bool:
-    """Whether a time is after another one by more than so many seconds. Times are ISO 8601."""
-    return _seconds(at) - _seconds(now) > by_s
-
-
 def newest(transitions: Iterable[Transition]) -> str:
     """The latest time of any; empty without one."""
-    return max((each.last_at for each in transitions), key=_seconds, default="")
+    return max((each.last_at for each in transitions), key=epoch_seconds, default="")
 
 
-def _seconds(at: str) -> float:
+def epoch_seconds(at: str) -> float:
+    """Of a time in ISO 8601; without a zone it is in UTC."""
     when = datetime.fromisoformat(at)
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -14,25 +14,14 @@ from waygraph.registry.model.text_forms import read_form
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
 
 
-_TEXT, _WHOLE, _NUMBER, _OBJECT, _LIST = "a text", "a whole number", "a number", "an object", "a list"
+_KINDS: Mapping[str, str] = {
+    "string": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
+    "tuple": "a list", "dict": "an object", "mapping": "an object", "model": "an object", "dataclass": "an object",
+}  # fmt: skip
+"""By the first word of the type of an error that tells of another type."""
 _EXPECTATIONS: Mapping[str, str] = {
-    "string_type": _TEXT,
-    "int_type": _WHOLE,
-    "int_parsing": _WHOLE,
-    "int_from_float": _WHOLE,
-    "float_type": _NUMBER,
-    "float_parsing": _NUMBER,
     "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
     "none_required": "null",
-    "list_type": _LIST,
-    "tuple_type": _LIST,
-    "dict_type": _OBJECT,
-    "mapping_type": _OBJECT,
-    "model_type": _OBJECT,
-    "model_attributes_type": _OBJECT,
-    "dataclass_type": _OBJECT,
     "literal_error": "{expected}",
     "enum": "{expected}",
     "greater_than": "a number above {gt}",
@@ -59,7 +48,7 @@ def reason_of(fault: Mapping[str, Any]) -> str:
     kind, facts = fault["type"], fault.get("ctx") or {}
     if kind in _OTHERS:
         return _fill_text(_OTHERS[kind], facts) or fault["msg"]
-    expectation = _fill_text(_EXPECTATIONS.get(kind, ""), facts)
+    expectation = _fill_text(_EXPECTATIONS.get(kind) or _KINDS.get(kind.partition("_")[0], ""), facts)
     return f"expected {expectation}" if expectation else fault["msg"]
 
 

@@ -113,8 +113,8 @@ class ListUsage(ListRequest[usage.ToolUsage]):
         """Of the tools that are in the registry now. Raises UnknownName, RegistryNotFound, StorageFailed."""
 
         def held_tools(index: SearchIndex) -> set[str]:
-            named = [agent_named(index, self.agent, principal)] if self.agent else visible_agents(index, principal)
-            return set(chain.from_iterable(index.tool_ids_of([agent.id for agent in named]).values()))
+            agents = [agent_named(index, self.agent, principal)] if self.agent else visible_agents(index, principal)
+            return set(chain.from_iterable(index.tool_ids_of([agent.id for agent in agents]).values()))
 
         tool_ids = graph.look(held_tools)
         counts = (each for each in graph.usage_counts("tool") if each.name in tool_ids)

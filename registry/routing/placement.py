@@ -10,22 +10,7 @@ from waygraph.registry.access.visibility import fits, tools_within
 from waygraph.registry.index.analyser import telling_words
 from waygraph.registry.index.names import agent_named, find_named, seen_tools
 from waygraph.registry.index.search_index import SearchIndex, agent_document, tool_document
-from waygraph.registry.model.nouns import (
-    Agent,
-    AgentMatch,
-    EntityKind,
-    Filters,
-    Query,
-    Route,
-    Tool,
-    ToolMatch,
-    ToolRoute,
-    Vote,
-    Votes,
-    match_id,
-    suspicions,
-    word_of,
-)
+from waygraph.registry.model import nouns
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.exclusions import read_exclusions
 from waygraph.registry.routing.history import read_words
@@ -48,7 +33,7 @@ LEGS = {
     "together": "tools that it is used with",
 }
 """Legs in plain words; others, those of a conversation, by their names."""
-RANKED_LEGS: Mapping[EntityKind, Sequence[str]] = {
+RANKED_LEGS: Mapping[nouns.EntityKind, Sequence[str]] = {
     "agent": ("agent_vector", "agent_text"),
     "tool": ("tool_vector", "capability_vector", "capability_text"),
 }
@@ -70,14 +55,14 @@ class Placement:
     """Where an agent stands among the agents for a request, or a tool among the tools, and why it is not shown."""
 
     id: str
-    kind: EntityKind
+    kind: nouns.EntityKind
     sentence: str
     """All of it in one sentence."""
     is_shown: bool
     rank: int
     """Among all that the legs found, by score; of what is kept out, where it would be. 0: no leg found it."""
     score: float
-    votes: Votes
+    votes: nouns.Votes
     obstacles: tuple[str, ...]
     """What keeps it out: its state, a filter, words of the request."""
     held_words: tuple[str, ...]
@@ -88,7 +73,7 @@ class Placement:
     last_id: str
     """The last one that is shown; empty: none is."""
     last_score: float
-    last_votes: Votes
+    last_votes: nouns.Votes
     places: tuple[LegPlace, ...]
     """By each part of the search, also beyond what the recipe reads of it (`MOST_RANKS`)."""
     recipe: str
@@ -98,8 +83,8 @@ class Placement:
 class Subject(NamedTuple):
     """What is asked about: an agent, or one `tool` of it, and the words of the request that its texts hold or lack."""
 
-    agent: Agent
-    tool: Tool | None
+    agent: nouns.Agent
+    tool: nouns.Tool | None
     held_words: tuple[str, ...]
     missing_words: tuple[str, ...]
 
@@ -108,11 +93,11 @@ class Subject(NamedTuple):
         return self.tool.id if self.tool else self.agent.id
 
 
-def read_subject(index: SearchIndex, name: str, query: Query, ask: Ask) -> Subject:
+def read_subject(index: SearchIndex, name: str, query: nouns.Query, ask: Ask) -> Subject:
     """Raises UnknownName, also for what the principal may not see."""
     entity = find_named(index, name, ask.principal)
-    tool = entity if isinstance(entity, Tool) else None
-    agent = agent_named(index, entity.agent_id, ask.principal) if isinstance(entity, Tool) else entity
+    tool = entity if isinstance(entity, nouns.Tool) else None
+    agent = agent_named(index, entity.agent_id, ask.principal) if isinstance(entity, nouns.Tool) else entity
     tools = seen_tools(index, index.tool_ids(agent.id), ask.principal)
     texts = [tool_document(agent, each) for each in ([tool] if tool else tools) if tool or not each.pending]
     own_terms = set(chain(*texts, agent_document(agent, tools)))
@@ -122,24 +107,30 @@ def read_subject(index: SearchIndex, name: str, query: Query, ask: Ask) -> Subje
     return Subject(agent, tool, held_words, tuple(word for word in words.values() if word not in held_words))
 
 
-type Search = Callable[[Query], Route | ToolRoute]
+type Search = Callable[[nouns.Query], nouns.Route | nouns.ToolRoute]
 
 
-def place(subject: Subject, query: Query, answer: Route | ToolRoute, search: Search, deep_search: Search) -> Placement:
+def place(
+    subject: Subject,
+    query: nouns.Query,
+    answer: nouns.Route | nouns.ToolRoute,
+    search: Search,
+    deep_search: Search,
+) -> Placement:
     """`answer`: to the query. `search`: the same without what stands before and after the fusion; `deep_search`: the
     same again, by all that each leg finds.
     """
     wide = replace(query, steps=answer.query.steps, limit=ALL, strict=False)
-    best: Sequence[AgentMatch | ToolMatch] = answer.matches
-    visible = (*best, *(answer.pinned if isinstance(answer, Route) else ()))
-    is_shown = subject.id in map(match_id, visible)
+    best: Sequence[nouns.AgentMatch | nouns.ToolMatch] = answer.matches
+    visible = (*best, *(answer.pinned if isinstance(answer, nouns.Route) else ()))
+    is_shown = subject.id in map(nouns.match_id, visible)
     obstacles = () if is_shown else _find_obstacles(subject, query.filters, answer)
-    candidates = list(map(match_id, own := search(wide).matches))
+    candidates = list(map(nouns.match_id, own := search(wide).matches))
     if obstacles and subject.id not in candidates:
-        wide = replace(wide, filters=Filters())
-        candidates = list(map(match_id, own := search(wide).matches))
+        wide = replace(wide, filters=nouns.Filters())
+        candidates = list(map(nouns.match_id, own := search(wide).matches))
     rank = candidates.index(subject.id) + 1 if subject.id in candidates else 0
-    match = next((each for each in visible if match_id(each) == subject.id), own[rank - 1] if rank else None)
+    match = next((each for each in visible if nouns.match_id(each) == subject.id), own[rank - 1] if rank else None)
     if is_shown:
         rank = next((at for at, each in enumerate(best, 1) if each is match), 0)
     last = best[-1] if best else None
@@ -155,7 +146,7 @@ def place(subject: Subject, query: Query, answer: Route | ToolRoute, search: Sea
         held_words=subject.held_words,
         missing_words=subject.missing_words,
         shown_count=len(best),
-        last_id=match_id(last) if last else "",
+        last_id=nouns.match_id(last) if last else "",
         last_score=last.score if last else 0.0,
         last_votes=last.votes if last else (),
         places=_read_places(subject, deep_search(replace(wide, steps=())) if wide.text else answer),
@@ -165,11 +156,11 @@ def place(subject: Subject, query: Query, answer: Route | ToolRoute, search: Sea
     return replace(placement, sentence=_sentence(placement))
 
 
-def _read_places(subject: Subject, answer: Route | ToolRoute) -> tuple[LegPlace, ...]:
+def _read_places(subject: Subject, answer: nouns.Route | nouns.ToolRoute) -> tuple[LegPlace, ...]:
     own_legs, counts = RANKED_LEGS["tool" if subject.tool else "agent"], Counter[str]()
-    own: Votes = ()
+    own: nouns.Votes = ()
     for match in answer.matches:
-        own = match.votes if match_id(match) == subject.id else own
+        own = match.votes if nouns.match_id(match) == subject.id else own
         for vote in match.votes:
             if vote.leg in own_legs:
                 counts[vote.leg] = max(counts[vote.leg], vote.rank)
@@ -192,12 +183,12 @@ def without_unread(placement: Placement) -> Placement:
     return replace(placement, sentence=_sentence(placement))
 
 
-def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRoute) -> tuple[str, ...]:
+def _find_obstacles(subject: Subject, filters: nouns.Filters, answer: nouns.Route | nouns.ToolRoute) -> tuple[str, ...]:
     """Each as what follows `it` in a sentence."""
     agent, tool, *_ = subject
     its = _ITS_AGENT if tool else ""
     waiting = tool if tool and tool.pending else agent
-    flags = suspicions(waiting.flags)[:1]
+    flags = nouns.suspicions(waiting.flags)[:1]
     wait = f"{_REFUSAL}: {waiting.rejection}" if waiting.rejection else f"{_WAITS}{f' ({flags[0]})' if flags else ''}"
     within, walk = tools_within(filters), answer.walked
     clauses = {
@@ -215,13 +206,13 @@ def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRout
     return tuple(clause for clause, holds in clauses.items() if holds)
 
 
-def _find_misfits(agent: Agent, filters: Filters) -> list[str]:
+def _find_misfits(agent: nouns.Agent, filters: nouns.Filters) -> list[str]:
     """What leaves an agent out, by the rule itself: each filter alone."""
-    values = {each.name: getattr(filters, each.name) for each in fields(Filters)}
-    names = [name for name, value in values.items() if not fits(agent, replace(Filters(), **{name: value}))]
+    values = {each.name: getattr(filters, each.name) for each in fields(nouns.Filters)}
+    names = [name for name, value in values.items() if not fits(agent, replace(nouns.Filters(), **{name: value}))]
     own_words = {
         "members": f"is not in {' and '.join(filter(None, (filters.within, filters.toolset)))}",
-        "reachable": f"is {word_of(agent.status)}",
+        "reachable": f"is {nouns.word_of(agent.status)}",
     }
     return [own_words.get(name) or f"is left out by the filter {name} ({', '.join(values[name])})" for name in names]
 
@@ -246,7 +237,7 @@ def _sentence(of: Placement) -> str:
     return f"It is {number}, and {of.shown_count} are shown{lack}{f'; {missing}' if missing else ''}."
 
 
-def _find_lack(votes: Sequence[Vote], others: Sequence[Vote]) -> str:
+def _find_lack(votes: Sequence[nouns.Vote], others: Sequence[nouns.Vote]) -> str:
     """The leg that gives most more to the others; empty: none gives more."""
     lacks = Counter[str]()
     for sign, side in ((-1, votes), (1, others)):

@@ -16,22 +16,8 @@ from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.analyser import unread_notice
 from waygraph.registry.index.names import shows
 from waygraph.registry.index.search_index import TEXT_LEGS, Hits, Leg, QueryText, Scope, SearchIndex, no_hits
+from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
-from waygraph.registry.model.nouns import (
-    Agent,
-    AgentMatch,
-    EntityKind,
-    Filters,
-    Notice,
-    Principal,
-    Query,
-    Route,
-    Tool,
-    ToolMatch,
-    ToolRoute,
-    Walked,
-    match_id,
-)
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import Partner, owner_of
@@ -81,22 +67,22 @@ class Ask:
     """How to route: the recipe, the weights α per entity kind (`overrides`, else the recipe's), and who asks."""
 
     recipe: Recipe
-    weights: Mapping[EntityKind, float]
-    overrides: Mapping[EntityKind, float]
-    principal: Principal | None = None
+    weights: Mapping[nouns.EntityKind, float]
+    overrides: Mapping[nouns.EntityKind, float]
+    principal: nouns.Principal | None = None
 
     @classmethod
     def of(
-        cls, recipe: Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
+        cls, recipe: Recipe, agent_weight: float | None, tool_weight: float | None, principal: nouns.Principal | None
     ) -> "Ask":
         """Weights not given are the recipe's. Raises InvalidQuery for a negative or infinite one, and what is no recipe
         or principal.
         """
         if not isinstance(recipe, Recipe):
             raise InvalidQuery(f"a recipe is a name or a Recipe, not {type(recipe).__name__}")
-        if principal is not None and not isinstance(principal, Principal):
+        if principal is not None and not isinstance(principal, nouns.Principal):
             raise InvalidQuery(f"a principal is a Principal, not {type(principal).__name__}")
-        weights: Mapping[EntityKind, float | None] = {"agent": agent_weight, "tool": tool_weight}
+        weights: Mapping[nouns.EntityKind, float | None] = {"agent": agent_weight, "tool": tool_weight}
         overrides = {kind: weight for kind, weight in weights.items() if weight is not None}
         for kind, weight in overrides.items():
             if read_number(weight, 0, MOST_WEIGHT) is None:
@@ -117,19 +103,19 @@ class Router:
     queries: "QueryCache | None"
     notice: str = ""
 
-    def route(self, query: Query, ask: Ask) -> Route:
+    def route(self, query: nouns.Query, ask: Ask) -> nouns.Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
         ask = self._possible(ask)
         return join_steps(query, tuple([self._route_part(part, ask) for part in parts_of(query)]))
 
-    def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
+    def find_tools(self, query: nouns.Query, ask: Ask) -> nouns.ToolRoute:
         """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         return join_steps(query, tuple([self._find_part(part, ask) for part in parts_of(query)]))
 
-    def _find_part(self, query: Query, ask: Ask) -> ToolRoute:
+    def _find_part(self, query: nouns.Query, ask: Ask) -> nouns.ToolRoute:
         start = time.perf_counter()
         from waygraph.registry.routing.exclusions import read_exclusions
 
@@ -142,7 +128,7 @@ class Router:
             confidence, is_doubtful = _probability(result, ask.recipe, _tool_fit(result, ask))
         is_withheld = query.strict and is_doubtful
         matches = () if is_withheld else candidates
-        return ToolRoute(
+        return nouns.ToolRoute(
             query=without_history(original),
             matches=matches,
             recipe=ask.recipe.name,
@@ -172,8 +158,8 @@ class Router:
         return lessons, skills
 
     def _skill_notices(
-        self, matches: Sequence[ToolMatch], agents: Sequence[str], query: Query, ask: Ask
-    ) -> Iterator[Notice]:
+        self, matches: Sequence[nouns.ToolMatch], agents: Sequence[str], query: nouns.Query, ask: Ask
+    ) -> Iterator[nouns.Notice]:
         """Of the skills that were found, and of those that teach the best tool."""
         lessons, skills = self._lessons
         best = skills.get(matches[0].tool.id, ()) if matches else ()
@@ -214,7 +200,7 @@ class Router:
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=texts)
         return ask
 
-    def _route_part(self, query: Query, ask: Ask) -> Route:
+    def _route_part(self, query: nouns.Query, ask: Ask) -> nouns.Route:
         start = time.perf_counter()
         from waygraph.registry.routing.exclusions import read_exclusions
 
@@ -231,9 +217,12 @@ class Router:
         matches = tuple([match for match in candidates if match.agent.id not in apart][: query.limit])
         by_id = {match.agent.id: match for match in candidates}  # of one that was not found the score is 0
         pinned_matches = tuple(
-            [by_id.get(each) or AgentMatch(agent=as_seen(agent, may_see), score=0.0) for each, agent in apart.items()]
+            [
+                by_id.get(each) or nouns.AgentMatch(agent=as_seen(agent, may_see), score=0.0)
+                for each, agent in apart.items()
+            ]
         )
-        return Route(
+        return nouns.Route(
             query=without_history(original),
             matches=matches,
             pinned=pinned_matches,
@@ -248,7 +237,7 @@ class Router:
             elapsed_ms=(time.perf_counter() - start) * 1000,
         )
 
-    def _search(self, query: Query, ask: Ask) -> "_Result":
+    def _search(self, query: nouns.Query, ask: Ask) -> "_Result":
         """Search by the text and the words before it, and rank by that and what the turns before give."""
         recipe, scope = ask.recipe, Scope(query.filters, ask.principal)
         words = read_words(query, recipe.history) if query.history else NO_WORDS
@@ -264,7 +253,7 @@ class Router:
             names, query_words = recipe.leg_names, QueryText.of(text, literal_text, before)
             hits = self.index.search(names, vector, query_words, recipe.depth, scope)
         past: Past[Worths] = Past()
-        notices: tuple[Notice, ...] = ()
+        notices: tuple[nouns.Notice, ...] = ()
         partners: Mapping[str, Partner] = {}
         is_counted = recipe.history is not None and (counts := self.index.transitions) is not None and counts.is_counted
         if query.history or is_counted:
@@ -286,23 +275,23 @@ class Router:
             together, partners = self._read_partners(query, ask, ranking)
             ranking = rank(past._replace(together=together)) if together else ranking
         if self.notice:
-            notices = (Notice(code="words_only", text=self.notice), *notices)
+            notices = (nouns.Notice(code="words_only", text=self.notice), *notices)
         if not TEXT_LEGS.isdisjoint(names) and (cut := unread_notice(text)):
-            notices = (*notices, Notice(code="cut", text=cut))
+            notices = (*notices, nouns.Notice(code="cut", text=cut))
         return _Result(ranking, words, notices, partners)
 
-    def _lean(self, query: Query, vector: "Vector | None") -> float:
+    def _lean(self, query: nouns.Query, vector: "Vector | None") -> float:
         """How far the request leans towards removals, as a cosine."""
         if self.queries is None or vector is None:
             return -1.0  # by its words alone it asks for nothing else
         reads = self.queries.knows_script(query.text)
         return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if reads else 1.0
 
-    def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> tuple[Past[Worths], tuple[Notice, ...]]:
+    def _read_calls(self, query: nouns.Query, ask: Ask, hits: Hits) -> tuple[Past[Worths], tuple[nouns.Notice, ...]]:
         shares = ask.recipe.history
         if shares is None:
             text = f"The turns before the request do not count: {ask.recipe.name!r} takes none here."
-            return Past(), (Notice(code="history", text=text),)
+            return Past(), (nouns.Notice(code="history", text=text),)
         with span("history"):
             alone = _Result(Ranking.of(ask.recipe, ask.recipe.weights, hits, Past()))
             need = (
@@ -310,7 +299,9 @@ class Router:
             )
             return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
 
-    def _read_partners(self, query: Query, ask: Ask, ranking: Ranking) -> tuple[Worths | None, Mapping[str, Partner]]:
+    def _read_partners(
+        self, query: nouns.Query, ask: Ask, ranking: Ranking
+    ) -> tuple[Worths | None, Mapping[str, Partner]]:
         """What is often called beside the first tools."""
         shares, scores = ask.recipe.history, ranking.tools_by_text
         first = [each.id for each in best_candidates(scores, FIRST_TOOLS)]
@@ -333,10 +324,10 @@ class Router:
             raise EmbedderMismatch.of_lengths(queries.fingerprint, has=dimension, wants=len(vector))
         return vector
 
-    def _reason(self, query: Query, ask: Ask, nothing_fits: str = NOTHING_FITS) -> str:
+    def _reason(self, query: nouns.Query, ask: Ask, nothing_fits: str = NOTHING_FITS) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
         all_agents = self.index.agents().values()
-        agents = [agent for agent in all_agents if routable(agent, ask.principal, Filters())]
+        agents = [agent for agent in all_agents if routable(agent, ask.principal, nouns.Filters())]
         if not agents:
             waiting = any(agent.pending and not agent.hidden and visible(agent, ask.principal) for agent in all_agents)
             return NOTHING_APPROVED if waiting else NOTHING_KNOWN
@@ -350,7 +341,7 @@ class _Result(NamedTuple):
 
     ranking: Ranking
     words: Words = NO_WORDS
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[nouns.Notice, ...] = ()
     partners: Mapping[str, Partner] = MappingProxyType({})
 
     @property
@@ -363,27 +354,27 @@ class _Result(NamedTuple):
         return self.ranking if is_so else self.ranking.as_calibrated(ask.recipe)
 
 
-def without_history(query: Query) -> Query:
+def without_history(query: nouns.Query) -> nouns.Query:
     """As an answer repeats it: also without the ids of what is within a category."""
     if query.filters.members is not None:
         query = replace(query, filters=replace(query.filters, members=None))
     return replace(query, history=(), step_of="") if query.history or query.step_of else query
 
 
-def _tool_matches(ranking: Ranking, limit: int, may_see: Shows | None) -> tuple[ToolMatch, ...]:
+def _tool_matches(ranking: Ranking, limit: int, may_see: Shows | None) -> tuple[nouns.ToolMatch, ...]:
     best, records = best_candidates(ranking.tools, limit), ranking.hits.records
     at = [candidate.at for candidate in best]
     rows, owners = ranking.candidates.rows[at], ranking.candidates.rows[ranking.candidates.owners[at]]
     tools, agents = _all_as_seen(records.tools_at(rows), may_see), _all_as_seen(records.agents_at(owners), may_see)
     return tuple(
         [
-            ToolMatch(tool=tool, agent=agent, score=candidate.score, votes=candidate.votes)
+            nouns.ToolMatch(tool=tool, agent=agent, score=candidate.score, votes=candidate.votes)
             for tool, agent, candidate in zip(tools, agents, best, strict=True)
         ]
     )
 
 
-def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows | None) -> tuple[AgentMatch, ...]:
+def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows | None) -> tuple[nouns.AgentMatch, ...]:
     """With their best tools, in the order of the tools."""
     records = ranking.hits.records
     rows = best_tools(ranking.tools, best, TOOLS_SHOWN)
@@ -393,13 +384,15 @@ def _agent_matches(ranking: Ranking, best: Sequence[Candidate], may_see: Shows |
     agents = records.agents_at(ranking.candidates.rows[[candidate.at for candidate in best]])
     return tuple(
         [
-            AgentMatch(agent=agent, score=candidate.score, votes=candidate.votes, tools=tuple(islice(tools, len(own))))
+            nouns.AgentMatch(
+                agent=agent, score=candidate.score, votes=candidate.votes, tools=tuple(islice(tools, len(own)))
+            )
             for agent, candidate, own in zip(_all_as_seen(agents, may_see), best, rows, strict=True)
         ]
     )
 
 
-def _all_as_seen[E: Agent | Tool](entities: Sequence[E], may_see: Shows | None) -> list[E]:
+def _all_as_seen[E: nouns.Agent | nouns.Tool](entities: Sequence[E], may_see: Shows | None) -> list[E]:
     """Return agents or tools that may be found, so that none of them waits for approval, as the caller sees them."""
     return [as_seen(each, may_see) if each.flags else each for each in entities]
 
@@ -432,7 +425,7 @@ def _probability(result: _Result, recipe: Recipe, fit: float) -> tuple[float | N
     return sure, sure < calibration.least
 
 
-def parts_of(query: Query) -> list[Query]:
+def parts_of(query: nouns.Query) -> list[nouns.Query]:
     """A query a step, and behind them one of the text, if there is one too; of a query without steps itself."""
     if not query.steps:
         return [query]
@@ -441,7 +434,7 @@ def parts_of(query: Query) -> list[Query]:
     return [*steps, whole] if query.text else steps
 
 
-def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
+def join_steps[R: (nouns.Route, nouns.ToolRoute)](query: nouns.Query, parts: tuple[R, ...]) -> R:
     """What is found for any part of the query, in order of need, and what is to be said of any. Raises IndexOutdated.
 
     How likely it is right is that of the least sure step.
@@ -461,13 +454,13 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
         walked=join_walks([part.walked for part in parts if part.walked]),
         elapsed_ms=sum(part.elapsed_ms for part in parts),
     )
-    if isinstance(joint, ToolRoute):
+    if isinstance(joint, nouns.ToolRoute):
         agents = tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps)))
         joint = replace(
             joint, matches=unite_matches([part.matches for part in joint.steps], query.limit), agents=agents
         )
     else:
-        by_id: dict[str, AgentMatch] = {}  # what one step excludes, another may hold
+        by_id: dict[str, nouns.AgentMatch] = {}  # what one step excludes, another may hold
         for match in chain.from_iterable(part.pinned for part in joint.steps):
             by_id[match.agent.id] = max(by_id.get(match.agent.id, match), match, key=attrgetter("score"))
         matches = unite_matches([part.matches for part in joint.steps], query.limit)
@@ -478,11 +471,11 @@ def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
     return replace(joint, reason=reason, nearest=tuple(dict.fromkeys(chain.from_iterable(p.nearest for p in parts))))
 
 
-def join_walks(walks: Sequence[Walked]) -> Walked | None:
+def join_walks(walks: Sequence[nouns.Walked]) -> nouns.Walked | None:
     """Of all steps together."""
     if not walks:
         return None
-    return Walked(
+    return nouns.Walked(
         mode=walks[0].mode,
         selected=tuple(dict.fromkeys(chain.from_iterable(each.selected for each in walks))),
         calls=sum(each.calls for each in walks),
@@ -499,7 +492,7 @@ def join_texts(*texts: str) -> str:
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
-def unite_matches[M: (AgentMatch, ToolMatch)](lists: Sequence[Sequence[M]], limit: int) -> tuple[M, ...]:
+def unite_matches[M: (nouns.AgentMatch, nouns.ToolMatch)](lists: Sequence[Sequence[M]], limit: int) -> tuple[M, ...]:
     """In order of need: each step's best first, in the steps' order, then each step's second, and so on.
 
     Cut to `limit`, but never below one a step.
@@ -507,5 +500,5 @@ def unite_matches[M: (AgentMatch, ToolMatch)](lists: Sequence[Sequence[M]], limi
     union: dict[str, M] = {}
     for match in chain.from_iterable(zip_longest(*lists)):
         if match is not None:
-            union.setdefault(match_id(match), match)
-    return tuple(union.values())[: max(limit, len({match_id(matches[0]) for matches in lists if matches}))]
+            union.setdefault(nouns.match_id(match), match)
+    return tuple(union.values())[: max(limit, len({nouns.match_id(matches[0]) for matches in lists if matches}))]

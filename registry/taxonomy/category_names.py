@@ -105,7 +105,9 @@ class CategoryNamer:
         return names, rankings
 
     def _spell(self, terms: Sequence[str]) -> list[str]:
-        return _without_plurals([self._words[term] for term in terms])
+        """Without those that begin as one before does: they are its plurals."""
+        words = [self._words[term] for term in terms]
+        return [word for at, word in enumerate(words) if not any(word[:4] == other[:4] for other in words[:at])]
 
     def _keep_script(self) -> None:
         """Words of a script that few services of the tree are written in name nothing."""
@@ -201,11 +203,6 @@ def _own_words(service: Service) -> frozenset[str]:
     """The terms of an agent's own name; a tool's words are its agent's name."""
     name = service.name if owner_of(service.id) == service.id else service.words
     return frozenset(term for term, _ in telling_words(name))
-
-
-def _without_plurals(words: Sequence[str]) -> list[str]:
-    """Without those that begin as one before does."""
-    return [word for at, word in enumerate(words) if not any(word[:4] == other[:4] for other in words[:at])]
 
 
 def _free_name(words: Sequence[str], names: Collection[str]) -> str:

@@ -222,7 +222,8 @@ class _Build:
             axis, drafts = self._validate(axis, drafts, table)
         places = self._classify(node, drafts)
         for _ in range(self._settings.max_refinements):
-            generic, without_place = self._problems(places, len(drafts))
+            generic = [each for each, some in places.items() if some and self._is_generic(some, len(drafts))]
+            without_place = [each for each, some in places.items() if some == ()]
             if not generic and not without_place:
                 break
             refinement = self._refine(node, drafts, places, generic, without_place)
@@ -294,11 +295,6 @@ class _Build:
         """Whether a service fits more children than the share; it always may fit one."""
         return len(numbers) > max(1.0, self._settings.generic_ratio * children)
 
-    def _problems(self, places: Mapping[str, tuple[int, ...] | None], children: int) -> tuple[list[str], list[str]]:
-        """Ids of those that fit too many children, and of those that fit none."""
-        generic = [each for each, numbers in places.items() if numbers and self._is_generic(numbers, children)]
-        return generic, [each for each, numbers in places.items() if numbers == ()]
-
     def _refine(
         self,
         node: _Node,
@@ -347,28 +343,21 @@ class _Build:
             for leaf in own.leaves()
             for ids in batched(leaf.holds, self._settings.keyword_batch)
         ]
-        cross = [
-            (
-                self._cross_request(leaf, ids, [tops[at] for at in others]),
-                partial(prompts.read_pairs, services=len(ids), domains=len(others)),
-            )
-            for leaf, ids, others in questions
-        ]
-        for (_, ids, others), pairs in zip(
-            questions, self._ask_all(prompts.CROSS_DOMAIN, cross, "cross_domain"), strict=True
-        ):
+        cross = []
+        for leaf, ids, others in questions:
+            read = partial(prompts.read_pairs, services=len(ids), domains=len(others))
+            cross.append((self._cross_request(leaf, ids, [tops[at] for at in others]), read))
+        all_pairs = self._ask_all(prompts.CROSS_DOMAIN, cross, "cross_domain")
+        for (_, ids, others), pairs in zip(questions, all_pairs, strict=True):
             for number, domain in (pairs or {}).items():
                 each, at = ids[number - 1], others[domain - 1]
                 if at not in places[each]:
                     counts.setdefault(each, at)
         leaves = {at: [*tops[at].leaves()] for at in set(counts.values())}
-        requests = [
-            (
-                self._place_request(each, tops[at], leaves[at]),
-                partial(prompts.read_leaf, count=len(leaves[at]), least=LEAST_CONFIDENCE),
-            )
-            for each, at in counts.items()
-        ]
+        requests = []
+        for each, at in counts.items():
+            read_leaf = partial(prompts.read_leaf, count=len(leaves[at]), least=LEAST_CONFIDENCE)
+            requests.append((self._place_request(each, tops[at], leaves[at]), read_leaf))
         answers = self._ask_all(prompts.PLACE, requests, "cross_domain")
         for (each, at), leaf_number in zip(counts.items(), answers, strict=True):
             if leaf_number:

@@ -84,7 +84,7 @@ def build_without_model(services: Sequence[Service], vectors: Vectors, *more: An
 
 
 def build_by_words(services: Sequence[Service], _vectors: Vectors, *more: Any, **how: Any) -> Taxonomy:
-    """As `build_by_vectors`, by the words of their texts. Raises InvalidSetting if there are none."""
+    """As `build_by_vectors`, by vectors of words, float32 of shape (DIMENSION,). Raises InvalidSetting without any."""
     if not (vectors := word_vectors(services, by_rarity=True)):
         raise InvalidSetting("a taxonomy needs agents or tools, and none here may stand in one: `waygraph ingest`")
     return build_by_vectors(services, vectors, *more, **how | {"by": By.WORDS, "embed": None})

@@ -20,10 +20,18 @@ from waygraph.ingest.manifest.records import Intake, StdioLaunch, held_transport
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.formats.configured_server import launch_of, read_server
 from waygraph.ingest.sources.opening import Opening, open_command
-from waygraph.ingest.upstream.box import box_of, can_isolate
+from waygraph.ingest.upstream.box import box_of, sandlock_library
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry.model.errors import UpstreamUnreachable
+from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
+
+
+def can_isolate() -> bool:
+    try:
+        return bool(sandlock_library())
+    except UpstreamRefused:
+        return False
+
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot isolate servers")
 HOSTILE = str(Path(__file__).parents[1] / "servers" / "hostile.py")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -94,8 +94,8 @@ def build(
 
             options.show(estimate_build(_services(registry, kind, private), settings), _view_numbers)
             return
-        builders = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
-        plain = builders.get(by or "", vectors_build.build_without_model)
+        builders: dict[str, Any] = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
+        plain: Any = builders.get(by or "", vectors_build.build_without_model)
         if model:
             builder: Builder = _model_builder(model, settings, options.settings, stack)
         else:

@@ -41,7 +41,8 @@ from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.operations.request import Id
 from waygraph.registry.storage import export
-from waygraph.registry.storage.location import MEMORY, is_server
+from waygraph.registry.storage.location import is_server
+from waygraph.registry.storage.store import MEMORY
 
 HOME = "/explore"
 CALLBACK = f"{HOME}/login/callback"

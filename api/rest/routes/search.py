@@ -21,7 +21,7 @@ from waygraph.registry.model.shapes import Shape
 from waygraph.registry.operations import table as operations
 from waygraph.registry.operations.search import FindPlacement, FindTools, RouteAgents
 from waygraph.registry.routing.answering import NO_MODEL, NO_TAXONOMY
-from waygraph.registry.routing.placement import Placement, without_unread
+from waygraph.registry.routing.placement import without_unread
 from waygraph.registry.routing.recipes import RECIPES, Recipe
 from waygraph.registry.taxonomy.browse import findable_taxonomy
 
@@ -71,16 +71,12 @@ def search_tools(exchange: Exchange, body: SearchRequest) -> Shape:
     return {**shape, **define_tools([match.tool for match in route.matches], body.format)}
 
 
-def _without_unread(exchange: Exchange, placement: Placement) -> Shape:
-    """In place of the answer, where the caller may not read what it quotes."""
-    return {} if "read" in exchange.caller.scopes else shapes.shape(without_unread(placement))
-
-
 serve(
     FindPlacement,
     model=WhyRequest,
     make=lambda _, __, body: FindPlacement(id=body.id, query=body.query(), **body.ranking()),
-    extend=_without_unread,
+    # In place of the answer, where the caller may not read what it quotes.
+    extend=lambda exchange, answer: {} if "read" in exchange.caller.scopes else shapes.shape(without_unread(answer)),
 )
 
 

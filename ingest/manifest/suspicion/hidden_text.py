@@ -79,8 +79,9 @@ def hidden_characters(text: str) -> Iterator[str]:
     visible = _FLAG_EMOJI.sub("", text)
     counts = Counter[str]()
     for rule in load_rules().characters:
-        count = _COUNTS.get(rule.name, _count_all)
-        counts[rule.says] += sum(count(visible, match) for match in rule.pattern.finditer(visible))
+        count = _COUNTS.get(rule.name)
+        matches = rule.pattern.finditer(visible)
+        counts[rule.says] += sum(count(visible, match) if count else len(match.group()) for match in matches)
     for says, number in counts.items():
         if says and number:
             yield STRAY if (number, says) == (1, "invisible characters") else f"holds {number} {says}"
@@ -99,10 +100,6 @@ def wide_gaps(text: str) -> Iterator[str]:
         if breaks >= _MOST_BREAKS or blanks >= _MOST_BLANKS:
             yield f"holds {blanks} blanks and line breaks in a row, behind which text is out of sight"
             return
-
-
-def _count_all(_text: str, match: re.Match[str]) -> int:
-    return len(match.group())
 
 
 def _count_zero_width(text: str, match: re.Match[str]) -> int:

@@ -19,32 +19,17 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
 from waygraph.ingest.manifest.fields import fields_of, items_of
-from waygraph.ingest.manifest.records import (
-    HttpLaunch,
-    Launch,
-    OAuthClient,
-    StdioLaunch,
-    ToolLimit,
-    is_lines,
-    shape_of,
-)
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, OAuthClient, StdioLaunch, ToolLimit, is_lines, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.ingest.sources.formats.switches import LIMITS, SWITCHES, Faulty, entry_limits, is_off, plain_name
 from waygraph.registry.model.numbers import read_digits
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "command": ("command", "cmd"),
-    "args": ("args", "arguments"),
-    "env": ("env", "envs", "environment"),
-    "envFile": ("envfile",),
-    "cwd": ("cwd", "workingdirectory"),
-    "url": ("httpurl", "serverurl", "url", "uri", "baseurl"),
-    "headers": ("headers", "httpheaders"),
-    "oauth": ("oauth",),
-    "isolate": ("isolate",),
-    "name": ("name",),
-    "description": ("description",),
-}
+    "command": ("command", "cmd"), "args": ("args", "arguments"), "env": ("env", "envs", "environment"),
+    "envFile": ("envfile",), "cwd": ("cwd", "workingdirectory"),
+    "url": ("httpurl", "serverurl", "url", "uri", "baseurl"), "headers": ("headers", "httpheaders"),
+    "oauth": ("oauth",), "isolate": ("isolate",), "name": ("name",), "description": ("description",),
+}  # fmt: skip
 """Field → what hosts call it, without case, `_` and `-`; of several the first counts."""
 _CLIENT = {name.lower(): name for name in ("clientId", "clientSecret", "callbackPort")}
 """Of `oauth`, where it is an object: a client that was registered by hand."""

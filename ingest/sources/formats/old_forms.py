@@ -32,20 +32,13 @@ def upgrade_card(card: Fields) -> Fields:
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 _OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
 _OLDER_NAMES: Mapping[str, tuple[str, ...]] = {
-    "environmentVariables": ("environment_variables",),
-    "fileSha256": ("file_sha256",),
-    "isLatest": ("is_latest",),
-    "isRequired": ("is_required",),
-    "isSecret": ("is_secret",),
-    "packageArguments": ("package_arguments",),
+    "environmentVariables": ("environment_variables",), "fileSha256": ("file_sha256",), "isLatest": ("is_latest",),
+    "isRequired": ("is_required",), "isSecret": ("is_secret",), "packageArguments": ("package_arguments",),
     "publishedAt": ("published_at", "releaseDate", "release_date"),
-    "registryType": ("registry_type", "registryName", "registry_name"),
-    "runtimeArguments": ("runtime_arguments",),
-    "runtimeHint": ("runtime_hint",),
-    "type": ("transportType", "transport_type"),
-    "valueHint": ("value_hint",),
+    "registryType": ("registry_type", "registryName", "registry_name"), "runtimeArguments": ("runtime_arguments",),
+    "runtimeHint": ("runtime_hint",), "type": ("transportType", "transport_type"), "valueHint": ("value_hint",),
     "versionDetail": ("version_detail",),
-}
+}  # fmt: skip
 _LISTS = ("packages", "remotes", "environmentVariables", "headers", "packageArguments", "runtimeArguments")
 _MAX_LEVELS = 4
 """A server, its packages, their inputs, and the variables of these."""

@@ -14,20 +14,7 @@ from waygraph.registry.index.neo4j_upkeep import Comparison
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, QueryText, Scope
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.integrity.findings import (
-    DAMAGE,
-    REINDEX,
-    Finding,
-    Graph,
-    absent,
-    attempt,
-    describe_index,
-    graph_findings,
-    restore_advice,
-    shared_findings,
-    unless,
-    versions,
-)
+from waygraph.registry.storage.integrity import findings as checks
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.server import ServerStore
 
@@ -39,23 +26,23 @@ REMAKE_INDEXES = "run `waygraph reindex`: it makes indexes and constraints anew"
 ANY_WRITE = "any write mends it, such as ingesting a source again"
 
 
-def examine_server(registry: LocalRegistry, store: ServerStore, *, deep: bool = False) -> list[Finding]:
+def examine_server(registry: LocalRegistry, store: ServerStore, *, deep: bool = False) -> list[checks.Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry."""
-    findings = [attempt("server", partial(_server, store), "see docs/storage.md, What may go wrong")]
+    findings = [checks.attempt("server", partial(_server, store), "see docs/storage.md, What may go wrong")]
     if findings[0].ok:
         findings.append(_registry(store))
     if not findings[-1].ok:
-        return [*findings, versions()]
+        return [*findings, checks.versions()]
     for check, look, advice in (
         ("writer", _writer, ANY_WRITE),
         ("schema", _schema, ANY_WRITE),
         ("constraints", _constraints, REMAKE_INDEXES),
-        ("text indexes", _text_indexes, REMAKE_INDEXES),
+        ("text indexes", lambda store: _whole(faults(store.engine, text_indexes())), REMAKE_INDEXES),
         ("vector indexes", _vector_indexes, REMAKE_INDEXES),
         ("search", _search, REMAKE_INDEXES),
     ):
-        findings.append(attempt(check, partial(look, store), advice))
-    findings += shared_findings(registry)
+        findings.append(checks.attempt(check, partial(look, store), advice))
+    findings += checks.shared_findings(registry)
     if deep:
         findings += examine_server_deep(store, registry.settings)
     return findings
@@ -68,15 +55,15 @@ def _server(store: ServerStore) -> str:
     return f"Neo4j {row['version']} {row['edition']} at {store.place}"
 
 
-def _registry(store: ServerStore) -> Finding:
+def _registry(store: ServerStore) -> checks.Finding:
     try:
         if not store.exists:
-            return absent(store.place)
-        detail = describe_index(Neo4jIndex(store.engine))
-    except DAMAGE as error:
+            return checks.absent(store.place)
+        detail = checks.describe_index(Neo4jIndex(store.engine))
+    except checks.DAMAGE as error:
         advice = "upgrade waygraph, or see docs/storage.md, What may go wrong"
-        return Finding(check="registry", ok=False, detail=str(error) or type(error).__name__, advice=advice)
-    return Finding(check="registry", ok=True, detail=detail)
+        return checks.Finding(check="registry", ok=False, detail=str(error) or type(error).__name__, advice=advice)
+    return checks.Finding(check="registry", ok=True, detail=detail)
 
 
 def _writer(store: ServerStore) -> str:
@@ -103,10 +90,6 @@ def _constraints(store: ServerStore) -> str:
     return "all there"
 
 
-def _text_indexes(store: ServerStore) -> str:
-    return _whole(faults(store.engine, text_indexes()))
-
-
 def _vector_indexes(store: ServerStore) -> str:
     by_owner = store.engine.version >= IN_INDEX_FILTERS
     dimension = Neo4jIndex(store.engine).state.dimension
@@ -129,26 +112,26 @@ def _search(store: ServerStore) -> str:
     return f"{len(legs)} legs answer"
 
 
-def examine_server_deep(store: ServerStore, settings: Settings) -> list[Finding]:
+def examine_server_deep(store: ServerStore, settings: Settings) -> list[checks.Finding]:
     """Over one revision, whole; writers are not held up."""
-    restore = restore_advice(store.place)
-    findings: list[Finding] = []
+    restore = checks.restore_advice(store.place)
+    findings: list[checks.Finding] = []
 
-    def look(session: GraphSession) -> list[Finding]:
-        findings[:] = [*graph_findings(Graph(session, settings), restore), *_index_findings(session)]
+    def look(session: GraphSession) -> list[checks.Finding]:
+        findings[:] = [*checks.graph_findings(checks.Graph(session, settings), restore), *_index_findings(session)]
         return findings
 
     try:
         return store.read(look)
-    except DAMAGE as error:  # a statement that fails takes all that follow in its transaction along
-        return [*findings, Finding(check="graph", ok=False, detail=str(error), advice=restore)]
+    except checks.DAMAGE as error:  # a statement that fails takes all that follow in its transaction along
+        return [*findings, checks.Finding(check="graph", ok=False, detail=str(error), advice=restore)]
 
 
-def _index_findings(session: GraphSession) -> Iterator[Finding]:
+def _index_findings(session: GraphSession) -> Iterator[checks.Finding]:
     try:
         comparison = Comparison.read(session)
-    except DAMAGE as error:
-        yield Finding(check="index", ok=False, detail=str(error), advice=REINDEX)
+    except checks.DAMAGE as error:
+        yield checks.Finding(check="index", ok=False, detail=str(error), advice=checks.REINDEX)
         return
     for check, find_faults, sound in (
         ("index of agents", comparison.agent_faults, f"{len(comparison.agents)}, as written anew"),
@@ -156,7 +139,7 @@ def _index_findings(session: GraphSession) -> Iterator[Finding]:
         ("index of words", comparison.term_faults, f"{len(comparison.terms[0][1])}, as counted anew"),
         ("index of texts", lambda: _unheld(session), "all are found"),
     ):
-        yield attempt(check, unless(find_faults, sound), REINDEX)
+        yield checks.attempt(check, checks.unless(find_faults, sound), checks.REINDEX)
 
 
 def _unheld(session: GraphSession) -> Iterator[str]:

@@ -21,7 +21,7 @@ from waygraph.registry.model.errors import InvalidDataset, nearest
 from waygraph.registry.model.identity import tool_id
 from waygraph.registry.model.nouns import CallOutcome, Turn, TurnRole
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import Transition, count_transitions, is_later, is_tool
+from waygraph.registry.model.transitions import Transition, count_transitions, epoch_seconds, is_tool
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 AGENTS, ABOUT = "agents.jsonl", "dataset.json"
@@ -366,7 +366,7 @@ def read_call_counts(path: Path, settings: Settings, now: str, *, split: str = "
         counts = [_count(where, record) for where, record in records]
     else:
         counts = [each for calls, at in _audit_calls(records) for each in count_transitions([calls], at)]
-    if ahead := [each.last_at for each in counts if is_later(each.last_at, now, AHEAD_S)]:
+    if ahead := [each.last_at for each in counts if epoch_seconds(each.last_at) - epoch_seconds(now) > AHEAD_S]:
         raise InvalidDataset(str(path), f"{ahead[0]} is yet to come: beside such a count all others would fade")
     return counts
 
