@@ -3,7 +3,7 @@
 Requests whose results come back as the wire had them: one, and a list that is read page by page.
 
 The SDK checks a result against the protocol's schema, where one bad tool fails its whole page. Below that check stands
-its dispatcher, which is private: `tests/upstream/test_raw.py` says what to do when it moves.
+its dispatcher, which is private: `tests/upstream/test_messages.py` says what to do when it moves.
 """
 
 import json

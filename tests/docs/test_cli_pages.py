@@ -111,7 +111,7 @@ SHOWN_ELSEWHERE = {
 """They need servers, a language model, torch, lightgbm, minutes, a person, or a model. These tests run them:
 tests/calling/test_call_command.py, tests/lab/test_eval_agents.py, test_training.py, test_ranker_training.py and
 test_suspicion_training.py there, and
-tests/unit/test_cli_logins.py and test_taxonomy_recipe.py."""
+tests/unit/test_cli_keys.py and test_taxonomy_recipe.py."""
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.faults import programs
 from tests.faults.fleet import manifest
 from tests.faults.processes import child
 from tests.faults.soundness import sound_revision
-from tests.faults.test_readers_beside_writers import stopped
+from tests.faults.test_locks import stopped
 from tests.neo4j_fixtures import TARGETS, neo4j_needed, wipe
 from tests.processes_left import until
 from tests.service import agent, assert_good, ingest, process

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Callable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.gateway.hosts import Era, Place, error_of, over_http
+from tests.gateway.hosts import Era, Place, error_of, over_http, toolbox_place
 from tests.gateway.programs.toolbox import PICTURE
-from tests.service import Served
+from tests.service import Served, served
 from waygraph.api.mcp.results import failure_result, protocol_error
 from waygraph.registry.model.errors import (
     EmbedderRefused,
@@ -20,6 +20,7 @@ from waygraph.registry.model.errors import (
     ServerRefused,
     WaygraphError,
 )
+from waygraph.registry.registry import Registry
 
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
@@ -212,3 +213,21 @@ def error_of_dict(result: dict[str, Any]) -> dict[str, Any]:
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
     error: dict[str, Any] = result["structuredContent"]["error"]
     return error
+
+
+async def test_a_call_as_the_operator_says(tmp_path: Path, era: Era) -> None:
+    place = toolbox_place(tmp_path)
+    said = {"name": "plus_two", "parameters": {"b": {"pin": 2}, "a": {"name": "number"}}}
+    with Registry.open(place.registry, embedder="none", environ={}) as registry:
+        registry.operator.set_tool("box/add", said)
+    with served(place.registry) as service:
+        async with over_http(f"{service.url}/mcp", era) as client:
+            host: Any = client
+            found = await host.call_tool("find_tools", {"query": "box__plus_two", "detail": "schema"})
+            [tool] = [each for each in json.loads(found.content[0].text)["tools"] if each["name"] == "box__plus_two"]
+            assert list(tool["inputSchema"]["properties"]) == ["number"]
+            sent = await host.call_tool("use_tool", {"name": "box__plus_two", "params": {"number": 3}})
+            assert sent.structured_content == {"total": 5}
+            for params in ({"number": 3, "b": 9}, {"number": 3, "a": 9}, {"a": 3}):
+                answer = await host.call_tool("use_tool", {"name": "box__plus_two", "params": params})
+                assert error_of(answer)["code"] == "invalid-arguments"

@@ -32,12 +32,6 @@ from tests.upstream.launches import SETTINGS
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.upstream.open import connect
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
-}
 LOGIN_KEY = base64.b64encode(b"k" * 32).decode()
 SERVICES = """
 [[login]]
@@ -52,7 +46,6 @@ client_id = "gateway"
 client_secret = "${{EXCHANGE_SECRET}}"
 resource = "{resource}"
 """
-ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
 @dataclass
@@ -157,45 +150,6 @@ async def use(client: Client, tool: str, **params: Any) -> str:
     assert not result.is_error, result.content
     assert result.content[-1].type == "text"
     return result.content[-1].text
-
-
-async def test_two_hosts_log_two_people_in(world: World, era: Era) -> None:
-    """One registers and one names itself by a document. Nothing of either reaches a server but what it was asked."""
-    ann, bob = world.host("ann"), world.host("bob")
-    with world.gateway():
-        async with ann.connected(era) as by_ann, bob.connected(era) as by_bob:
-            for client in (by_ann, by_bob, by_ann):
-                assert await use(client, "shared__whoami") == "operator@office"
-    assert [client.get("client_name") for client in world.main.clients.values()].count("a host") == 1
-    assert (world.main.count("issued", "ann"), world.main.count("issued", "bob")) == (1, 1)
-    assert bob.storage.client is not None
-    assert bob.storage.client.client_id == world.document
-    assert_no_token_passed_on(world, ann, bob)
-    assert_no_secret_left(world)
-
-
-def test_only_tokens_for_the_gateway_are_taken(world: World) -> None:
-    """Whoever could get one for another audience, or at another issuer, or a long time ago."""
-    main, office, _ = world.realms
-    scope = "waygraph:route waygraph:use"
-    refused = {
-        "another audience": main.issue("ann", world.servers["shared"].url, scope),
-        "a longer audience": main.issue("ann", f"{world.url}/more", scope),
-        "no audience": main.issue("ann", world.url, scope, aud=None),
-        "another issuer": office.issue("ann", world.url, scope),
-        "another issuer's name": office.issue("ann", world.url, scope, iss=main.issuer),
-        "ended": main.issue("ann", world.url, scope, exp=1),
-        "not yet": main.issue("ann", world.url, scope, nbf=2**33),
-    }
-    with world.gateway(), httpx2.Client(headers=ACCEPT, timeout=60) as client:
-        for what, token in {**refused, "": main.issue("ann", world.url, scope)}.items():
-            answer = client.post(world.url, json=INITIALIZE, headers={"authorization": f"Bearer {token}"})
-            assert answer.status_code == (401 if what else 200), what
-            assert token not in answer.text + str(answer.headers)
-            if what:
-                assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_token", resource_metadata=')
-    assert httpx2.post(world.servers["shared"].url, json=INITIALIZE, headers=ACCEPT).status_code == 401
-    assert_no_secret_left(world)
 
 
 KNOWN_AT = {"one": "ours", "two": "main"}

@@ -1,17 +1,22 @@
 """What is read on a real server for a change of one agent does not grow with the others; any listed member will do."""
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from threading import Barrier
 
 import pytest
 from neo4j import GraphDatabase
 
-from tests.neo4j_fixtures import empty
+from tests.neo4j_fixtures import SERVERS, empty, wipe
 from tests.neo4j_server import Target
+from tests.places import Servers, new_place, server_engine
 from tests.sync_graph import entry, manifest
 from waygraph import Settings
-from waygraph.cypher import Statement
+from waygraph.cypher import Statement, load
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.graph.engine import GraphSession, Rows
+from waygraph.registry.graph.engine import GraphEngine, GraphSession, Rows
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.index.neo4j_upkeep import keep_index
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -97,3 +102,33 @@ def test_one_of_the_listed_members_is_enough(opened: Opened, neo4j_target: Targe
     with opened(f"{scheme.replace('bolt', 'neo4j')}://nowhere.invalid,127.0.0.1:1,{host}") as registry:
         sync(registry, manifest("one", entry("north")))
         assert [match.agent.id for match in registry.route("north").matches] == ["north"]
+
+
+WRITERS, ROUNDS = 4, 8
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("index", ["agent_text", "agent_vector_8"])
+def test_writers_that_begin_together_all_find_an_index(
+    server: str, index: str, tmp_path: Path, neo4j_servers: Servers
+) -> None:
+    """A server refuses all but one of those that define it at once, though each says `IF NOT EXISTS`."""
+    with closing(server_engine(new_place(server, tmp_path, neo4j_servers, clear=wipe))) as engine:
+        engine.define(load("schema/unique_id", "Agent"))  # so that there is the label
+        for _ in range(ROUNDS):
+            engine.run(load("neo4j/schema/drop_index"), name=index)
+            together = Barrier(WRITERS)
+            with ThreadPoolExecutor(WRITERS) as writers:
+                done = [writers.submit(defined, engine, index, together) for _ in range(WRITERS)]
+            assert [each.result() for each in done] == [None] * WRITERS
+            held = [row["name"] for row in engine.run(load("neo4j/check/indexes"))]
+            assert held.count(index) == 1
+
+
+def defined(engine: GraphEngine, index: str, together: Barrier) -> None:
+    together.wait()
+    if index == "agent_text":
+        engine.define(load("neo4j/schema/agent_text"))
+    else:
+        config = {"vector.dimensions": 8, "vector.similarity_function": "cosine"}
+        engine.define(load("neo4j/schema/agent_vectors"), name=index, options={"indexConfig": config})

@@ -1,19 +1,24 @@
 """Finding over a registry that a service keeps: the same answers as over the registry itself."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.gateway_catalog import GROUPS, by_hand, fill
 from tests.service import served
-from waygraph import Filters, Query
+from tests.sync_graph import entry, manifest
+from waygraph import Filters, Query, Settings
+from waygraph.ingest.pipeline import documents_of
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.catalog.find import FindAsked, capabilities, find
 from waygraph.registry.catalog.resolve import tool_meant
 from waygraph.registry.catalog.searchable import agents_of_namespace, open_view
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.registry import Registry
+from waygraph.registry.remote.remote_registry import RemoteRegistry
 
 POLICY = CallPolicy(rules=(Rule(match="github/list_*", verdict="deny"), Rule(source="odd", verdict="ask")))
 
@@ -117,3 +122,21 @@ def test_names_mean_the_same_tools(both: tuple[Registry, Registry]) -> None:
 
 def test_a_service_tells_what_it_finds_by(both: tuple[Registry, Registry]) -> None:
     assert [capabilities(registry)["backends"] for registry in both] == [["keyword", "embedding"]] * 2
+
+
+@pytest.fixture
+def there() -> Iterator[RemoteRegistry]:
+    with served() as service, RemoteRegistry.open(service.url, settings=Settings(), environ={}) as there:
+        yield there
+
+
+def offer(there: RemoteRegistry, *entries: AgentEntry) -> None:
+    assert there.ingest(list(documents_of(manifest("servers", *entries))), source="servers", namespace="ns-servers")
+
+
+def test_tools_of_a_server_that_was_not_asked_stay(there: RemoteRegistry) -> None:
+    """As they do here: only the server itself could say that they are gone."""
+    git, clock = entry("git", tools=("commit", "push")), entry("clock", tools=("now",))
+    offer(there, git, clock)
+    offer(there, replace(git, tools=(), unasked=True), replace(clock, tools=()))
+    assert [tool.id for tool in there.tools()] == ["git/commit", "git/push"]

@@ -13,8 +13,21 @@ import httpx2
 import pytest
 
 from tests.fake_openai import KEY, fake_openai
+from tests.neo4j_fixtures import SERVERS
+from tests.places import Servers, new_place
 from tests.processes_left import children_of, command_of
-from tests.service import TIMEOUT_S, agent, arguments, assert_good, assert_problem, ingest, manifest, process, until
+from tests.service import (
+    TIMEOUT_S,
+    agent,
+    arguments,
+    assert_good,
+    assert_problem,
+    ingest,
+    manifest,
+    process,
+    served,
+    until,
+)
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.registry import Registry
@@ -217,3 +230,20 @@ def counted(client: httpx2.Client) -> float:
 def workers(pid: int) -> list[int]:
     """The processes that answer, without the one that tracks what they share."""
     return [each for each in children_of(pid) if "spawn_main" in command_of(each)]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_registry_on_neo4j_is_served(server: str, tmp_path: Path, neo4j_servers: Servers) -> None:
+    """It routes, lists, tells a part to who sees a part, and takes only statements that read."""
+    place = new_place(server, tmp_path, neo4j_servers)
+    with served(str(place.location), auth=True, folder=tmp_path, settings=place.settings) as service:
+        admin, other = service.admin(), service.caller(groups=("g",))
+        ingest(admin, "s", agent("a", "look"), agent("b", "look", visible_to=["h"]))
+        assert [each["id"] for each in assert_good(admin.get("/v1/agents"))["agents"]] == ["a", "b"]
+        assert [each["id"] for each in assert_good(other.get("/v1/agents"))["agents"]] == ["a"]
+        routed = assert_good(other.post("/v1/route", json={"text": "look"}))
+        assert [match["agent"]["id"] for match in routed["matches"]] == ["a"]
+        statement = "MATCH (a:Agent) RETURN count(a) AS n"
+        assert assert_good(admin.post("/v1/cypher", json={"statement": statement}))["rows"] == [[2]]
+        assert_problem(admin.post("/v1/cypher", json={"statement": "CREATE (n)"}), 422, "cypher-refused")
+        assert_problem(other.post("/v1/cypher", json={"statement": statement}), 403, "not-allowed")

@@ -1,4 +1,4 @@
-"""What a request gives to single tools: for their arguments, their names and their verbs."""
+"""What a request gives to single tools: for their arguments, names and verbs; and which tool gives an id."""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from waygraph.registry.catalog.needs import need_of
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.routing.ranking import ARGUMENT_SHARE, MOST_ARGUMENTS, NAME_SHARE, REMOVAL_SHARE, judge_calls
@@ -110,3 +111,36 @@ def test_a_tool_that_removes_counts_less_where_nothing_is_to_be_removed(
     text = "remove the kettle" if one.name == "remove_kettle" else "two kettles"
     name_share = NAME_SHARE if one.name == "remove_kettle" else 0
     assert share(text, one, lean) == pytest.approx(expected + name_share)
+
+
+def needing(name: str, *required: str, gives: str = "") -> Tool:
+    schema = {"type": "object", "properties": {each: {} for each in required}, "required": list(required)}
+    output = json.dumps({"type": "object", "properties": {gives: {}}}) if gives else ""
+    return Tool(id=f"a/{name}", agent_id="a", name=name, input_schema=json.dumps(schema), output_schema=output)
+
+
+@pytest.mark.parametrize(
+    ("wanting", "givers", "expected"),
+    [
+        (
+            needing("delete_task", "taskId"),
+            [needing("list_tasks"), needing("create_task"), needing("search")],
+            "list_tasks",
+        ),
+        (needing("mark_task_done", "task_id"), [needing("get_next_task")], "get_next_task"),
+        (needing("close_scan", "scan_id"), [needing("start_scan", "url")], "start_scan"),
+        (needing("get_page", "pageId"), [needing("open_it", gives="page_id"), needing("list_pages")], "open_it"),
+        (needing("updatePolicy", "policyId"), [needing("listPolicies"), needing("listPolicyRules")], "listPolicies"),
+        (needing("drive_get", "driveId"), [needing("drive_search"), needing("drive_drives_list")], "drive_drives_list"),
+        (needing("get_app", "app_id"), [needing("list_group_apps", "group_id")], ""),
+        (needing("papers_batch", "paperIds"), [needing("papers_get", "paperId")], ""),
+        (needing("get_report", "reportId"), [needing("get_one_report", "id")], ""),
+        (needing("get_assignment", "assignment_id"), [needing("assignments_by_course_name")], ""),
+        (needing("say", "text"), [needing("list_texts")], ""),
+        (needing("valid", "valid"), [needing("list_val")], ""),
+    ],
+    ids=lambda each: each.name if isinstance(each, Tool) else "",
+)
+def test_the_tool_that_gives_an_id(wanting: Tool, givers: list[Tool], expected: str) -> None:
+    need = need_of(wanting, [wanting, *givers])
+    assert (need.tool.name if need else "") == expected

@@ -2,16 +2,17 @@
 Bolt (tests/bolt_cluster.py), not Neo4j: what is shown is the driver as the engine sets it up.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 
 import pytest
 
 from tests.bolt_cluster import Cluster
-from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession
+from waygraph.cypher import Statement, load
+from waygraph.registry.graph.engine import CommitMark, GraphSession, Rows
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.model.errors import ServerUnavailable
 from waygraph.registry.model.settings import Settings
 
 READ, WRITE = load("state/read"), load("state/update")
@@ -100,3 +101,18 @@ def test_reads_go_on_without_a_follower(cluster: Cluster, opened: Opened) -> Non
     before = living.seen["r"]
     assert [revision(engine) for _ in range(ROUNDS)] == [1] * ROUNDS
     assert living.seen["r"] == before + ROUNDS
+
+
+def test_a_mark_that_cannot_be_cleared_fails_no_commit() -> None:
+    """What was committed is committed: the mark counts no more once nobody renews it."""
+    asked: list[str] = []
+
+    def run(statement: Statement, params: Mapping[str, object]) -> Rows:
+        asked.append(statement.name)
+        if statement.name == "neo4j/commit/clear_mark":
+            raise ServerUnavailable("there", "it went away")
+        return []
+
+    with CommitMark(run) as commit:
+        commit.begin()
+    assert asked == ["neo4j/commit/mark", "neo4j/commit/clear_mark"]

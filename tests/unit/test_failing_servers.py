@@ -119,24 +119,6 @@ def failing_metrics(exposition: bytes) -> list[str]:
     return [name for name in samples(exposition) if name.startswith("waygraph_source_failing_since_seconds{")]
 
 
-def test_a_configuration_of_which_nothing_works_is_no_source_yet(place: Place) -> None:
-    """It is reported, and no state; once it gave something, what fails of it is one, until the agent answers."""
-    write_config(place.config, {"absent": ABSENT})
-    place.run("ingest", str(place.config), "--dry-run")  # asks no server
-    assert not place.file.exists()
-    [refused] = place.json("ingest", str(place.config), status=1)["sources"]
-    assert "such-program" in refused["error"]
-    assert not place.file.exists()
-    other = place.config.with_name("other.json")
-    write_config(other, {"good": stdio_server("good"), "absent": ABSENT})
-    place.run("ingest", str(other))
-    assert set(place.failures()) == {"absent"}
-    place.run("doctor", status=1)
-    write_config(place.config, {"absent": stdio_server("absent")})
-    place.run("ingest", str(place.config))
-    place.run("doctor")
-
-
 def gone(config: Path) -> None:
     config.unlink()
 

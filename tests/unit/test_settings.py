@@ -5,11 +5,15 @@ from dataclasses import fields
 
 import pytest
 
+from benchmarks.world import DATA_VARIABLE
+from waygraph.api.cli.app import misspelt
+from waygraph.api.rest.bootstrap import OPTIONS_VARIABLE
+from waygraph.ingest.manifest.environment import INPUT_PREFIX
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.upstream import stdio
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import InvalidSetting, UpstreamUnreachable
-from waygraph.registry.model.settings import MAY_BE_ZERO, PREFIX, Settings, load_settings
+from waygraph.registry.model.settings import MAY_BE_ZERO, PREFIX, VARIABLES, Settings, load_settings
 
 
 def test_every_setting_has_its_variable() -> None:
@@ -89,3 +93,43 @@ def test_fields_of_requests_are_an_object_and_quoted_by_no_error(body: str, faul
     with pytest.raises(InvalidSetting, match=f"WAYGRAPH_OPENAI_BODY: {fault}") as caught:
         load_settings({"WAYGRAPH_OPENAI_BODY": body})
     assert "sk-1" not in f"{caught.value} {Settings(openai_body='{"user": "sk-1"}')}"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("WAYGRAPH_EMBEDER", "WAYGRAPH_EMBEDDER"),
+        ("WAYGRAPH_LOGLEVEL", "WAYGRAPH_LOG_LEVEL"),
+        ("WAYGRAPH_REQUEST_TIMEOUT", "WAYGRAPH_REQUEST_TIMEOUT_S"),
+        ("WAYGRAPH_KEY_FILE", "WAYGRAPH_KEYS_FILE"),
+        ("WAYGRAPH_REGISTERY", "WAYGRAPH_REGISTRY"),
+    ],
+)
+def test_a_misspelt_variable_is_told_with_the_nearest(given: str, meant: str) -> None:
+    assert misspelt({given: "anything", "HOME": "/"}) == f"{given} is no setting; did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *sorted(VARIABLES),
+        "WAYGRAPH_REGISTRY",
+        OPTIONS_VARIABLE,
+        DATA_VARIABLE,
+        f"{INPUT_PREFIX}API_KEY",
+        "WAYGRAPH_TEST_CACHE",
+        "WAYGRAPH_REQUIRE_NEO4J",
+        "WAYGRAPH_SERVICE_HOST",
+        "WAYGRAPH_SERVICE_PORT_HTTP",
+        "WAYGRAPH_PORT_8080_TCP_ADDR",
+        "WAYGRAPH_NEO4J_SERVICE_HOST",
+        "WAYGRAPH_NEO4J_PORT_7687_TCP",
+        "WAYGRAPH_SECRET",
+        "WAYGRAPH_GITHUB_API_KEY",
+        "WAYGRAPH_NEO4J_URI",
+        "EMBEDER",
+    ],
+)
+def test_no_other_variable_is(name: str) -> None:
+    """Settings; what the program, tests and benchmarks read; what a cluster tells of a service; somebody's own."""
+    assert misspelt({name: "anything"}) == ""

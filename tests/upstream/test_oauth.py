@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 import anyio
 import pytest
+from mcp.client.auth import OAuthClientProvider
 
 from tests.identity_provider import Person, identity_provider
 from tests.protected_server import TOOLS, ProtectedServer, protected_server
@@ -230,3 +231,11 @@ def test_a_person_is_asked_once_for_two_connections(settings: Settings) -> None:
     with issuing() as server:
         anyio.run(ask, server)
         assert logins(server) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["_auth_flow", "_initialize", "_handle_refresh_response", "_perform_authorization_code_grant", "_refresh_token"],
+)
+def test_mcp_has_the_private_methods_of_the_login(name: str) -> None:
+    assert callable(getattr(OAuthClientProvider, name, None)), f"`mcp` has no `OAuthClientProvider.{name}` any more"
