@@ -280,8 +280,6 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
     follows = options.watch if options.workers == 1 else ()
     sources = sources_to_follow(follows, options.location, settings, environ)
     registry = _registry(options, settings, environ)
-    if settings.scanner:  # who sends a manifest would be told instead of who can mend it
-        registry.open_model(settings.scanner, option="WAYGRAPH_SCANNER").close()
     folder = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), folder=Path(folder) if folder else None)
     audit = Audit(settings.audit_path, metrics=metrics)

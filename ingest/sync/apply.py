@@ -16,9 +16,9 @@ from itertools import batched
 
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.manifest.suspicion.findings import Scorer, load_layers, text_chars
+from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import part_of, tells_apart
 from waygraph.ingest.sync.plan import draft, plan
-from waygraph.ingest.sync.scanner import Checks, Draft, Scan, scan_changes
 from waygraph.registry.access.visibility import visible
 from waygraph.registry.embedding.cache import CachedEmbedder
 from waygraph.registry.embedding.embedder import Progress, distinct, shift_progress
@@ -172,7 +172,7 @@ def sync(
 
     Raises InvalidSetting for a policy or texts that cannot be, MassRemoval if more than half of the source's agents
     would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
-    see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing. NeedsRegistry.
+    see, NeedsRegistry.
     """
     terms = SyncTerms(principal=principal, texts=texts, allow_mass_removal=allow_mass_removal)
     local = require_local(registry)
@@ -194,7 +194,7 @@ class SyncTerms:
 class SyncPlan:
     """A manifest whose texts were checked, before the write lock is taken: others write meanwhile.
 
-    What it changes is only certain under the lock. `scan`: what a language model found in the texts.
+    What it changes is only certain under the lock.
     """
 
     manifest: Manifest
@@ -202,14 +202,13 @@ class SyncPlan:
     settings: Settings
     checks: Checks
     draft: Draft | None = None
-    scan: Scan = field(default_factory=Scan)
     start_s: float = field(default_factory=time.perf_counter)
 
     def changes(self, graph: GraphView, state: RegistryState | None) -> ChangeSet:
         """Against what the graph holds. Raises MassRemoval, NotAllowed."""
         manifest, principal = self.manifest, self.terms.principal
         self.checks.state = state
-        changes = plan(graph, manifest, self.scan, principal, self.checks)
+        changes = plan(graph, manifest, principal, self.checks)
         changes = replace(changes, failures=_failures_after(graph, manifest, changes, principal))
         _refuse_unseen(graph, manifest, changes, principal)
         if not self.terms.allow_mass_removal:
@@ -272,10 +271,7 @@ def rehearse(registry: LocalRegistry, sync_plan: SyncPlan) -> SyncReport:
 
 
 def write(registry: LocalRegistry, sync_plan: SyncPlan, progress: Progress | None = None) -> SyncReport:
-    """Scans and embeds the texts, writes them in one transaction, and publishes. Raises as `sync`."""
-    if sync_plan.settings.scanner:
-        _, _, changes = _plan_published(registry, sync_plan, None)
-        sync_plan = replace(sync_plan, scan=scan_changes(registry, changes))
+    """Embeds the texts, writes them in one transaction, and publishes. Raises as `sync`."""
     texts, principal = sync_plan.terms.texts, sync_plan.terms.principal
     ahead_count = 0
     if sync_plan.draft and sync_plan.draft.count_changed() > MOST_EMBEDDED_UNDER_LOCK and principal is None:
@@ -285,9 +281,7 @@ def write(registry: LocalRegistry, sync_plan: SyncPlan, progress: Progress | Non
     work = partial(_write_plan, sync_plan, progress)
     graph, changes, result, state = registry.change(work, texts=texts, alone=is_long)
     result = replace(result, texts_embedded=result.texts_embedded + ahead_count)
-    notices = _notices(sync_plan, graph, changes, state)
-    scan_notice = sync_plan.scan.notice(whole=principal is None) if sync_plan.scan.texts else ""
-    return sync_plan.report(changes, result, (*notices, scan_notice), dry_run=False)
+    return sync_plan.report(changes, result, _notices(sync_plan, graph, changes, state), dry_run=False)
 
 
 def _write_plan(

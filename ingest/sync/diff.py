@@ -7,8 +7,8 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from waygraph.ingest.manifest.suspicion.findings import OwnedElsewhere
+from waygraph.ingest.sync.checks import Checks, OldTools
 from waygraph.ingest.sync.copies import free_texts
-from waygraph.ingest.sync.scanner import Checks, OldTools, Scan
 from waygraph.registry.access.visibility import NEAR_ID, Shows, of_others, seen_flags
 from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import AgentEntry, Change, Flagged, Policy, Updated
@@ -206,7 +206,6 @@ class Judge:
     checks: Checks = field(default_factory=Checks, repr=False)
     owners_meant: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)
     """By each name of a tool that the texts put aside or have called: the agents that have one, this one included."""
-    scan: Scan = field(default_factory=Scan, repr=False)
     shows: Shows | None = field(default=None, repr=False)
     """To who sent the entry: for what that one may not see nothing waits, since that would tell of it."""
     yields: Shows = field(default=lambda _owner: False, repr=False)
@@ -261,9 +260,7 @@ class Judge:
         )
 
     def _flags(self, new: Agent | Tool, old: Agent | Tool | None, elsewhere: OwnedElsewhere) -> Iterator[str]:
-        """Of a scan nothing where nothing was scanned, now or before. A name that was marked stays so."""
-        if self.scan.texts or (old and old.flags):
-            yield from self.scan.flags(new, old)
+        """A name that was marked stays so."""
         yield from (*new.flags, *self.checks.flags(new, elsewhere, self.yields))
         if old:
             yield from (flag for flag in old.flags if NEAR_ID in flag)

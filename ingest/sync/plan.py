@@ -4,14 +4,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from waygraph.ingest.manifest.records import Manifest
+from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.copies import Original, Seniority, alike_names, is_long, server_of
 from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
-from waygraph.ingest.sync.scanner import Checks, Draft, Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
 from waygraph.registry.graph.read import GraphView, NamedTools, Part, overlaid, speaks
 from waygraph.registry.model.changes import (
@@ -76,18 +76,13 @@ def draft(graph: GraphView, manifest: Manifest, checks: Checks, principal: Princ
 
 
 def plan(
-    graph: GraphView,
-    manifest: Manifest,
-    scan: Scan | None = None,
-    principal: Principal | None = None,
-    checks: Checks | None = None,
+    graph: GraphView, manifest: Manifest, principal: Principal | None = None, checks: Checks | None = None
 ) -> ChangeSet:
     """What a sync of this manifest will do to what is held. Pure, apart from reading tools of changed agents.
 
-    `scan`: what a language model found in its texts. `principal`: who sends it, and learns what waits. `checks`: those
-    that ran before over its `draft`.
+    `principal`: who sends it, and learns what waits. `checks`: those that ran before over its `draft`.
     """
-    return replace(_Plan.of(graph, manifest, checks or Checks(), principal), scan=scan or Scan()).change_set()
+    return _Plan.of(graph, manifest, checks or Checks(), principal).change_set()
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,6 @@ class _Plan:
     claims: Claims
     placement: Placement
     checks: Checks
-    scan: Scan = field(default_factory=Scan)
     principal: Principal | None = None
 
     @classmethod
@@ -163,7 +157,6 @@ class _Plan:
             by_address=self.manifest.source.startswith(("http://", "https://")),
             checks=self.checks,
             owners_meant=owners_meant,
-            scan=self.scan,
             shows=shows,
             alike_ids=alike_ids({*ids, *alike.agents}),
         )

@@ -57,8 +57,6 @@ class Settings:
     """Whether the turns before a request count; false: they are ignored, and a gateway remembers no calls."""
     rerank: str = ""
     """Spec of the reranker of a service and a gateway, such as openai:MODEL or ranker:FILE; empty: none."""
-    scanner: str = ""
-    """Spec of the language model that reads new and changed texts of sources, openai:MODEL; empty: none."""
     walk: str = ""
     """Spec of the language model of a service and a gateway that walks the taxonomy, openai:MODEL; empty: none."""
     steps: str = ""

@@ -18,7 +18,7 @@ from waygraph.ingest.manifest import redaction
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.manifest.suspicion import findings, hidden_text, rules
 from waygraph.ingest.sources import mcp_servers
-from waygraph.ingest.sync import copies, scanner
+from waygraph.ingest.sync import checks, copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import MAX_COMPARED
 from waygraph.registry.graph.read import read_tools
@@ -188,7 +188,7 @@ def test_a_tool_is_compared_with_a_bounded_number_of_others(monkeypatch: pytest.
 def test_what_is_not_read_counts_as_suspicious_and_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """A padded tool is left out by itself: shorter ones of its agent, and those of others, are read."""
     padded = entry("a", {"padded": ("Pads. " * 200, {}), "short": ("Adds.", {}), "evil": (ORDER, {})})
-    monkeypatch.setattr(scanner, "MAX_CHECKED_CHARS", 500)
+    monkeypatch.setattr(checks, "MAX_CHECKED_CHARS", 500)
     with LocalRegistry.open(":memory:", embedder="none", environ={}) as registry:
         sync(registry, Manifest(source="s", entries=(padded, entry("b", {"other": ("Looks. " * 40, {})}))))
         doubtful = {tool.id for tool in registry.tools() if is_doubtful(tool)}
@@ -199,7 +199,7 @@ def test_what_is_not_read_counts_as_suspicious_and_costs_no_other(monkeypatch: p
 
 def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of more than a few entities; and not again under it, whatever another writer did meanwhile."""
-    from waygraph.ingest.sync import scanner
+    from waygraph.ingest.sync import checks
     from waygraph.ingest.sync.apply import MOST_EMBEDDED_UNDER_LOCK
 
     with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
@@ -215,7 +215,7 @@ def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.M
             sync(registry, Manifest(source=f"beside-{number}")) if number < 3 else None
             return findings.examine(entity)
 
-        monkeypatch.setattr(scanner, "examine", write_beside)
+        monkeypatch.setattr(checks, "examine", write_beside)
         tools: dict[str, Any] = {f"u{number}": (LETTER, {}) for number in range(MOST_EMBEDDED_UNDER_LOCK)}
         tools["t"] = ORDER, {}
         sync(registry, Manifest(source="second", entries=(entry("b", tools),)))

@@ -113,7 +113,7 @@ def test_rules_have_names_of_their_own_and_known_concepts() -> None:
 def test_rules_are_read_when_the_first_text_is_checked() -> None:
     """Commands that check no text do not wait for it."""
     code = (
-        "from waygraph.ingest.sync import scanner; from waygraph.ingest.manifest.suspicion import rules; "
+        "from waygraph.ingest.sync import checks; from waygraph.ingest.manifest.suspicion import rules; "
         "print(rules.load_rules.cache_info().currsize)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

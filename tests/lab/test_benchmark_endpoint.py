@@ -23,7 +23,6 @@ from waygraph.registry.model.settings import load_settings
 MODELS = {
     "WAYGRAPH_EMBEDDER": "openai:m?dimension=48",
     "WAYGRAPH_RERANK": "openai:m",
-    "WAYGRAPH_SCANNER": "openai:m",
     "WAYGRAPH_WALK": "openai:m",
     scalemcp.RERANKERS_VARIABLE: "cross-encoder:x,openai:m",
 }
@@ -55,7 +54,7 @@ def test_a_benchmark_gets_an_endpoint_only_with_spend(
     (world,) = worlds
     named = {*ENDPOINT, *MODELS} & world.environ.keys()
     assert named == ({*ENDPOINT, *MODELS} if spends else set())
-    specs = (world.configured, world.settings.rerank, world.settings.scanner, world.settings.walk)
+    specs = (world.configured, world.settings.rerank, world.settings.walk)
     assert any(specs) == spends
     assert world.environ["WAYGRAPH_LOG_LEVEL"] == "debug"
     told = capsys.readouterr().err
@@ -101,7 +100,7 @@ def test_peers_get_no_endpoint_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert peers.main(["run", "--data", str(tmp_path)], {**ENDPOINT, **MODELS}) == 0
     (comparison,) = seen
     assert not {*ENDPOINT, *MODELS} & comparison.environ.keys()
-    assert (comparison.settings.embedder, comparison.settings.scanner) == ("", "")
+    assert (comparison.settings.embedder, comparison.settings.walk) == ("", "")
 
 
 def test_only_names_of_models_count() -> None:
