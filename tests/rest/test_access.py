@@ -21,13 +21,6 @@ SERVER = "1.0.0.127/a"
 """The agent `a` in the list of servers, as this service names it by its address."""
 
 
-def _promised(client: httpx2.Client) -> str:
-    """An ingest of the caller's, if it may send one."""
-    sent = manifest("s", agent("a", "look"), dry_run=True)
-    answer = client.post("/v1/manifests", json=sent, headers={"Prefer": "respond-async"})
-    return str(answer.json()["id"]) if answer.status_code == 202 else "none"
-
-
 def _new_key(client: httpx2.Client) -> str:
     """The id of a key that the caller makes, if it may."""
     answer = client.post("/v1/keys", json={"name": "one", "scopes": ["admin"]})
@@ -70,7 +63,6 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "export": ("read admin", lambda c: c.get("/v1/export")),
     "metrics": ("read", lambda c: c.get("/metrics")),
     "manifests": ("write", lambda c: c.post("/v1/manifests", json=manifest("s", agent("a", "look"), dry_run=True))),
-    "ingest": ("write", lambda c: c.get(f"/v1/ingests/{_promised(c)}")),
     "approve": ("write", lambda c: c.post("/v1/approvals", json={"names": ["a"]})),
     "reject": ("write", lambda c: c.post("/v1/rejections", json={"names": ["a"], "reason": "odd"})),
     "waiting": ("read", lambda c: c.get("/v1/waiting")),
