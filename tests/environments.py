@@ -76,9 +76,6 @@ def go_environment(name: str, pins: Path) -> Environment:
     return Environment(name, (pins,), _install_go)
 
 
-# Installing
-
-
 def _install_python(environment: Environment) -> None:
     _run(sys.executable, "-m", "venv", "--without-pip", str(environment.folder))
     python = str(environment.programs / "python")

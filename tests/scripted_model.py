@@ -63,9 +63,6 @@ class ScriptedModel:
         return {frozenset(conversation.tools) for conversation in self.asked}
 
 
-# The script
-
-
 def next_step(conversation: Conversation) -> Call | str:
     """Calls what is offered, and answers with what it returned."""
     last = conversation.calls[-1].tool if conversation.calls else ""
@@ -89,9 +86,6 @@ def _params(schema: Mapping[str, Any], task: str) -> dict[str, Any]:
         for name, said in schema.get("properties", {}).items()
         if name in given
     }
-
-
-# The two APIs
 
 
 class NoRequest(Exception):
@@ -183,8 +177,6 @@ def _response(step: Call | str, number: int) -> dict[str, Any]:
         "usage": usage | details,
     }
 
-
-# The endpoint
 
 APIS = {"/v1/chat/completions": ("chat", _completion), "/v1/responses": ("responses", _response)}
 

@@ -113,9 +113,6 @@ def test_time_grows_with_foreign_input(kind: str) -> None:
     assert large <= GROWTH * SLACK * small, (small, large)
 
 
-# Each pattern by itself
-
-
 def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     """All that are tried on foreign texts."""
     loaded = rules.load_rules()
@@ -159,9 +156,6 @@ def test_no_pattern_takes_the_square_of_a_text(name: str) -> None:
             # What takes the square does so each time; a busy machine slows one measure, not all of them.
             ratios = [seconds(piece, 4_000 * GROWTH) / seconds(piece, 4_000) for _ in range(ROUNDS)]
             assert min(ratios) <= GROWTH * SLACK, (piece, ratios)
-
-
-# How much is read and compared
 
 
 def test_a_tool_is_compared_with_a_bounded_number_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,9 +142,6 @@ def test_no_connect_starts_no_command_that_was_named(here: Here) -> None:
     assert (len(report.changes.created_agents), here.starts) == (1, 0)
 
 
-# -- a folder that is read again -------------------------------------------------------------------
-
-
 def agreed(here: Here) -> str:
     """A folder of which a person had the one server started."""
     put(here, "plugin/mcp.json")
@@ -238,9 +235,6 @@ def test_what_a_registry_calls_its_source_was_named_by_nobody(here: Here) -> Non
     assert here.starts == 2
 
 
-# -- a watch ---------------------------------------------------------------------------------------
-
-
 def follow(here: Here, given: str, **options: Any) -> FollowedSource:
     [source] = followed_sources([given], [], here.opening(**options))
     return source
@@ -285,9 +279,6 @@ def test_a_file_that_was_named_is_followed_with_its_changes(here: Here) -> None:
     assert asked(source) == {"two"}
 
 
-# -- registries beside each other ------------------------------------------------------------------
-
-
 def beside(here: Here) -> Here:
     """Another registry of the same person."""
     other = Here(here.folder, LocalRegistry.open(here.folder / "second.grafeo", embedder="none", environ={}))
@@ -316,9 +307,6 @@ def test_a_yes_in_one_registry_is_none_in_another(here: Here) -> None:
     assert here.starts == 1
     with pytest.raises(NotCallable):
         other.launches.of(other.registry.agent("scales"))
-
-
-# -- gateways --------------------------------------------------------------------------------------
 
 
 def test_a_server_that_calls_itself_a_gateway_is_left_out(here: Here) -> None:

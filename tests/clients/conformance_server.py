@@ -178,9 +178,6 @@ async def call_tool(ctx: Context, params: t.CallToolRequestParams) -> t.CallTool
     return t.CallToolResult.model_validate({"content": content})
 
 
-# Prompts and resources.
-
-
 async def ask_context(ctx: Context, _: dict[str, str]) -> Content:
     context = {"context": {"type": "string"}}
     return [text(await elicit(ctx, "What context should the prompt use?", context))]

@@ -9,14 +9,9 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
-from mcp import Client, MCPError
+from mcp import Client
 from mcp.types import (
     CallToolResult,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    ElicitRequestParams,
-    ElicitResult,
-    TextContent,
 )
 
 from tests.clients.gateways import (
@@ -87,8 +82,6 @@ async def test_the_surface_of_the_rfc(era: Era, gateway: Gateway, services: Serv
         assert "42" in str(said(result)["content"])
 
 
-# What a server returns
-
 CALLS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("everything", "echo", {"message": "¿Qué? 你好 🙂"}),
     ("everything", "get-tiny-image", {}),
@@ -127,40 +120,3 @@ async def test_results_arrive_as_the_server_said_them(
 def _timeless(result: Mapping[str, Any]) -> str:
     """A resource of server-everything tells the second in which it was made."""
     return re.sub(r"\d{1,2}:\d\d:\d\d ?[AP]?M?", "TIME", json.dumps(result, sort_keys=True))
-
-
-# What a server asks
-
-
-async def _accept(context: object, params: ElicitRequestParams) -> ElicitResult:
-    return ElicitResult(action="accept", content={"name": "Ada Example", "check": True})
-
-
-async def _sample(context: object, params: CreateMessageRequestParams) -> CreateMessageResult:
-    text = TextContent(type="text", text="a sampled answer")
-    return CreateMessageResult(role="assistant", content=text, model="scripted-1", stop_reason="endTurn")
-
-
-# What the gateway says
-
-
-@CROSSED
-async def test_mistakes_are_told_with_what_to_do(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
-    """A name that is not there comes with the nearest; an argument that does not fit, with its place; none is run."""
-    async with visit(gateway, door, era, services) as client:
-        unknown = await client.call_tool("use_tool", {"name": "filesystem__read_text_fiel", "params": {}})
-        assert unknown.is_error
-        assert "filesystem__read_text_file" in str(unknown.content)
-        wrong = await client.call_tool("use_tool", {"name": "everything__get-sum", "params": {"a": "seventeen"}})
-        assert wrong.is_error
-        assert "/a" in str(wrong.content)
-        assert "number" in str(wrong.content)
-        unlisted: CallToolResult | MCPError
-        try:
-            unlisted = await client.call_tool("no_such_tool_anywhere", {})
-        except MCPError as error:
-            unlisted = error
-        assert "no_such_tool_anywhere" in str(unlisted)
-
-
-# What is left

@@ -206,9 +206,6 @@ def test_an_answer_beyond_sixteen_mebibytes_is_cut_or_refused(graph_copy: Path) 
         run(graph_copy, f"RETURN {double.format(25)} AS s")
 
 
-# --- what is refused, line by line ---
-
-
 def test_the_first_line_refuses_before_a_worker_starts(graph_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "_start", lambda: pytest.fail("a worker was started"))
     for statement in REFUSED.values():
@@ -341,9 +338,6 @@ def test_nothing_that_passes_has_a_writing_plan() -> None:
     assert writing > 500
 
 
-# --- what fails, and how it is told ---
-
-
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
@@ -395,9 +389,6 @@ def test_a_crash_of_the_engine_is_one_line(graph_copy: Path, capfd: pytest.Captu
     assert capfd.readouterr() == ("", "")
 
 
-# --- limits ---
-
-
 @on_linux
 @pytest.mark.parametrize("bomb", OF_MEMORY)
 def test_a_memory_bomb_ends_the_worker_with_one_line(
@@ -428,9 +419,6 @@ def test_an_endless_statement_ends_at_the_deadline(graph_copy: Path) -> None:
         run(graph_copy, ENDLESS, settings=Settings(cypher_timeout_s=1.0))
     assert time.monotonic() - started < 60
     assert workers_of(os.getpid()) == []
-
-
-# --- the process itself ---
 
 
 def workers_of(parent: int) -> list[int]:

@@ -117,8 +117,6 @@ def error_of(registry: Registry, statement: str) -> CypherError:
     return caught.value
 
 
-# --- what it may ---
-
 READS: list[tuple[str, object]] = [
     ("MATCH (a:Agent {id: $agent}) RETURN a {.id, n: size([(a)-[:OWNS]->(t) | t.id])}", {"id": "bureau-fx", "n": 4}),
     ("MATCH (a:Agent|Source)((x)-[:CLAIMS]->(y)){0,1}(z) RETURN count(a)", 73),
@@ -207,9 +205,6 @@ def test_parameters_must_be_json_of_a_bounded_size(registry: Registry) -> None:
     for value in ({1, 2}, "x" * 5_000_000, 2**70):
         with pytest.raises(CypherRefused, match="parameters"):
             registry.operator.cypher("RETURN $x", {"x": value})
-
-
-# --- attacks ---
 
 
 def test_what_is_more_than_a_read_is_refused_before_the_server_sees_it(
@@ -404,9 +399,6 @@ def sync_one(registry: Registry, folder: Path) -> None:
         sync(registry, manifest)
 
 
-# --- the worker ---
-
-
 def test_the_worker_is_told_no_more_than_it_needs(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it needs to reach the server comes on its standard input, not in its environment or its command line."""
     monkeypatch.setenv("WAYGRAPH_SECRET", "hunter2")
@@ -448,9 +440,6 @@ def test_a_wrong_password_is_refused_and_not_told(server: Neo4jServer) -> None:
     with pytest.raises(ServerRefused) as caught:
         opened(server, replace(SETTINGS, neo4j_password="wrong-" + PASSWORD)).operator.cypher("RETURN 1")
     assert PASSWORD not in str(caught.value)
-
-
-# --- the command line ---
 
 
 def test_the_command_asks_a_server(

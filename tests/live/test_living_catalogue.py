@@ -65,9 +65,6 @@ def report_of(answer: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return report
 
 
-# Six real servers
-
-
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A registry that holds the six, with the vectors of the real model."""
@@ -173,9 +170,6 @@ def await_listed(watch: subprocess.Popen[str], servers: set[str]) -> None:
         if not missing:
             return
     raise AssertionError(f"the watch ended before it had listed {missing}")
-
-
-# The 70 launches of LiveMCPBench
 
 
 UNSET = {

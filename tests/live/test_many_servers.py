@@ -47,9 +47,6 @@ def asked(servers: Sequence[ServerEntry], settings: Settings = SETTINGS) -> Mani
     return McpServers(name="servers.json", servers=servers, settings=settings).read()
 
 
-# One tool
-
-
 @dataclass(frozen=True)
 class Listed:
     """A tool as a server lists it between `alpha` and `beta`. `refused`: what is said of it; empty, it is taken."""
@@ -116,8 +113,6 @@ def test_a_schema_too_deep_to_read_costs_no_other_tool(mark: str) -> None:
     assert manifest.rejected
 
 
-# Many servers
-
 FAIL: Mapping[str, str] = {
     "never_answers": "",
     "never_reads": "",
@@ -170,8 +165,6 @@ def test_bad_servers_beside_good_ones(mark: str) -> None:
     assert none_left(mark)
 
 
-# Memory
-
 BOUND = 3 * SETTINGS.upstream_max_message_bytes
 """Bytes that a message of the size allowed may cost: as bytes, as text, as values, and what the allocator keeps."""
 A_LITTLE = 20 * MEGABYTE
@@ -217,9 +210,6 @@ def test_memory_stays_bounded_over_http(behaviour: Behaviour) -> None:
         with child(peak_of_asking, *launches, BRIEFLY) as asking:
             grown = asking.hear()
     assert grown < BOUND, f"{grown / MEGABYTE:.0f} MB"
-
-
-# The end of ourselves
 
 
 def held(mark: str, folder: Path) -> list[StdioLaunch]:

@@ -28,9 +28,6 @@ NEEDED = {
 """What has no default that could be right."""
 
 
-# -- systemd
-
-
 @pytest.fixture(scope="module")
 def unit(root: Path) -> str:
     return (root / "deploy" / "systemd" / "waygraph.service").read_text(encoding="utf-8")
@@ -64,9 +61,6 @@ def test_systemd_takes_the_unit(unit: str, tmp_path: Path) -> None:
     command = [program, "security", "--offline=yes", "--threshold=20", "--no-pager", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-500:]
-
-
-# -- Helm
 
 
 @pytest.fixture(scope="module")

@@ -295,9 +295,6 @@ def test_an_invitation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sessions.redeem(text, None), shown) == (text, [])
 
 
-# -- by the operator's issuer ------------------------------------------------------------------------
-
-
 @contextmanager
 def by_issuer(tmp_path: Path) -> Iterator[tuple[Served, Realm]]:
     with identity_provider("main") as [main], pytest.MonkeyPatch.context() as patch:
@@ -340,9 +337,6 @@ def test_a_session_ends_with_its_token(tmp_path: Path) -> None:
         main.lifetime_s = 3
         ann.browser.get(come_back(service, ann).headers["location"])
         until(lambda: ann.browser.get(f"{service.url}/v1/agents").status_code == 401, "the token has ended")
-
-
-# -- what is kept of requests ------------------------------------------------------------------------
 
 
 def test_what_a_session_asks_is_not_counted_and_secrets_of_others_are_not_kept(tmp_path: Path) -> None:

@@ -111,16 +111,10 @@ def test_what_of_a_transport_is_public() -> None:
         **{
             f'{{"type":"http","url":"{url}"}}': {"type": "http"}
             for url in (
-                "http://localhost:8000/mcp",
-                "http://127.0.0.1/mcp",
-                "http://10.0.0.3/mcp",
-                "http://[::1]/mcp",
-                "http://billing/mcp",
-                "http://billing.internal/mcp",
-                "https://${HOST}.example/mcp",
-                "file:///etc/passwd",
-                "https://h.example:port/mcp",
-            )
+                "http://localhost:8000/mcp http://127.0.0.1/mcp http://10.0.0.3/mcp http://[::1]/mcp "
+                "http://billing/mcp http://billing.internal/mcp https://${HOST}.example/mcp file:///etc/passwd "
+                "https://h.example:port/mcp"
+            ).split()
         },
         '{"command":"npx","url":"https://h.example"}': {"type": "stdio"},
     }

@@ -68,7 +68,7 @@ REQUIREMENTS = (
     Requirement(
         level="MUST",
         sentence="Return a structured error when a tool name is unrecognised (not a silent failure)",
-        shown_by=("clients/test_sdk_client.py::test_mistakes_are_told_with_what_to_do", _FIND_WALK),
+        shown_by=("gateway/test_answers.py::test_what_is_not_known_is_not_overlooked", _FIND_WALK),
     ),
     # -- A compliant gateway SHOULD:
     Requirement(

@@ -43,9 +43,6 @@ def good(_: str) -> None:
     serve()
 
 
-# Time
-
-
 def never_answers(_: str) -> None:
     """Reads all that it is told, and says nothing."""
     while hear() is not None:
@@ -79,9 +76,6 @@ def drips(_: str) -> None:
         for byte in json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": listing(tool("x" * 10_000))}).encode():
             raw(bytes([byte]))
             time.sleep(0.05)
-
-
-# Pages
 
 
 def dies_mid_page(_: str) -> None:
@@ -138,9 +132,6 @@ def lists_tool(given: str) -> None:
 
 def duplicate_names(_: str) -> None:
     serve({"tools/list": lambda _: listing(tool("alpha", "The first."), tool("alpha", "The second."), BETA)})
-
-
-# Amounts
 
 
 def long_line(megabytes: str) -> None:
@@ -230,9 +221,6 @@ def changes_all_the_time(per_second: str) -> None:
     os._exit(0)
 
 
-# What is no JSON-RPC
-
-
 def invalid_utf8(_: str) -> None:
     """A line of bytes that are no text, before each answer."""
     while (message := hear()) is not None:
@@ -303,9 +291,6 @@ def _await_answer(request_id: str) -> None:
         sys.exit(0)
 
 
-# Errors
-
-
 def refuses_greeting(_: str) -> None:
     serve({"initialize": _refusing("licence expired")})
 
@@ -338,9 +323,6 @@ def _method_not_found(_: dict[str, Json]) -> Json:
 
 def other_protocol(version: str) -> None:
     serve({"initialize": lambda _: greeting(protocolVersion=version)})
-
-
-# The end
 
 
 def exits(status: str) -> None:

@@ -104,19 +104,7 @@ def test_what_members_share_names_them() -> None:
     assert [name.partition("-")[0] for name in names] == ["travel", "sourdough", names[2].partition("-")[0]]
     assert set(names[2].split("-")) <= {"games", "chess", "openings"}
     used = {word for ranking in words for word in ranking}
-    assert not used & {
-        "zork",
-        "https",
-        "com",
-        "create",
-        "find",
-        "powerful",
-        "organized",
-        "data",
-        "api",
-        "information",
-        "helps",
-    }
+    assert not used & {*"zork https com create find powerful organized data api information helps".split()}
 
 
 def test_a_former_name_stays_while_it_fits() -> None:

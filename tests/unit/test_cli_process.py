@@ -13,35 +13,15 @@ from tests.terminal import PROGRAM, terminal
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 HEAVY = (
-    "asyncio",
-    "fastapi",
-    "grafeo",
-    "huggingface_hub",
-    "mcp",
-    "neo4j",
-    "networkx",
-    "numpy",
-    "onnx",
-    "onnxruntime",
-    "pydantic",
-    "rich",
-    "Stemmer",
-    "tokenizers",
-    "waygraph.registry.registry",
-    "yaml",
-)
+    "asyncio fastapi grafeo huggingface_hub mcp neo4j networkx numpy onnx onnxruntime pydantic rich Stemmer "
+    "tokenizers waygraph.registry.registry yaml"
+).split()
 FOR_CALLS = ("waygraph.registry.access.policy", "waygraph.registry.model.arguments", "waygraph.registry.model.usage")
 FOR_WRITES = (
-    "waygraph.registry.graph.read",
-    "waygraph.registry.graph.write",
-    "waygraph.registry.index.local.index_upkeep",
-    "waygraph.registry.model.pictures",
-    "waygraph.registry.operators",
-    "waygraph.registry.storage.live_graph",
-    "waygraph.registry.storage.local_operator",
-    "waygraph.registry.taxonomy",
-    "waygraph.registry.writer",
-)
+    "waygraph.registry.graph.read waygraph.registry.graph.write waygraph.registry.index.local.index_upkeep "
+    "waygraph.registry.model.pictures waygraph.registry.operators waygraph.registry.storage.live_graph "
+    "waygraph.registry.storage.local_operator waygraph.registry.taxonomy waygraph.registry.writer"
+).split()
 NOT_FOR_A_READ = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "rich", "yaml", *FOR_CALLS, *FOR_WRITES)
 FOR_A_SEARCH = ("onnxruntime", "tokenizers", "waygraph.registry.embedding.onnx", "waygraph.registry.routing.exclusions")
 NOT_FOR_AN_INTRODUCTION = (

@@ -1,4 +1,4 @@
-"""Kinds and models of other packages: found by real entry points; what is broken in one is told by its name."""
+"""Kinds and models of other packages: found by real entry points; a broken one is named and harms no other."""
 
 import json
 import sys

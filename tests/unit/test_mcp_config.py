@@ -416,6 +416,3 @@ def test_whatever_a_file_holds_it_is_read_or_rejected_and_no_secret_told(documen
     entries = list(mcp_config.servers(document, taken.where, taken))
     assert all(fault.reason and SECRET not in fault.reason for fault in taken.rejected)
     assert SECRET not in repr(entries)
-
-
-# -- a real one ------------------------------------------------------------------------------------

@@ -309,9 +309,6 @@ def test_whatever_a_list_holds_it_is_read_or_rejected(document: Any) -> None:
     assert all(fault.reason and fault.where for fault in intake.rejected)
 
 
-# -- the seed of the official registry -------------------------------------------------------------
-
-
 ASKS: Mapping[str, object] = {
     "url": "https://{tenant}.example/{area-code}/mcp",
     "variables": {"tenant": {"isRequired": True}, "area-code": {"default": "eu"}},

@@ -190,8 +190,6 @@ def test_choices_of_a_text_that_want_quotes_are_texts(stated: Any, kept: Any) ->
     assert schema(tool)["properties"]["p"] == kept
 
 
-# -- arguments that an operation does not have -----------------------------------------------------
-
 GRAIN = {"type": "object", "properties": {"kind": TEXT, "weight": {"type": "number"}}}
 EITHER = {"oneOf": [{"type": "object", "properties": {"kind": {"enum": [kind]}}} for kind in ("rye", "oat")]}
 
@@ -245,8 +243,6 @@ def test_a_body_that_allows_other_fields_takes_them(stated: Any) -> None:
     [tool] = read(document_with(body_of(stated))).entries[0].tools
     check_arguments(tool, {"kind": "rye", "x-mark": "blue"})
 
-
-# -- what is too large to be kept whole ------------------------------------------------------------
 
 LONG = {"type": "string", "description": "Says at length what may stand in this field of the form. " * 3}
 MANY = {f"field_{number:03}": LONG for number in range(300)}

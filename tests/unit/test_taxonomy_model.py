@@ -144,9 +144,6 @@ def paths(taxonomy: Taxonomy) -> dict[str, dict[str, By]]:
     return found
 
 
-# How many calls.
-
-
 def odd(count: int, description: str) -> list[Service]:
     return [Service(f"odd{at}", "Odd", f"{description} n{at}") for at in range(count)]
 
@@ -247,9 +244,6 @@ def test_calls_of_the_paper(fake: FakeOpenAI, tmp_path: Path) -> None:
     assert estimate_build(given).calls == pytest.approx(18_206, rel=0.2)
 
 
-# Where services stand.
-
-
 def test_the_tree_is_as_designed(fake: FakeOpenAI, tmp_path: Path) -> None:
     """Few, generic and unassigned services stay at the node; a service may stand in two children; ids are paths'."""
     given = [
@@ -291,8 +285,6 @@ def test_a_second_parent_needs_confidence(fake: FakeOpenAI, tmp_path: Path, conf
     assert sum("s0" in ids for ids in held.values()) == parents
     assert held["a1"].get("s0") == (By.CROSS if parents == 2 else None)
 
-
-# Models that answer badly.
 
 UNFIT = [
     "I am sorry, I cannot help with that.",
@@ -431,8 +423,6 @@ def test_endpoints_that_refuse_and_that_overflow(fake: FakeOpenAI, tmp_path: Pat
     with pytest.raises(LanguageModelRefused, match="refuses to answer"):
         build(fake, tmp_path, services(52, (5, 5, 1)))
 
-
-# A build that ends early, and one that has not begun.
 
 CHILD = """
 import sys

@@ -54,9 +54,6 @@ async def test_calls_run_beside_each_other_and_their_progress_is_told_apart() ->
         assert [len(host.heard) for host in hosts] == list(range(20))
 
 
-# Questions
-
-
 @pytest.mark.parametrize(
     ("method", "params", "answer"),
     [
@@ -159,9 +156,6 @@ async def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
         assert await calls.json("asks", host, method="elicitation/create") == {"action": "accept"}
         answered = {message["id"] for message in await calls.heard() if "id" in message}
         assert answered == {"roots-1", "q151"}
-
-
-# Ends
 
 
 async def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() -> None:

@@ -43,9 +43,6 @@ def event(body: bytes) -> bytes:
     return b"event: message\ndata: " + body + b"\n\n"
 
 
-# -- compressed, though nobody asked for it
-
-
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
@@ -82,9 +79,6 @@ def test_a_refusal_that_is_compressed_says_its_reason() -> None:
 
     with misbehaving_http(behave) as endpoint, pytest.raises(UpstreamRefused, match="HTTP 422: no tenant was named"):
         listing_of(HttpLaunch(url=endpoint.url))
-
-
-# -- the older HTTP with SSE
 
 
 @dataclass
@@ -130,9 +124,6 @@ class Older:
 def test_over_the_older_transport_a_request_is_taken_with_any_success(post: Any) -> None:
     with misbehaving_http(Older(post)) as endpoint:
         assert len(listing_of(HttpLaunch(url=endpoint.url, form="sse")).tools) == 2
-
-
-# -- answers that cannot be read
 
 
 DIGITS = b"9" * 5_000
@@ -271,9 +262,6 @@ async def test_a_line_that_is_no_answer_fails_nothing(line: bytes, tmp_path: Pat
             assert await calls.raw("alpha") == {"content": []}
 
 
-# -- an error of the protocol, whole
-
-
 def refusing(error: Mapping[str, Any]) -> Callable[[Exchange, Message], None]:
     def behave(exchange: Exchange, message: Message) -> None:
         if exchange.command != "POST" or "id" not in message:
@@ -317,9 +305,6 @@ def test_an_error_of_a_server_is_no_longer_than_a_result() -> None:
     assert error.message.startswith("It failed.\n")
     assert error.message.endswith("\nGive berth=4.")
     assert len(str(error.data)) < settings.most_error_chars
-
-
-# -- the first reason
 
 
 def _first(body: bytes, kind: str = "application/json", status: int = 200) -> Callable[[Exchange, Message], None]:
@@ -372,9 +357,6 @@ sys.exit("Error: no port was given")
         listing_of(StdioLaunch(command=sys.executable, args=("-c", code)))
     assert "the lock is taken" in caught.value.reason
     assert "no port was given" in caught.value.reason
-
-
-# -- logins
 
 
 def issuing(exchange: Exchange, _: Message) -> None:

@@ -130,9 +130,6 @@ def test_a_server_of_the_former_sdk_is_told_how_to_get_it(line: str, is_older: b
     assert ("uvx --with 'mcp<2'" in caught.value.reason) is is_older
 
 
-# -- launchers
-
-
 @pytest.mark.parametrize(
     ("command", "launcher"),
     [
