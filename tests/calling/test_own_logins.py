@@ -16,7 +16,7 @@ from tests.calling.opened_here import Here
 from tests.identity_provider import Realm, Refused, identity_provider
 from tests.own_logins import KEY, OTHER_KEY, enroll, log_in
 from tests.protected_server import ProtectedServer, protected_server
-from tests.upstream.calling import PATIENCE_S, Listening
+from tests.upstream.calling import PATIENCE_S
 from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, open_executor
@@ -75,35 +75,6 @@ async def whoami(here: Here, executor: Executor, caller: str) -> str:
 
 def file_of(here: Here, key: str = KEY) -> LoginFile:
     return login_file(replace(here.settings, login_key=key))
-
-
-async def test_each_caller_acts_with_their_own_login(here: Here, server: ProtectedServer) -> None:
-    """Interleaved and at once; who has none is refused, and never the operator's login is used."""
-    file = file_of(here)
-    log_in(server, file, ANN, "ann")
-    log_in(server, file, BOB, "bob")
-    log_in(server, file, "local", "me")
-    heard: list[tuple[str, str]] = []
-    async with executing(here) as executor:
-
-        async def one(caller: str) -> None:
-            heard.append((caller, await whoami(here, executor, caller)))
-
-        for caller in (ANN, BOB, ANN, "", BOB):
-            await one(caller)
-        async with anyio.create_task_group() as tasks:
-            for _ in range(10):
-                tasks.start_soon(one, ANN)
-                tasks.start_soon(one, BOB)
-        with pytest.raises(NeedsLogin, match=r"not logged in at 'desk'"):
-            await one("key:00000000000c")
-    assert len(heard) == 25
-    assert set(heard) == {(ANN, "ann"), (BOB, "bob"), ("", "me")}
-    assert {server.realm.tokens[shown.removeprefix("Bearer ")].person for shown in server.authorizations} == {
-        "ann",
-        "bob",
-        "me",
-    }
 
 
 async def test_a_list_that_is_kept_is_its_own_login_s_alone(here: Here, server: ProtectedServer) -> None:
@@ -181,32 +152,6 @@ async def test_tokens_are_renewed_and_survive_a_restart(
     async with executing(here) as executor:
         await act(executor)
     assert [found.user for found in file.list()] == [login.user]
-
-
-async def test_two_workers_renew_one_login_in_turn(here: Here, server: ProtectedServer) -> None:
-    """Each goes on from the token that the other got: an old one that came again would end the login."""
-    file = file_of(here)
-    log_in(server, file, ANN, "ann")
-    async with executing(here) as first, open_executor(here.registry, settings_of(here), here.surroundings) as second:
-        for executor in (first, second, first, second):
-            server.realm.tokens.clear()
-            for each in (executor, first, second):
-                assert await whoami(here, each, ANN) == "ann"
-    assert server.realm.count("reused") == 0
-    assert server.realm.count("refreshed") == 4
-
-
-async def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, server: ProtectedServer) -> None:
-    file = file_of(here)
-    log_in(server, file, ANN, "ann")
-    log_in(server, file, BOB, "bob")
-    async with executing(here) as executor:
-        assert await whoami(here, executor, ANN) == "ann"
-        server.realm.end_logins("ann")
-        with pytest.raises(NeedsLogin):
-            await whoami(here, executor, ANN)
-        assert await whoami(here, executor, BOB) == "bob"
-    assert [found.caller for found in file.list()] == [BOB]
 
 
 async def test_a_login_that_its_issuer_renews_is_kept_whatever_the_server_says(
@@ -520,44 +465,15 @@ def test_the_key_comes_from_the_keyring_where_there_is_one(
 
 
 async def test_in_the_handshake_era_each_caller_has_a_session_of_their_own(here: Here, server: ProtectedServer) -> None:
-    """Interleaved and at once. What the server asks over one's connection is asked of that one's host alone."""
+    """Interleaved. What the server asks over one's connection: gateway/test_login_pages.py."""
     server.modern = False
     file = file_of(here)
     people = {ANN: "ann", BOB: "bob"}
     for caller, person in people.items():
         log_in(server, file, caller, person)
-    said: list[tuple[str, str]] = []
     async with executing(here) as executor:
-        [agent] = here.registry.agents()
-        tool = next(tool for tool in here.registry.tools(agent.id) if tool.name == "ask")
-        both_asked = anyio.Event()
-        hosts = {
-            caller: Listening({"elicitation/create": {"action": "accept", "content": {"colour": person}}})
-            for caller, person in people.items()
-        }
-
-        async def ask(caller: str) -> None:
-            call = ToolCall(
-                agent=agent, tool=tool, arguments={}, deadline_s=PATIENCE_S, caller=caller, host=hosts[caller]
-            )
-            said.append((caller, (await executor.call(call))["content"][0]["text"]))
-
-        async def await_both() -> None:
-            while not all(host.asked for host in hosts.values()):
-                await anyio.sleep(0.01)
-            both_asked.set()
-
         for caller in (ANN, BOB, ANN, BOB):
             assert await whoami(here, executor, caller) == people[caller]
-        for host in hosts.values():
-            host.thinks = both_asked
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(await_both)
-            for caller in people:
-                tasks.start_soon(ask, caller)
-        for caller, person in people.items():
-            assert [asked["message"] for _, asked in hosts[caller].asked] == [f"Which colour, {person}@office?"]
-    assert sorted(said) == [(ANN, "ann@office: ann"), (BOB, "bob@office: bob")]
     by_session: dict[str, set[str]] = {}
     for heard in server.headers:
         if session := heard.get("mcp-session-id"):

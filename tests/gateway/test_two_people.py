@@ -19,9 +19,8 @@ import anyio
 import httpx2
 import jwt
 import pytest
-from anyio import to_thread
 from mcp import Client
-from mcp.types import ElicitResult, TextResourceContents
+from mcp.types import TextResourceContents
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest
 from tests.gateway.login_hosts import LoginHost, client_document
@@ -226,20 +225,6 @@ def test_each_acts_as_oneself(world: World, workers: str) -> None:
         anyio.run(rounds, [bob], "auto")
         assert anyio.run(page_to_log_in, ann) == page
     assert_no_token_passed_on(world, *hosts)
-    assert_no_secret_left(world)
-
-
-async def test_a_host_leads_its_person_to_the_page(world: World, era: Era) -> None:
-    """And the call goes on, as whoever logged in."""
-    host = world.host("ann")
-
-    async def lead(_: Any, params: Any) -> ElicitResult:
-        await to_thread.run_sync(log_in, host.person, params.url)
-        return ElicitResult(action="accept")
-
-    with world.gateway():
-        async with host.connected(era, elicitation_callback=lead) as client:
-            assert await use(client, "one__whoami") == "ann@ours"
     assert_no_secret_left(world)
 
 

@@ -68,7 +68,7 @@ REQUIREMENTS = (
     Requirement(
         level="MUST",
         sentence="Return a structured error when a tool name is unrecognised (not a silent failure)",
-        shown_by=("gateway/test_answers.py::test_what_is_not_known_is_not_overlooked", _FIND_WALK),
+        shown_by=("gateway/test_toolset_doors.py::test_a_toolset_shows_its_tools_alone", _FIND_WALK),
     ),
     # -- A compliant gateway SHOULD:
     Requirement(
