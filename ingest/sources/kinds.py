@@ -50,11 +50,9 @@ BUILT_IN_KINDS = (
         live=True,
     ),
     Kind("tools-list", listings.TOOLS_SHAPE, listings.fits_tools, listings.read_tools),
-    Kind("livemcpbench", listings.LIVEMCPBENCH_SHAPE, listings.fits_livemcpbench, listings.read_livemcpbench),
     Kind("mcp-config", mcp_config.SHAPE, mcp_config.fits, mcp_config.read, mcp_config.servers, live=True),
     Kind("mcp-registry", mcp_registry.SHAPE, mcp_registry.fits, mcp_registry.read, mcp_registry.servers),
     Kind("service-list", listings.SERVICES_SHAPE, listings.fits_services, listings.read_services),
-    Kind("server-lines", listings.LINES_SHAPE, listings.fits_lines, listings.read_lines),
 )
 """In the order in which they are tried: what tells itself apart more plainly comes first."""
 

@@ -20,11 +20,7 @@ from waygraph.ingest.execution.executor import Executor, McpCaller
 from waygraph.ingest.execution.pool import Pool, calling_pool
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import MayHaveRun, SystemClock
-from waygraph.registry.model.errors import (
-    CallTimedOut,
-    UpstreamError,
-    UpstreamUnreachable,
-)
+from waygraph.registry.model.errors import CallTimedOut, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
 

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from mcp import Client
-from mcp.types import (
-    CallToolResult,
-)
+from mcp.types import CallToolResult
 
 from tests.clients.gateways import (
     DOORS,

@@ -27,16 +27,7 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import (
-    Agent,
-    Filters,
-    Principal,
-    Query,
-    Tool,
-    failing,
-    is_doubtful,
-    unreachable,
-)
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, failing, is_doubtful, unreachable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry

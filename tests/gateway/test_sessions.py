@@ -207,13 +207,7 @@ async def test_steps_are_routed_each_by_itself(toolbox: Place) -> None:
         assert ([agent["id"] for agent in answer["agents"]], answer["steps"]) == (["box"], [["box"], []])
         both = told(await host.call_tool("route_agents", {**asked, "query": "numbers"}))
         assert both["steps"] == answer["steps"]
-        for bad in (
-            {},
-            {"steps": "add"},
-            {"steps": [["add"]]},
-            {"steps": ["a"] * 51},
-            {"query": " ", "steps": ["b"]},
-        ):
+        for bad in ({}, {"steps": "add"}, {"steps": [["add"]]}, {"steps": ["a"] * 51}, {"query": " ", "steps": ["b"]}):
             assert (await host.call_tool("route_agents", bad)).is_error, bad
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.remote.lives import Awaited, Life, Step, outcome
+from tests.remote.lives import Awaited, Life, Step, call, outcome
 from tests.service import Served, served
 from waygraph.api.library import RemoteRegistry
 from waygraph.registry.registry import Registry
@@ -17,6 +17,9 @@ FIRST = (
     Step("route in no registry", lambda registry: registry.route("anything")),
     Step("set in no registry", lambda registry: registry.operator.set("a", pinned=True)),
     Step("export of no registry", lambda registry: registry.operator.export("json")),
+    *(call(method) for method in ("tools", "sources", "status")),
+    *(call(method, "a") for method in ("agent", "about", "tools", "tool")),
+    call("operator.cypher", "RETURN 1"),
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.bombs import ENDLESS, OF_MEMORY
 from tests.service import Served, agent, assert_good, assert_problem, ingest, served
-from waygraph.registry.model.errors import CypherBusy, NotAllowed
+from waygraph.registry.model.errors import CypherBusy
 from waygraph.registry.model.settings import Settings
 
 SLOW = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(a + b)"
@@ -25,13 +25,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ingest(admin, "s", agent("a", "b", "c.d"), agent("evil", "b"), agent("x", "b"))
         assert_good(admin.patch("/v1/agents/a", json={"tags": ["t"], "visible_to": ["g"]}))
         yield service
-
-
-def test_who_sees_a_part_only_may_not_count_the_whole(guarded: Served) -> None:
-    for groups in ((), ("g",)):
-        client = guarded.caller(groups=groups)
-        for statement in ("RETURN 1", "MATCH (a:Agent) RETURN count(a)", "CREATE (n)", "nonsense"):
-            assert_problem(client.post("/v1/cypher", json={"statement": statement}), 403, NotAllowed)
 
 
 def test_numbers_that_json_cannot_say_are_texts(guarded: Served) -> None:

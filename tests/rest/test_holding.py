@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest
+from tests.service import Served, agent, assert_careful, assert_good, ingest
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import About
-from waygraph.registry.model.errors import RegistryNotFound
 
 AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
 
@@ -103,20 +102,6 @@ def test_an_export_is_the_registrys_own(example: Served, client: httpx2.Client, 
     assert response.headers["content-type"] == media_type
     assert response.headers["content-disposition"] == f'attachment; filename="registry.{form}"'
     assert response.content == example.registry.operator.export(form).encode()
-
-
-@pytest.mark.parametrize(
-    "path", ["/v1/agents", "/v1/agents/a", "/v1/agents/a/tools", "/v1/tools", "/v1/tools/a/b", "/v1/tools/a__b"]
-)
-def test_where_nothing_was_written_there_is_no_registry(blank: Served, path: str) -> None:
-    """Nor is there one to route over, to ask for sources or status, to export, or to type Cypher at."""
-    client = blank.client()
-    assert_problem(client.get(path), 404, RegistryNotFound)
-    assert_problem(client.post("/v1/route", json={"text": "a"}), 404, RegistryNotFound)
-    assert_problem(client.get("/v1/sources"), 404, RegistryNotFound)
-    assert_problem(client.get("/v1/status"), 404, RegistryNotFound)
-    assert_problem(client.get("/v1/export"), 404, RegistryNotFound)
-    assert_problem(client.post("/v1/cypher", json={"statement": "RETURN 1"}), 404, RegistryNotFound)
 
 
 PATHS = {"/v1/agents": "agents", "/v1/tools": "tools", "/v1/agents/trencher-tables/tools": "tools"}

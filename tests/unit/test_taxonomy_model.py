@@ -20,13 +20,7 @@ from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import Access, ChatModel, Patience
 from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.taxonomy import prompts
-from waygraph.registry.taxonomy.model_build import (
-    KEYWORDS_SHOWN,
-    Work,
-    build_by_model,
-    estimate_build,
-    place_by_model,
-)
+from waygraph.registry.taxonomy.model_build import KEYWORDS_SHOWN, Work, build_by_model, estimate_build, place_by_model
 from waygraph.registry.taxonomy.prompts import Role, Service
 from waygraph.registry.taxonomy.tree import By, Taxonomy, TaxonomySettings
 
@@ -186,11 +180,7 @@ def odd(count: int, description: str) -> list[Service]:
     ],
 )
 def test_calls_are_those_of_the_algorithm(
-    fake: FakeOpenAI,
-    tmp_path: Path,
-    given: Sequence[Service],
-    settings: TaxonomySettings,
-    calls: Mapping[str, int],
+    fake: FakeOpenAI, tmp_path: Path, given: Sequence[Service], settings: TaxonomySettings, calls: Mapping[str, int]
 ) -> None:
     """Each role exactly so often; tokens are those that the endpoint counts; each prompt within its role's length."""
     fake.answer = script = Script()

@@ -314,18 +314,8 @@ def test_the_command_line_builds(
     with LocalRegistry.open(place, settings=Settings(embedder="none")) as opened:
         fill(opened, opened.settings)
         count = len(opened.agents())
-    words = [
-        "--registry",
-        place,
-        "taxonomy",
-        "build",
-        "--model",
-        "openai:guide",
-        "--leaf-size",
-        "5",
-        "--max-depth",
-        "1",
-    ]
+    options = "--model openai:guide --leaf-size 5 --max-depth 1".split()
+    words = ["--registry", place, "taxonomy", "build", *options]
     for name in fake.environ:
         monkeypatch.delenv(name, raising=False)
     assert main(words) != 0

@@ -1,0 +1,108 @@
+"""Kinds of documents that data sets come in: servers of LiveMCPBench, JSON Lines of awesome lists.
+
+Entry points of the group `waygraph.kinds`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
+from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
+from waygraph.ingest.sources.formats.listings import tool_records
+from waygraph.ingest.sources.kinds import Kind
+from waygraph.ingest.sources.parse import Line, Lines
+from waygraph.registry.http.addresses import split_url
+from waygraph.registry.model.identity import MAX_NAME_CHARS
+
+LIVEMCPBENCH_SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […]}}}]'
+
+
+def fits_livemcpbench(document: Any) -> bool:
+    return mostly(document, lambda entry: isinstance(entry, Mapping) and isinstance(entry.get("tools"), Mapping))
+
+
+def read_livemcpbench(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    """An agent for each server key. The entry's name is its text, since some keys mislead."""
+    for number, entry in enumerate(document):
+        servers = entry.get("tools") if isinstance(entry, Mapping) else None
+        if not isinstance(servers, Mapping):
+            intake.reject_agent(pointer(number), "expected an entry with `tools: {server key: {…}}`")
+            continue
+        if not servers:
+            intake.reject(pointer(number, "tools"), "names no server")
+        for key, server in servers.items():
+            place = pointer(number, "tools", key)
+            if not isinstance(server, Mapping) or not isinstance(server.get("tools"), list):
+                intake.reject(f"{place}/tools", "expected a list of tools", key=str(key))
+                continue
+            yield _livemcpbench_record(entry, key, server, place, intake)
+
+
+def _livemcpbench_record(entry: Mapping[str, Any], key: str, server: Any, place: str, intake: Intake) -> AgentRecord:
+    launch = fields_of(fields_of(entry.get("config")).get("mcpServers")).get(key)
+    return AgentRecord(
+        pointer=place,
+        key=key,  # a number in YAML, say: refused as a name
+        name=entry.get("name") or key,
+        description=entry.get("description"),
+        version=server.get("version"),
+        transport=launch if isinstance(launch, Mapping) else None,
+        tags=[entry["category"]] if isinstance(entry.get("category"), str) and entry["category"] else (),
+        tools=tool_records(server["tools"], f"{place}/tools", intake),
+    )
+
+
+LINES_SHAPE = 'JSON Lines, one server a line: {"name": …, "url": …, "description": …, "category": …}'
+
+
+def fits_lines(document: Any) -> bool:
+    values = [fields_of(line.value) for line in document.lines] if isinstance(document, Lines) else []
+    return any(isinstance(each.get("name"), str) and isinstance(each.get("url"), str) for each in values)
+
+
+def read_lines(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    names: dict[str, object] = {}
+    for line in document.lines:
+        if fault := _fault(line):
+            intake.reject_agent(f"L{line.number}", fault)
+        else:
+            yield _line_record(line.value, f"L{line.number}", names)
+
+
+def _fault(line: Line) -> str:
+    """Why nothing can be said of the line's server, not even which it is."""
+    if line.fault:
+        return line.fault
+    if not isinstance(line.value, Mapping):
+        return f"expected a server object, found {shape_of(line.value)}"
+    if (url := line.value.get("url")) and not _address(url):
+        shape = "another text" if isinstance(url, str) else shape_of(url)
+        return f"url: expected an address such as https://host/path, found {shape}"
+    return ""
+
+
+def _line_record(server: Mapping[str, Any], pointer: str, names: dict[str, object]) -> AgentRecord:
+    """The server's agent. `names`: address → name of the first server with that address."""
+    name, url, category = server.get("name"), server.get("url"), server.get("category")
+    address = _address(url)
+    key = address if address and len(address) <= MAX_NAME_CHARS else name
+    if key == address and names.setdefault(address, name) != name:  # several servers of one repository
+        key = f"{address}#{name}"
+    return AgentRecord(
+        pointer=pointer,
+        key=key,
+        name=name or "",
+        description=server.get("description"),
+        transport={"homepage": url} if url else None,
+        tags=[category] if category else (),
+    )
+
+
+def _address(url: object) -> str:
+    """Host and path of a URL: without a login or a query, which may hold secrets. Empty if it is no URL."""
+    parts = split_url(url.strip()) if isinstance(url, str) else None
+    return "" if parts is None or not parts.hostname else f"{parts.hostname}{parts.path.rstrip('/')}"
+
+
+LIVEMCPBENCH = Kind("livemcpbench", LIVEMCPBENCH_SHAPE, fits_livemcpbench, read_livemcpbench)
+SERVER_LINES = Kind("server-lines", LINES_SHAPE, fits_lines, read_lines)
