@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
@@ -213,10 +213,27 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
 
 
 async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: Host) -> Result:
-    """The tool's own answer, as far as it fits a model's context.
+    """The tool's own answer, as far as it fits a model's context; or where its server cannot be reached and the policy
+    fails over, that of a copy.
 
-    Raises what stands against the call, and what the executor raises.
+    Raises what stands against the call, and what the executor raises; the error names a copy.
     """
+    start_s = anyio.current_time()
+    try:
+        return await _call_meant(gateway, asker, request, host)
+    except errors.UpstreamUnreachable as error:
+        copy = await gateway.ask(lambda: _find_copy(gateway, asker, request))
+        if copy is None:
+            raise
+        name, left_s = copy[1].call_name, request.deadline_s - (anyio.current_time() - start_s)
+        if not (gateway.policy.fails_over and error.retryable and danger_of(*copy) == "reads" and left_s > 0):
+            raise error.again(f"{error.reason}. {name} of another server does the same") from error
+        remark = results.text(f"({request.name or request.query} cannot be reached; {name} was called.)")
+        answer = await _call_meant(gateway, asker, replace(request, name=name, query="", deadline_s=left_s), host)
+        return {**answer, "content": [remark, *answer.get("content", ())]}
+
+
+async def _call_meant(gateway: Gateway, asker: Asker, request: ToolRequest, host: Host) -> Result:
     target = request.name or request.query
     with (
         record_call(gateway, asker.caller, target, request.arguments) as attempt,
@@ -230,10 +247,11 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             agent, tool = _find_meant(gateway, asker, request.name, request.query, request.arguments)
             attempt.target = record.tool_id = tool.id
             note_target(Name.TOOL, tool.call_name)
-            return _judge_call(gateway, asker, request, agent, tool)
+            choice = _judge_call(gateway, asker, request, agent, tool)
+            _spend(gateway, asker, choice)
+            return choice
 
         choice = await gateway.ask(choose_tool)
-        _spend(gateway, asker, choice)
         if choice.judgement.verdict == "ask" and request.consent != choice.tool.content_hash:
             await require_consent(host, choice.agent, choice.tool, choice.arguments, choice.judgement.reason)
             choice = await gateway.ask(lambda: _as_agreed(gateway, asker, request, choice))
@@ -258,16 +276,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
             _note_call(gateway, asker, choice.tool, _failure_of(error))
             if isinstance(error, errors.UpstreamAnswered):
                 raise attribute_error(error, choice.tool.id) from error
-            if not isinstance(error, errors.UpstreamUnreachable):
-                raise
-            copy = await gateway.ask(lambda: _find_copy(gateway, asker, request, choice))
-            if copy is None:
-                raise
-            if not (gateway.policy.fails_over and error.retryable and danger_of(*copy) == "reads"):
-                raise error.again(f"{error.reason}. {copy[1].call_name} of another server does the same") from error
-            remark = results.text(f"({choice.tool.call_name} cannot be reached; {copy[1].call_name} was called.)")
-            other = await call_tool(gateway, asker, replace(request, name=copy[1].call_name, query=""), host)
-            return {**other, "content": [remark, *other.get("content", ())]}
+            raise
         record.is_error = is_error = result.get("isError") is True
         _note_call(gateway, asker, choice.tool, _failure_in(result) if is_error else "")
         if is_error:
@@ -352,6 +361,8 @@ async def call_alone(
     if timeout_s is not None and not read_number(timeout_s, 0, FAR_S):
         raise errors.InvalidSetting(f"timeout_s must be a {Bounds(least=0, most=FAR_S, above=True)}, not {timeout_s!r}")
     deadline_s = gateway.deadline_s({TIMEOUT_KEY: timeout_s})
+    if name.startswith(TASK_ADDRESS):
+        return await resume_task(gateway, asker, name.removeprefix(TASK_ADDRESS), Deaf(), deadline_s)
     reader: Reader = "model" if for_model else "program"
     request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, reader=reader, consent=consent)
     return await call_tool(gateway, asker, request, Deaf())
@@ -368,20 +379,31 @@ MOST_COPIES = 10
 """So many tools like one whose server fails are looked at."""
 
 
-def _find_copy(gateway: Gateway, asker: Asker, request: ToolRequest, choice: _ChosenTool) -> tuple[Agent, Tool] | None:
-    """The best tool of the same name, of another agent, that takes these arguments and that this caller may call."""
-    registry, within = gateway.view(asker)
-    filters = Filters(agent_ids=tuple(sorted(within or ())))
-    text = f"{choice.tool.name} {choice.tool.description}"[:COPY_CHARS]
-    query = Query(text=text, limit=MOST_COPIES, filters=filters)
-    judges, why_not = judging(registry, gateway.policy, asker.principal), gateway.reach.now().why_not
-    for match in registry.find_tools(query, principal=asker.principal).matches:
-        agent, tool = match.agent, match.tool
-        is_other = agent.id != choice.agent.id and fold_name(tool.name) == fold_name(choice.tool.name)
-        if not is_other or why_not(agent) or judges.judge(agent, tool, by_name=True).verdict != "allow":
-            continue
-        if fits(tool, original_arguments(tool.input_schema, request.arguments)):
-            return agent, tool
+def _find_copy(gateway: Gateway, asker: Asker, request: ToolRequest) -> tuple[Agent, Tool] | None:
+    """The best tool of the same name and nearly the same text, of another agent, that takes these arguments and that
+    this caller may find and call; None also where that cannot be told now.
+    """
+    if "route" not in asker.caller.scopes:
+        return None
+    from waygraph.ingest.sync.copies import is_near_copy, word_runs
+
+    with suppress(errors.WaygraphError, TimeoutError):  # the error of the call is what counts
+        meant_agent, meant = _find_meant(gateway, asker, request.name, request.query, request.arguments)
+        registry, within = gateway.view(asker)
+        filters = Filters(agent_ids=tuple(sorted(within or ())))
+        query = Query(text=f"{meant.name} {meant.description}"[:COPY_CHARS], limit=MOST_COPIES, filters=filters)
+        judges, why_not = judging(registry, gateway.policy, asker.principal), gateway.reach.now().why_not
+        for match in registry.find_tools(query, principal=asker.principal).matches:
+            agent, tool = match.agent, match.tool
+            is_alike = fold_name(tool.name) == fold_name(meant.name) and (
+                tool.description == meant.description
+                or is_near_copy(word_runs(tool.description), word_runs(meant.description))
+            )
+            if agent.id == meant_agent.id or not is_alike or why_not(agent):
+                continue
+            is_allowed = judges.judge(agent, tool, by_name=True).verdict == "allow"
+            if is_allowed and fits(tool, original_arguments(tool.input_schema, request.arguments)):
+                return agent, tool
     return None
 
 

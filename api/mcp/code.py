@@ -16,6 +16,7 @@ from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS, find_tools
 from waygraph.api.mcp.results import compact, failure_result, mark_imitation, text
 from waygraph.api.mcp.sessions import Asker
+from waygraph.ingest.execution.executor import PatientHost
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Host, Result
 from waygraph.registry.model.errors import CallTimedOut, InvalidArguments, NotCallable, WaygraphError
@@ -44,9 +45,8 @@ class _Refusal(Exception):
 class CodeRun:
     """The functions of one piece of code, with what is left of its budgets."""
 
-    def __init__(self, gateway: Gateway, asker: Asker, host: Host, deadline_s: float) -> None:
-        self._gateway, self._asker, self._host = gateway, asker, host
-        self._until_s = anyio.current_time() + deadline_s
+    def __init__(self, gateway: Gateway, asker: Asker, host: Host, scope: anyio.CancelScope) -> None:
+        self._gateway, self._asker, self._host, self._scope = gateway, asker, PatientHost(host, scope), scope
         self._calls, self._bytes = MOST_CALLS, MOST_BYTES
         self.functions: dict[str, Callable[..., Awaitable[Any]]] = {"find": self._find, "call": self._call}
 
@@ -87,7 +87,7 @@ class CodeRun:
         request = ToolRequest(
             name=name,
             arguments=arguments,
-            deadline_s=max(0.001, self._until_s - anyio.current_time()),
+            deadline_s=max(0.001, self._scope.deadline - anyio.current_time()),
             reader="program",
             needs_reads=True,
         )
@@ -116,10 +116,9 @@ async def run_code(
         raise InvalidArguments(RUN_CODE, [("/code", f"Python of at most {MOST_CHARS:,} characters, and nothing else")])
     with record_call(gateway, asker.caller, RUN_CODE, arguments):
         asker.caller.require("use")
-        run = CodeRun(gateway, asker, host, deadline_s)
-        with anyio.move_on_after(deadline_s):
-            async with gateway.code_places:
-                result = await _execute(code, run)
+        with anyio.move_on_after(deadline_s) as scope:
+            async with gateway.code_of_callers.place(asker.caller.id), gateway.code_places:
+                result = await _execute(code, CodeRun(gateway, asker, host, scope))
             return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
         raise CallTimedOut(RUN_CODE, deadline_s)
 

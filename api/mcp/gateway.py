@@ -21,7 +21,7 @@ from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking, TaskHandles
 from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
 from waygraph.api.telemetry.audit import Audit
-from waygraph.ingest.execution.executor import Executor, open_executor
+from waygraph.ingest.execution.executor import Executor, PlacesByName, open_executor
 from waygraph.ingest.execution.services import Reach, Services, load_services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
@@ -127,8 +127,8 @@ class Ask(Protocol):
 
 KEPT_RESULTS_BYTES = 64 * 1024 * 1024
 """Of all results that were cut, in memory; the oldest go."""
-CODE_AT_ONCE = 4
-"""Pieces of code that run: each has a process."""
+CODE_AT_ONCE, CODE_OF_ONE = 8, 2
+"""Pieces of code that run, each in a process: of all callers, and of one."""
 MOST_AT_WORK = 40
 """Questions to the registry, at a time; whatever else waits for its turn."""
 
@@ -202,6 +202,7 @@ class Gateway(Parts):
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
     code_places: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(CODE_AT_ONCE))
+    code_of_callers: PlacesByName = field(default_factory=lambda: PlacesByName(CODE_OF_ONE))
 
     @cached_property
     def budgets(self) -> CallBudgets:

@@ -36,7 +36,7 @@ from waygraph.api.mcp.sessions import (
     OnBehalf,
     SessionHost,
     connection_of,
-    sign_request,
+    sign_requests,
     takes,
 )
 from waygraph.api.mcp.skills import SCHEME, resources_of, skill_at, skill_entry, skills_page
@@ -467,7 +467,8 @@ class _Answers:
             run_by = RUNNERS[gateway.surface]
             state["result"] = gateway.long_results.hand_on(result, call.tool.id, asker, run_by=run_by)
         if questions := fields_of(task.get("inputRequests")):
-            state["inputRequests"] = {key: sign_request(each, call.agent.id) for key, each in questions.items()}
+            capabilities = ctx.session.client_capabilities
+            state["inputRequests"] = sign_requests(questions, call.agent.id, capabilities)
         return {"resultType": "complete", **state}
 
     async def _run(

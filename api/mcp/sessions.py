@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, cast, get_args
@@ -353,8 +354,16 @@ def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str)
     return params
 
 
-def sign_request(request: object, agent_id: str) -> object:
-    """The question of a server's task, for a host that answers it by itself."""
-    if not isinstance(request, Mapping) or request.get("method") not in QUESTIONS:
-        return request
-    return {**request, "params": _sign_question(request["method"], fields_of(request.get("params")), agent_id)}
+def sign_requests(
+    requests: Mapping[str, object], agent_id: str, capabilities: types.ClientCapabilities | None
+) -> dict[str, dict[str, Any]]:
+    """The questions of a server's task, for a host that answers them by itself; without those that it cannot take."""
+    signed: dict[str, dict[str, Any]] = {}
+    for key, request in list(requests.items())[:MOST_QUESTIONS]:
+        question, params = fields_of(request).get("method"), fields_of(fields_of(request).get("params"))
+        if question not in QUESTIONS or untakable(capabilities, question, params):
+            continue
+        with suppress(NotAnswered, ValidationError):
+            checked, _ = as_request(question, _sign_question(question, params, agent_id))
+            signed[key] = checked.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return signed

@@ -19,7 +19,7 @@ from waygraph.ingest.sources.parse import SKILL_FILE
 from waygraph.registry.catalog.find import judging
 from waygraph.registry.catalog.resolve import reading_tool
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.nouns import Agent, Filters, is_doubtful, parse_field
+from waygraph.registry.model.nouns import Agent, Filters, parse_field
 
 SCHEME = "skill://"
 PAGE = 100
@@ -74,13 +74,14 @@ def resources_of(entries: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
 
 
 def _readable(gateway: Gateway, asker: Asker, skills: Sequence[Agent]) -> Iterator[Agent]:
-    """Of these those that may be read: approved, not in doubt, allowed by the policy, their files within reach."""
+    """Of these those that may be read: shown here, approved, allowed by the policy, their files within reach."""
     view, why_not = gateway.view(asker), gateway.reach.now().why_not
     judges = judging(view.registry, gateway.policy, asker.principal)
     for each in skills:
-        if each.hidden or each.pending or is_doubtful(each) or why_not(each):
+        read = reading_tool(each)
+        if each.hidden or why_not(each) or not view.shows_tool(each, read):
             continue
-        if judges.judge(each, reading_tool(each), by_name=True).verdict != "deny":
+        if judges.judge(each, read, by_name=True).verdict != "deny":
             yield each
 
 

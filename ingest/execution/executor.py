@@ -176,7 +176,7 @@ class Executor:
         self._breaker = Breaker(full_s)
         self._places = anyio.CapacityLimiter(calls_at_once)
         half = max(1, calls_at_once // 2)
-        self._of_agents, self._of_callers = _PlacesByName(half), _PlacesByName(half)
+        self._of_agents, self._of_callers = PlacesByName(half), PlacesByName(half)
         self._under_way = set[anyio.CancelScope]()
         self._closed = False
 
@@ -263,7 +263,7 @@ def _naming(agent: Agent) -> Iterator[None]:
         raise error.again(f"{agent.id}: {error.reason}") from error
 
 
-class _PlacesByName:
+class PlacesByName:
     """A limit for each name that has calls under way or waiting, and for no other."""
 
     def __init__(self, each: int) -> None:

@@ -52,8 +52,10 @@ _REFUSAL = re.compile(
     r"name resolution|not known|cannot find module|fetch failed|unable to open|connect(?:ion)? ?(?:error|issue)|"
     r"all connection attempts failed"
 )
-_HOST = re.compile(r"(?:ENOTFOUND|EAI_AGAIN|https?://|host[ =:']+)\s*((?:[\w-]+\.)+[a-z]{2,})")
-_PATH = re.compile(r"['\"](/[^'\"\n]+)['\"]")
+_HOST = re.compile(r"(?:ENOTFOUND |EAI_AGAIN |https?://|host[ =:']{1,3})((?:[\w-]{1,63}\.){1,8}[a-z]{2,63})")
+_PATH = re.compile(r"['\"](/[^'\"\n]{1,200})['\"]")
+MOST_WORDS_CHARS, MOST_WISHES = 2_000, 3
+"""Of an error, so much is looked at, and so many wishes are told."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,18 +86,19 @@ class Box:
         return {"HOME": str(self.folder), "TMPDIR": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
 
     def advice(self, words: str) -> str:
-        """How to grant what these words of the server say was refused; empty: they say nothing of that."""
+        """How to grant what these words of the server say was refused; empty: they say nothing of that.
+
+        It tells nothing that the words do not: not what the box has, nor whether a path is there.
+        """
+        words = words[:MOST_WORDS_CHARS]
         if not _REFUSAL.search(words):
             return ""
-        hosts = {f"{host}:443": "reaches" for host in _HOST.findall(words)}
-        paths = {path: "reads" for path in _PATH.findall(words) if os.path.exists(path)}
-        grants = {each.what for each in self.grants}
-        wishes = [f'"{access}": ["{what}"]' for what, access in {**hosts, **paths}.items() if what not in grants]
-        example = ", ".join(wishes) or '"reaches": ["HOST:PORT"]'
-        reaches = ", ".join(each.what for each in self.grants if each.access == "reaches") or "no address"
+        wishes = [f'"reaches": ["{host}:443"]' for host in _HOST.findall(words)]
+        wishes += [f'"reads": ["{path}"]' for path in _PATH.findall(words)]
+        example = ", ".join(list(dict.fromkeys(wishes))[:MOST_WISHES]) or '"reaches": ["HOST:PORT"]'
         return (
-            f"it runs in a box that reaches {reaches}, and reads no file that its profile does not name. A person "
-            f'who wants more puts "isolate": {{{example}}} into its entry, and ingests it again'
+            "it runs in a box, which may have refused this. A person who trusts it with what it says that it needs "
+            f'puts "isolate": {{{example}}} into its entry, and ingests it again'
         )
 
     def advise(self, result: Result) -> Result:
@@ -136,7 +139,7 @@ def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settin
     program = which(str(Path(launch.cwd, launch.command)) if os.sep in launch.command else launch.command, path=search)
     if not program:
         raise FileNotFoundError(launch.command)
-    name = digest("box", launch.command, *launch.args)[:16]
+    name = digest("box", launch.command, *launch.args, *map("=".join, sorted(launch.env.items())))[:16]
     grants = {each.what: each for each in _grants(launch, environment, program)}
     return Box(program, settings.data_path / "boxes" / name, tuple(sorted(grants.values())))
 

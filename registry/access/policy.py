@@ -268,8 +268,10 @@ def _hold_reason(agent: Agent, tool: Tool) -> str:
             return f"it waits for approval: a person can run `waygraph approve {name}`"
     # A finding counts where it stands: models do not read an agent's doubtful description, and its tools run, since
     # nothing runs but what a person named.
-    if is_doubtful(tool):
-        return f"its text looks suspicious: a person can look at it and run `waygraph approve {quote(tool.id)}`"
+    is_text = agent.kind == "skill" and is_doubtful(agent)  # what is called is the text itself
+    if is_text or is_doubtful(tool):
+        name = quote(agent.id if is_text else tool.id)
+        return f"its text looks suspicious: a person can look at it and run `waygraph approve {name}`"
     return ""
 
 

@@ -83,7 +83,7 @@ def pair_notices(matches: Sequence[ToolMatch], partners: Mapping[str, Partner]) 
     return [
         Notice(
             code="together",
-            text=f"{each} is often used with {tool}: in {times:.0f} of its {calls:.0f} calls.",
+            text=f"{each} is often used with {tool}: in {times:.0f} of {calls:.0f} calls of that.",
             about=(each, tool),
         )
         for _, (each, (tool, _, times, calls)) in sorted(pairs.items())
