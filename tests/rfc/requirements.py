@@ -20,7 +20,7 @@ class Requirement:
     deviation: str = ""
 
 
-_FIND_WALK = "gateway/test_walk_doors.py::test_a_host_finds_a_tool_and_calls_it_both_ways"
+_FIND_WALK = "gateway/test_walk.py::test_a_host_finds_a_tool_and_calls_it_both_ways"
 _RFC_SURFACE = "clients/test_sdk_client.py::test_the_surface_of_the_rfc"
 _NOT_AGAIN = "gateway/test_sessions.py::test_what_a_session_was_sent_is_not_sent_again"
 
