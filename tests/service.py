@@ -51,6 +51,10 @@ def assert_careful(response: httpx2.Response) -> None:
     assert "server" not in response.headers
 
 
+MEDIA_TYPES = ("application/json", "application/ai-catalog+json", "application/mcp-server-card+json")
+"""Of answers that are JSON."""
+
+
 def assert_problem(response: httpx2.Response, status: int, code: str | type[WaygraphError]) -> dict[str, Any]:
     """The one shape of errors (RFC 9457), whole; gives it."""
     assert response.status_code == status, (response.status_code, response.text[:500])
@@ -74,7 +78,7 @@ def assert_problem(response: httpx2.Response, status: int, code: str | type[Wayg
 def assert_good(response: httpx2.Response) -> Any:
     """A good answer; gives its JSON."""
     assert response.status_code == 200, (response.status_code, response.text[:500])
-    assert response.headers["content-type"] in ("application/json", "application/ai-catalog+json")
+    assert response.headers["content-type"] in MEDIA_TYPES
     assert_careful(response)
     return response.json()
 

@@ -176,6 +176,10 @@ class SearchIndex(Records, Protocol):
         """All of a kind, such as toolsets, in order of their names, whoever may see or use them."""
         ...
 
+    def has_values(self, name: str) -> bool:
+        """Whether there may be any of a kind, by its noun's name."""
+        ...
+
     def search(self, legs: Iterable[Leg], vector: Vector | None, text: QueryText, depth: int, scope: Scope) -> Hits:
         """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`, which is float32 of
         shape (dimension,) and of length 1.

@@ -21,7 +21,6 @@ from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, Inva
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import Partner, owner_of
-from waygraph.registry.operators.skill_links import LINKS
 from waygraph.registry.routing.history import (
     NO_WORDS,
     Past,
@@ -150,6 +149,10 @@ class Router:
     @cached_property
     def _lessons(self) -> tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]]:
         """By skill the tools that it teaches, and by tool its skills."""
+        if not self.index.has_values("skill_links"):
+            return {}, {}
+        from waygraph.registry.operators.skill_links import LINKS  # imports what writes need
+
         lessons = {each.name: each.teaches for each in self.index.values(LINKS)}
         skills: dict[str, list[str]] = {}
         for skill, tools in lessons.items():

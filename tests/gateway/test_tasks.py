@@ -22,7 +22,7 @@ from tests.service import served, until
 from waygraph.ingest.upstream.calls import raw_request
 
 PROGRAM = Path(__file__).parent / "programs" / "baker.py"
-SPEAKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+SPEAKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {"form": {}}}
 LONG_S = 600
 
 

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from tests.gateway_catalog import by_hand
-from tests.service import Served, assert_good, served, until
+from tests.service import MEDIA_TYPES, Served, assert_good, served, until
 from waygraph.api.rest.application import PATHS, document
 from waygraph.api.rest.openapi import examples
 from waygraph.api.rest.service import ENDPOINTS
@@ -99,7 +99,7 @@ def test_an_operation_is_described_with_examples(operation: str, told: Mapping[s
         assert parameter.get("description"), parameter["name"]
     for media_type, media in told["responses"]["200"]["content"].items():
         if operation not in ("export", "metrics"):
-            assert media_type in ("application/json", "application/ai-catalog+json")
+            assert media_type in MEDIA_TYPES
             assert media["example"] == ANSWERS[operation]
     if "requestBody" in told:
         assert told["requestBody"]["content"]["application/json"]["example"] == REQUESTS[operation]
@@ -147,6 +147,7 @@ def send(client: httpx2.Client, operation: str) -> httpx2.Response:
         name="dinner" if "toolset" in operation else "examples/catalog",
         server_name="1.0.0.127/trencher-tables",
         version="latest",
+        identifier="urn:air:127.0.0.1:mcp_server:trencher-tables",
     )
     body: dict[str, Any] = {"json": REQUESTS[operation]} if operation in REQUESTS else {}
     if operation == "graph":

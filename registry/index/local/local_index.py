@@ -426,6 +426,10 @@ class LocalIndex:
             values = self._values[noun.name] = [noun.kind.of_json(each) for each in self._part(noun.name)]
         return values
 
+    def has_values(self, name: str) -> bool:
+        """As the protocol says."""
+        return bool(self._values.get(name) or self._part(name))
+
     @reads
     def _part(self, name: str) -> Any:
         """Raises IndexOutdated if it was written twice since this revision, RegistryUnusable."""
