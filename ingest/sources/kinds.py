@@ -52,7 +52,6 @@ BUILT_IN_KINDS = (
     Kind("tools-list", listings.TOOLS_SHAPE, listings.fits_tools, listings.read_tools),
     Kind("mcp-config", mcp_config.SHAPE, mcp_config.fits, mcp_config.read, mcp_config.servers, live=True),
     Kind("mcp-registry", mcp_registry.SHAPE, mcp_registry.fits, mcp_registry.read, mcp_registry.servers),
-    Kind("service-list", listings.SERVICES_SHAPE, listings.fits_services, listings.read_services),
 )
 """In the order in which they are tried: what tells itself apart more plainly comes first."""
 

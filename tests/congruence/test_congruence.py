@@ -357,7 +357,6 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
         "read/claims_of": {"agent_ids": agents},
         "read/settings_of": {"agent_ids": agents},
         "read/changes_of": {"since": "", "before": "", "all": False, "agent_ids": agents[::2], "limit": 20},
-        "check/alike_agents": {"cosine": 0.5, "share": 0.5},
     }
     reading = [name for name in names() if name.startswith(("read/", "check/"))]
     found = {

@@ -122,14 +122,6 @@ def home(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-def test_known_places_are_listed_and_not_used_unasked(run: Run, home: Path) -> None:
-    """Where nobody can be asked, nothing is started and nothing written."""
-    answer = run("ingest", "--discover")
-    assert answer.status == 0
-    assert f"{home}/.cursor/mcp.json, 1 server: not used" in answer.err
-    assert run("agents").status == 1
-
-
 def test_what_is_held_of_a_server_that_is_not_asked_stays(run: Run, home: Path) -> None:
     """`--no-connect` looks, and touches nothing that the server told before."""
     config = home / ".cursor" / "mcp.json"
@@ -175,20 +167,15 @@ def test_a_source_that_gives_nothing_and_says_why_is_a_failure(run: Run, program
     assert run("ingest", empty).status == 0
 
 
-def test_a_configuration_of_nothing_but_waygraph_is_not_offered(run: Run, home: Path) -> None:
-    """Beside others its entry is left out of what is started, and a line says so."""
+def test_an_entry_of_waygraph_s_own_is_left_out(run: Run, home: Path) -> None:
+    """Of what is started, and a line says so."""
     config = home / ".cursor" / "mcp.json"
     others = json.loads(config.read_text())["mcpServers"]
     own = {"waygraph": {"command": "uvx", "args": ["waygraph", "mcp"]}}
     config.write_text(json.dumps({"mcpServers": {**others, **own}}))
-    answer = run("ingest", "--discover", "--yes", "--json")
-    assert f"{config}, 1 server" in answer.err
+    answer = run("ingest", config, "--json")
     [note] = answer.report["cut"]
     assert (answer.report["agents"]["created"], note["where"]) == (["tides"], str(config))
-    config.write_text(json.dumps({"mcpServers": own}))
-    answer = run("ingest", "--discover", "--yes")
-    assert (answer.status, answer.out) == (0, "")
-    assert f"{config}: not used" in answer.err
 
 
 def test_for_a_service_a_folder_starts_nothing_and_sends_no_values(

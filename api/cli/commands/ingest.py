@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,7 +24,7 @@ from waygraph.api.cli.options import (
 from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line
 from waygraph.api.cli.render.progress import ask_servers, progress_bar
 from waygraph.api.cli.render.watch_events import flag_remarks
-from waygraph.ingest.hosts.hosts import KnownConfig, known_configs, title_of
+from waygraph.ingest.hosts.hosts import KnownConfig, title_of
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
 from waygraph.ingest.sources.opening import name_of_command, printable_source, refuse_unused
@@ -53,9 +52,6 @@ def ingest(
         str, Option(metavar="NAME", help="The source's name. Default: its absolute path; of a service HOST:PATH.")
     ] = "",
     names: NameOptions,
-    discover: Annotated[
-        bool, Option(help="Look for the configurations of MCP hosts here, and ask which to use.")
-    ] = False,
     servers: ServerOptions,
     policy: Annotated[Policy | None, Option(help=_POLICY_HELP)] = None,
     texts: Annotated[str | None, offer_texts(_TEXTS_HELP)] = None,
@@ -69,7 +65,6 @@ def ingest(
         bool, Option(help="Say what would change, and change nothing. Asks no server and no language model.")
     ] = False,
     allow_mass_removal: AllowMassRemoval = False,
-    yes: Annotated[bool, Option(help="Use what --discover finds, without asking, but no file of a project.")] = False,
 ) -> None:
     """Bring the registry to what files, addresses and running servers say of agents and tools.
 
@@ -78,9 +73,7 @@ def ingest(
     waygraph ingest -- uvx mcp-server-time
     """
     settings, command = options.settings, options.server_command
-    sources = [*(given or ()), *(_find_sources(settings, all_of_them=yes) if discover else ())]
-    if discover and not sources and not command:
-        return
+    sources = list(given or ())
     if not sources and not command:
         raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
     if source and len(sources) + bool(command) > 1:
@@ -111,13 +104,6 @@ def ingest(
     remark(results)
     if any(outcome.is_failure for outcome in results):
         raise typer.Exit(1)
-
-
-def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
-    """Paths of the hosts' configurations to use. Without a terminal to ask on and without `all_of_them`: none."""
-    if not (configs := known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)):
-        note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
-    return [str(config.path) for config in configs if is_chosen(config, all_of_them=all_of_them)]
 
 
 def is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:

@@ -79,21 +79,6 @@ def _result(document: Mapping[str, Any]) -> Mapping[str, Any]:
 # A2X's `service.json`: each service is an agent without tools. Its `inputSchema` is a flat map of properties and no
 # JSON Schema, and nothing says how it is called.
 
-SERVICES_SHAPE = '[{"id": …, "type": "generic", "name": …, "description": …, "metadata": {…}}]'
-
-
-def fits_services(document: Any) -> bool:
-    return mostly(document, is_service)
-
-
-def read_services(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
-    for number, service in enumerate(document):
-        pointer = f"/{number}"
-        if not isinstance(service, Mapping):
-            intake.reject_agent(pointer, f"expected a service object, found {shape_of(service)}")
-            continue
-        yield service_record(service, pointer)
-
 
 def service_record(service: Mapping[str, Any], pointer: str) -> AgentRecord:
     """The agent that a service is, here and in an evaluation."""

@@ -28,11 +28,8 @@ from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS, count_subjects
-from waygraph.registry.storage.store import Store
 
-_CHECK_ALIKE_AGENTS = load("check/alike_agents")
 _CHECK_ORPHANS = load("check/orphans")
-_CHECK_SIMILAR = load("check/similar")
 
 
 LIBRARIES = ("grafeo", "pystemmer", "numpy")
@@ -87,8 +84,8 @@ _MOST_TEXTS = 2_000
 
 
 def shared_findings(registry: LocalRegistry) -> list[Finding]:
-    """Those of sources, of the embedder, of versions and of similar agents."""
-    return [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(registry.store)]
+    """Those of sources, of the embedder and of versions."""
+    return [*source_findings(registry), embedder_finding(registry), versions()]
 
 
 def describe_index(index: SearchIndex) -> str:
@@ -194,10 +191,6 @@ class Graph(Contents):
         )
 
 
-ALIKE_COSINE, ALIKE_SHARE = 0.9, 0.8
-"""Two agents offer the same where so large a share of the tools of each is so near to a tool of the other."""
-
-
 _NAMED_FAILURES = 20
 MEND_SOURCES = "mend what the reason says and ingest the source again, or take the entry out of the source"
 
@@ -218,28 +211,6 @@ def source_findings(registry: LocalRegistry) -> list[Finding]:
     ]
     more = [f"and {len(failures) - _NAMED_FAILURES} more"] if len(failures) > _NAMED_FAILURES else []
     return [Finding(check="sources", ok=False, detail="; ".join([*lines, *more]), advice=MEND_SOURCES)]
-
-
-def similarity_findings(store: Store) -> list[Finding]:
-    """Which agents offer the same, which is no fault; nothing where `waygraph graph link` has made no edges.
-
-    What cannot be read is told by other checks.
-    """
-    try:
-        return store.read(_similar_agents)
-    except DAMAGE:
-        return []
-
-
-def _similar_agents(session: GraphSession) -> list[Finding]:
-    (summary,) = session.run(_CHECK_SIMILAR)
-    if not summary["edges"]:
-        return []
-    rows = session.run(_CHECK_ALIKE_AGENTS, cosine=ALIKE_COSINE, share=ALIKE_SHARE)
-    alike = [f"{row['one']} and {row['other']}" for row in rows]
-    more = f" and {len(alike) - _MOST_EXAMPLES} more pairs" if len(alike) > _MOST_EXAMPLES else ""
-    text = f"offer the same: {'; '.join(alike[:_MOST_EXAMPLES])}{more}" if alike else "no two agents offer the same"
-    return [Finding(check="similar agents", ok=True, detail=f"{text} (by the edges of revision {summary['revision']})")]
 
 
 def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Kinds of documents that data sets come in: servers of LiveMCPBench, JSON Lines of awesome lists.
+"""Kinds of documents that data sets come in: servers of LiveMCPBench, services of A2X, JSON Lines of awesome lists.
 
 Entry points of the group `waygraph.kinds`.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
-from waygraph.ingest.sources.formats.listings import tool_records
+from waygraph.ingest.sources.formats.listings import is_service, service_record, tool_records
 from waygraph.ingest.sources.kinds import Kind
 from waygraph.ingest.sources.parse import Line, Lines
 from waygraph.registry.http.addresses import split_url
@@ -104,5 +104,22 @@ def _address(url: object) -> str:
     return "" if parts is None or not parts.hostname else f"{parts.hostname}{parts.path.rstrip('/')}"
 
 
+SERVICES_SHAPE = '[{"id": …, "type": "generic", "name": …, "description": …, "metadata": {…}}]'
+
+
+def fits_services(document: Any) -> bool:
+    return mostly(document, is_service)
+
+
+def read_services(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    for number, service in enumerate(document):
+        pointer = f"/{number}"
+        if not isinstance(service, Mapping):
+            intake.reject_agent(pointer, f"expected a service object, found {shape_of(service)}")
+            continue
+        yield service_record(service, pointer)
+
+
+SERVICE_LIST = Kind("service-list", SERVICES_SHAPE, fits_services, read_services)
 LIVEMCPBENCH = Kind("livemcpbench", LIVEMCPBENCH_SHAPE, fits_livemcpbench, read_livemcpbench)
 SERVER_LINES = Kind("server-lines", LINES_SHAPE, fits_lines, read_lines)
