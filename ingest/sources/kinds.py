@@ -5,15 +5,15 @@ group `waygraph.kinds` that gives a `Kind`. See docs/sources.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
 from waygraph.ingest.sources.formats import a2a_card, catalogue, listings, mcp_config, mcp_registry, openapi, skill
 from waygraph.ingest.sources.parse import Lines
 from waygraph.registry.model.errors import InvalidSetting, SourceError
-from waygraph.registry.model.plugins import find_plugin, names
+from waygraph.registry.model.plugins import blaming, find_plugin, names
 
 REGISTRY_PREFIX = "mcp-registry:"
 """Before the address of an MCP registry; alone it is the official one."""
@@ -68,9 +68,7 @@ def known_kinds() -> Iterator[Kind]:
 
 def kind_of(document: object, where: str) -> Kind:
     """Raises UnknownShape."""
-    if kind := next(
-        (kind for kinds in (BUILT_IN_KINDS, load_plugins()) for kind in kinds if kind.fits(document)), None
-    ):
+    if kind := next((kind for kind in known_kinds() if kind.fits(document)), None):
         return kind
     if document is None or document == Lines(()):
         # Not of unknown shape: it may have held agents a moment ago, and be half written.
@@ -137,5 +135,13 @@ def load_plugins() -> tuple[Kind, ...]:
 
     Raises InvalidSetting for one that cannot be loaded.
     """
-    kinds = (find_plugin(GROUP, name, "kind", InvalidSetting)[0] for name in names(GROUP))
-    return tuple(sorted(kinds, key=lambda kind: kind.name))
+    return tuple(map(_open_plugin, sorted(names(GROUP))))
+
+
+def _open_plugin(name: str) -> Kind:
+    """The same kind, with SourceError in place of whatever else it raises. Raises InvalidSetting."""
+    kind, label = find_plugin(GROUP, name, "kind", InvalidSetting)
+    if not isinstance(kind, Kind):
+        raise InvalidSetting(f"{label}: expected a waygraph.ingest.sources.kinds.Kind, found {type(kind).__name__}")
+    blame = blaming(label, partial(SourceError, "document"))
+    return replace(kind, fits=blame(kind.fits), read=blame(lambda *of: iter([*kind.read(*of)])))

@@ -238,7 +238,7 @@ class Judge:
         return with_fields(
             new,
             **self._weigh(new, old, is_changed=is_changed, same_words={"visible_to"}.issuperset(fields)),
-            flags=tuple(self._flags(new, old, elsewhere)),
+            flags=tuple(dict.fromkeys(self._flags(new, old, elsewhere))),
         )
 
     def _tool(self, new: Tool, old: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
@@ -246,7 +246,7 @@ class Judge:
         status = old.status if old and new.status == KNOWN else new.status
         if old and not fields:
             return with_fields(new, **_standing(old), status=status)
-        flags = (*self._flags(new, old, elsewhere), *self.copy_flags(new, old))
+        flags = tuple(dict.fromkeys((*self._flags(new, old, elsewhere), *self.copy_flags(new, old))))
         is_changed = self._holds(fields, fields)
         if old and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)

@@ -2,7 +2,7 @@
 and harms nothing else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def find_plugin(group: str, name: str, noun: str, error: type[WaygraphError]) ->
 
 
 @contextmanager
-def blaming(label: str, error: type[WaygraphError]) -> Iterator[None]:
+def blaming(label: str, error: Callable[[str], WaygraphError]) -> Iterator[None]:
     """In place of what others raise: without its own text, which may hold a key or what people asked."""
     try:
         yield

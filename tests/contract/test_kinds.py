@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.world import data_folder
 from tests.contract.kind_samples import PLANTED, REAL_FILES, SAMPLES, Place, RealFile, Sample, plain
 from waygraph.ingest.manifest.records import Manifest
-from waygraph.ingest.sources.kinds import BUILT_IN_KINDS, kind_of
+from waygraph.ingest.sources.kinds import kind_of, known_kinds
 from waygraph.ingest.sources.parse import Lines, parse
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path
 from waygraph.ingest.sync.apply import sync
@@ -98,14 +98,14 @@ def owner_of(sample: Sample, tool: str) -> str:
 
 
 def test_every_kind_has_a_sample() -> None:
-    assert {sample.kind for sample in SAMPLES} == {kind.name for kind in BUILT_IN_KINDS}
+    assert {sample.kind for sample in SAMPLES} == {kind.name for kind in known_kinds()}
     assert len({str(sample) for sample in SAMPLES}) == len(SAMPLES)
 
 
 @every_sample
 def test_the_kind_is_told_from_the_content(sample: Sample, written: Written) -> None:
     """Where another kind would take it too, that one is known, and comes later."""
-    assert [kind.name for kind in BUILT_IN_KINDS if kind.fits(written.document)] == [sample.kind, *sample.also]
+    assert [kind.name for kind in known_kinds() if kind.fits(written.document)] == [sample.kind, *sample.also]
     assert kind_of(written.document, "here").name == sample.kind
 
 
@@ -232,7 +232,7 @@ def test_real_files_go_in_whole(real: RealFile) -> None:
         pytest.skip(f"no {real.path}: give the data's folder by WAYGRAPH_BENCH_DATA")
     [(where, content)] = list_path(str(path)).files
     document = parse(where, content, S)
-    assert [kind.name for kind in BUILT_IN_KINDS if kind.fits(document)] == [real.kind]
+    assert [kind.name for kind in known_kinds() if kind.fits(document)] == [real.kind]
     [manifest] = read_path(str(path), S)
     assert len(manifest.entries) == real.agents
     assert sum(len(entry.tools) for entry in manifest.entries) == real.tools

@@ -15,8 +15,12 @@ from tests.gateway.hosts import ERAS, Era, Open, Place, ingest, on_stdio, over_h
 from tests.gateway.programs import skilled
 from tests.service import served
 from waygraph.api.cli.app import main
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.upstream.calls import raw_request
 from waygraph.ingest.upstream.connection import SKILLS
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 TEXT = "---\nname: {name}\ndescription: How to weigh freight and ship it.\nlicense: MIT\n---\nCall `box:paint` first.\n"
@@ -178,6 +182,11 @@ async def test_a_suspicious_text_in_any_file_is_flagged_and_not_listed(place: Pl
     assert ingest(place, str(place.folder / "sly")) == 0
     with LocalRegistry.open(place.registry) as registry:
         flags = {name: registry.agent(name).flags for name in ("sly", "bold")}
+        (place.folder / "saved.json").write_text(export(registry, "json"))
+    with LocalRegistry.open(":memory:") as restored:
+        for manifest in read_path(str(place.folder / "saved.json"), Settings(), kind="export"):
+            sync(restored, manifest)
+        assert {name: restored.agent(name).flags for name in flags} == flags
     assert any(flag.startswith("references/more.md: ") for flag in flags["sly"]), flags
     assert any(flag.startswith("SKILL.md: ") for flag in flags["bold"]), flags
     async with host_of(on_stdio(place)) as host:

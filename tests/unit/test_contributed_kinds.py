@@ -11,7 +11,7 @@ from benchmarks.contributed import install, on_path
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.model.errors import EmbedderRefused, InvalidSetting
+from waygraph.registry.model.errors import EmbedderRefused, InvalidSetting, SourceError
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import recipe_named
@@ -49,9 +49,10 @@ def written(folder: Path, document: object) -> str:
 @pytest.mark.parametrize(
     ("point", "why"),
     [
-        ("nowhere:KIND", "ModuleNotFoundError: No module named 'nowhere'"),
-        ("acme_fleet:NOTHING", "AttributeError"),
-        ("leaving:KIND", "SystemExit: 3"),
+        ("nowhere:KIND", " cannot be.*ModuleNotFoundError: No module named 'nowhere'"),
+        ("acme_fleet:NOTHING", " cannot be.*AttributeError"),
+        ("acme_fleet:fits", ": expected a waygraph.*, found function"),
+        ("leaving:KIND", " cannot be.*SystemExit: 3"),
     ],
 )
 def test_a_broken_entry_point_is_told_with_its_package(folder: Path, tmp_path: Path, point: str, why: str) -> None:
@@ -60,9 +61,13 @@ def test_a_broken_entry_point_is_told_with_its_package(folder: Path, tmp_path: P
     install(folder, "acme-fleet", modules, {"fleet": "acme_fleet:KIND"})
     with on_path(folder):
         assert [entry.key for entry in read_path(written(tmp_path, {"fleet": [{"name": "A"}]}), S)[0].entries] == ["A"]
+        with pytest.raises(SourceError, match=r"of the package acme-fleet 1\.0 failed: KeyError"):
+            read_path(written(tmp_path, {"fleet": [{}]}), S)
     install(folder, "acme-wrong", {}, {"wrong": point})
-    with on_path(folder), pytest.raises(InvalidSetting, match=f"wrong of the package acme-wrong 1.0 cannot be.*{why}"):
-        read_path(written(tmp_path, {"x": 1}), S)
+    with on_path(folder):
+        assert read_path(str(CATALOG), S)  # of a built-in kind
+        with pytest.raises(InvalidSetting, match=f"wrong of the package acme-wrong 1.0{why}"):
+            read_path(written(tmp_path, {"x": 1}), S)
 
 
 ROOT = Path(__file__).parents[2]

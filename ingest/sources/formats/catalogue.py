@@ -248,6 +248,7 @@ class _Approval(_Row):
     id: _Name
     pending: bool
     approved_hash: str
+    flags: list[str] = []
 
 
 class _RestOfAgents(_Row):
@@ -299,10 +300,10 @@ def _refuse_hidden(texts: Iterable[str]) -> None:
 
 def _with_approval(entry: AgentEntry, approvals: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:
     def of[T: Agent | Tool](entity: T) -> T:
-        row = approvals.get(entity.id)
-        return (
-            replace(entity, pending=row.pending, approved_hash=row.approved_hash if restore else "") if row else entity
-        )
+        if (row := approvals.get(entity.id)) is None:
+            return entity
+        approved_hash = row.approved_hash if restore else ""
+        return replace(entity, pending=row.pending, approved_hash=approved_hash, flags=tuple(row.flags))
 
     return replace(entry, agent=of(entry.agent), tools=tuple(map(of, entry.tools)))
 

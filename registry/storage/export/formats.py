@@ -125,8 +125,8 @@ def as_json(contents: Contents) -> str:
         f'"agents": {_lines(_agent(agent, tools_by_agent[agent.id]) for agent in agents)}',
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
         f'"operator": {_lines(shapes.shape(setting) for setting in contents.settings.values())}',
-        # Whether it waits, and what of it was approved. Flags are found again.
-        f'"approval": {_lines(_fields(each, _APPROVAL) for each in entities if each.pending or each.approved_hash)}',
+        # Whether it waits, and what of it was approved or looked suspicious: also of files, which are not here.
+        f'"approval": {_lines(_fields(each, _APPROVAL) for each in entities if _is_marked(each))}',
     ]
     values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in EXPORTED_NOUNS}
     parts += [f'"{name}": {_lines(documents)}' for name, documents in values.items() if documents]
@@ -173,7 +173,11 @@ def _source(source: SourceSummary) -> dict[str, object]:
     return _fields(source, terms)
 
 
-_APPROVAL = ("id", "pending", "approved_hash")
+_APPROVAL = ("id", "pending", "approved_hash", "flags")
+
+
+def _is_marked(entity: Agent | Tool) -> bool:
+    return bool(entity.pending or entity.approved_hash or entity.flags)
 
 
 # The document of `/.well-known/ai-catalog.json`: AI Catalog 1.0, with a host (its conformance level 2).
