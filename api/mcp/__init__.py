@@ -5,6 +5,3 @@ from typing import Literal
 Surface = Literal["default", "rfc", "router"]
 """`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it. `router`: `route` and `execute` alone. A light
 routing agent of ToolACE-MCP (section 3.5) has two such tools over a trained router, which `rerank` may name."""
-
-Warm = Literal["pinned", "all"]
-"""Whose servers are started before they are called."""

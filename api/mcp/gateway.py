@@ -1,7 +1,5 @@
 """What every request of a host reaches: the registry, what runs tools, the rules, what is recorded.
 
-Servers may be started before anybody calls them, and kept so: a first call would wait for the start.
-
 Which tool is called after which, counted for the graph as calls end (`WAYGRAPH_LEARN=transitions`).
 """
 
@@ -16,7 +14,7 @@ from typing import Protocol
 
 import anyio
 
-from waygraph.api.mcp import Surface, Warm
+from waygraph.api.mcp import Surface
 from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking, TaskHandles
 from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
@@ -32,7 +30,7 @@ from waygraph.registry.catalog.searchable import View, open_view
 from waygraph.registry.model import transitions
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import Agent, Mode
+from waygraph.registry.model.nouns import Mode
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
@@ -163,8 +161,6 @@ class Parts:
     ask: Ask
     surface: Surface = "default"
     parks: bool = True
-    warm: Warm | None = None
-    """Whose servers are started before they are called."""
 
 
 def read_parts(
@@ -266,45 +262,3 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
             )
             async with parking.open() if parking else nullcontext():
                 yield gateway
-
-
-SHORTEST_ROUND_S = 1.0
-
-
-async def keep_warm(gateway: Gateway, which: Warm) -> None:
-    """Starts the servers and, before they would be stopped for want of calls, looks after them again. Runs until it is
-    cancelled; a server that does not start is logged, and tried again with the next round.
-    """
-    while True:
-        agents: Sequence[Agent] = ()
-        try:
-            agents = await gateway.ask(lambda: agents_to_warm(gateway, which))
-        except (WaygraphError, TimeoutError) as error:
-            _log.warning("no servers are warmed now: %s", error)
-        except Exception:  # noqa: BLE001 - the gateway would end with its warming
-            _log.exception("no servers are warmed now")
-        async with anyio.create_task_group() as tasks:
-            for agent in agents:
-                tasks.start_soon(_warm, gateway, agent)
-            await anyio.sleep(max(SHORTEST_ROUND_S, gateway.settings.call_idle_s / 2))
-
-
-async def _warm(gateway: Gateway, agent: Agent) -> None:
-    try:
-        await gateway.executor.warm(agent)
-    except WaygraphError as error:
-        _log.warning("a server is not warm: %s", error)
-    except Exception:  # noqa: BLE001 - whatever one server leads to, the others are warmed
-        _log.exception("the server of %s is not warm", agent.id)
-
-
-def agents_to_warm(gateway: Gateway, which: Warm) -> Sequence[Agent]:
-    """MCP servers that can be called here. Raises WaygraphError."""
-    registry, why_not = gateway.registry, gateway.reach.now().why_not
-    return [
-        agent
-        for agent in registry.agents()
-        if agent.kind == "mcp_server"
-        and (which == "all" or agent.pinned)
-        and not (agent.hidden or agent.pending or why_not(agent))
-    ]

@@ -21,7 +21,7 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ConfigDict, Field
 
 from waygraph.api.mcp import calls, meta_tools, results
-from waygraph.api.mcp.gateway import Gateway, Parts, keep_warm, open_gateway
+from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
 from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS
 from waygraph.api.mcp.offers import AGENTS, Kind, address_of, find_owner, offers_page, stand_in
@@ -297,8 +297,6 @@ async def open_server(parts: Parts, asker_of: Callable[[Context], Asker]) -> Asy
     listeners = Listeners()
     async with open_gateway(parts, asker_of) as gateway, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
-        if parts.warm:
-            tasks.start_soon(keep_warm, gateway, parts.warm)
         yield _server_of(gateway, listeners)
         tasks.cancel_scope.cancel()
 

@@ -46,7 +46,7 @@ from waygraph.registry.storage.store import MEMORY
 from waygraph.registry.storage.usage_file import UsageCounter
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp import Surface, Warm
+    from waygraph.api.mcp import Surface
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.request_log import Application
 
@@ -188,7 +188,6 @@ class ServiceOptions:
     """Whether the gateway is offered beside REST."""
     surface: "Surface" = "default"
     """What the gateway lists."""
-    warm: "Warm | None" = None
     """Whose servers the gateway starts before they are called."""
     local: str = ""
     """Only who shows this text may call, and everything."""
@@ -324,7 +323,7 @@ def _open_surroundings(
     log = open_logs(settings.log_level, stream, service.metrics.lost_log_line)
     gateway, alone = None, options.workers == 1
     if options.mcp:
-        gateway = OfferedGateway(service, environ, surface=options.surface, alone=alone, warm=options.warm)
+        gateway = OfferedGateway(service, environ, surface=options.surface, alone=alone)
     return log, gateway, open_traces(environ, stream)
 
 

@@ -24,7 +24,7 @@ from waygraph.registry.access.policy import load_policy
 from waygraph.registry.http.addresses import split_url
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp import Surface, Warm
+    from waygraph.api.mcp import Surface
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.service import Service
     from waygraph.registry.access.visibility import Caller
@@ -49,12 +49,10 @@ class OfferedGateway:
         *,
         surface: "Surface" = "default",
         alone: bool = True,
-        warm: "Warm | None" = None,
     ) -> None:
         """`alone`: see `HttpGateway`. Raises InvalidSetting for an operator's file that cannot be read."""
         self._service, self._alone = service, alone
         self._surface: Surface = surface
-        self._warm: Warm | None = warm
         self._surroundings = Surroundings.here(environ)
         settings = service.settings
         self.policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
@@ -133,7 +131,6 @@ class OfferedGateway:
             ask=service.lanes.ask,
             surface=self._surface,
             parks=self._alone,
-            warm=self._warm,
         )
         return HttpGateway(parts)
 

@@ -102,11 +102,6 @@ class McpCaller:
         except NotCallable as refusal:  # of its server, whichever tool was asked for
             raise NotCallable(call.name, refusal.reason, how=refusal.how) from None
 
-    async def warm(self, agent: Agent) -> None:
-        """Without effect where each caller has a connection of their own."""
-        if self._logins is None or self._logins.rule(agent.id) is None:
-            await self.pool.warm(agent)
-
 
 REST_AFTER = 5
 """Calls of one caller that fail in a row: then the server rests for them."""
@@ -202,12 +197,6 @@ class Executor:
         """Whether a server has told since the last look that a list of its has changed."""
         way = self._ways.get("mcp_server")
         return isinstance(way, McpCaller) and way.pool.take_changes()
-
-    async def warm(self, agent: Agent) -> None:
-        """Has the server of an agent run, so that no call waits for its start; others need none. Raises as `call`."""
-        if isinstance(way := self._ways.get(agent.kind), McpCaller):
-            with _naming(agent):
-                await way.warm(agent)
 
     def _way(self, call: ToolCall) -> ToolCaller:
         if call.agent.kind != "mcp_server" and self.logins and self.logins.rule(call.agent.id):

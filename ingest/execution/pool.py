@@ -154,13 +154,6 @@ class Pool:
         self._changes = {line: line.change_count for (_, user), line in self._lines.items() if not user}
         return any(count > before.get(line, 0) for line, count in self._changes.items())
 
-    async def warm(self, agent: Agent) -> None:
-        """Starts the agent's server as a call does, or lets it rest as long as if it had just been called. Raises as
-        `call`.
-        """
-        async with (await self._line(agent)).use():
-            return
-
     def close(self) -> None:
         """No call is taken any more. The connections end with the task group."""
         self._is_closed = True

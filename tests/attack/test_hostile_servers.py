@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -14,7 +13,6 @@ from mcp import MCPError
 from tests.gateway.hosts import Place, ingest, over_http
 from tests.gateway.programs import odd_numbers
 from tests.service import served
-from waygraph.api.mcp import gateway as mcp_gateway
 from waygraph.api.mcp import offers
 from waygraph.api.mcp.results import (
     GATEWAY,
@@ -322,18 +320,6 @@ def test_whatever_a_server_leads_to_costs_its_own_list(
         assert prompts == ["sound__sound"]
         assert resources == ["waygraph://capabilities", "waygraph://agents/sound/note://sound"]
         assert told[0] == "went"
-
-
-def test_a_server_that_cannot_be_warmed_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Its round is a task of the gateway's, which would end with it."""
-
-    class Failing:
-        async def warm(self, _: Agent) -> None:
-            raise OverflowError
-
-    gateway: Any = SimpleNamespace(executor=Failing())
-    anyio.run(mcp_gateway._warm, gateway, Agent(id="odd", name="odd"))
-    assert "odd" in caplog.text
 
 
 def test_of_a_list_without_end_a_bounded_part_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:

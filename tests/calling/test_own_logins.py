@@ -436,7 +436,6 @@ async def test_a_header_names_the_caller(here: Here, server: ProtectedServer) ->
         assert executor.logins is not None
         with pytest.raises(NotCallable, match="as each caller"):
             await executor.logins.operator_launch(here.registry.agents()[0])
-        await executor.warm(here.registry.agents()[0])
     named = [heard["x-user"] for heard in server.headers]
     assert list(dict.fromkeys(named)) == [ANN, "oidc:Zo%C3%AB%E2%80%A8x", "oidc:ann%20", "local"]
 

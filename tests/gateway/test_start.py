@@ -1,23 +1,15 @@
 """A service is ready before its gateway, which is opened beside what is asked."""
 
-import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.gateway.hosts import Place, ingest
 from tests.gateway.test_doors import ACCEPT, HELLO
-from tests.service import assert_good, assert_problem, process, served, until
-from tests.upstream.launches import PROGRAMS
-from waygraph.api.cli.app import main
-from waygraph.api.mcp import Warm
+from tests.service import assert_good, assert_problem, served, until
 from waygraph.api.rest import mcp_mount
 from waygraph.api.rest.follow import Follower
 from waygraph.api.rest.mcp_mount import OfferedGateway
@@ -112,43 +104,3 @@ def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pyt
         said = until(lambda: [line for line in service.log.splitlines() if "cannot be opened" in line], "its line")
     assert len(said) == 1
     assert "ModuleNotFoundError" in said[0]
-
-
-STARTED = """
-import runpy, sys
-with open({noted!r}, "a") as file:
-    print({name!r}, file=file)
-sys.argv = sys.argv[:1]
-runpy.run_path({program!r}, run_name="__main__")
-"""
-NAMES = ("pinned", "called", "other")
-
-
-@contextmanager
-def servers(folder: Path) -> Iterator[tuple[Place, Path]]:
-    """Three of them, each of which notes its starts; what ingest started is struck out."""
-    place, noted, config = Place(folder), folder / "started.txt", {}
-    for name in NAMES:
-        script = folder / f"{name}.py"
-        script.write_text(STARTED.format(noted=str(noted), name=name, program=str(PROGRAMS / "handshake.py")))
-        config[name] = {"command": sys.executable, "args": ["-S", str(script)]}
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": config}))
-    assert ingest(place, str(folder / "mcp.json")) == 0
-    assert main(["--registry", str(place.registry), "--embedder", "none", "set", "pinned", "--pin"]) == 0
-    noted.write_text("")
-    yield place, noted
-
-
-def started(noted: Path) -> set[str]:
-    return set(noted.read_text().split())
-
-
-@pytest.mark.parametrize(("warm", "names"), [("pinned", ["pinned"]), ("all", NAMES)], ids=["pinned", "all"])
-def test_the_chosen_servers_run_before_they_are_called(warm: Warm, names: Sequence[str], tmp_path: Path) -> None:
-    """And no others: what is not to be warmed had the same time."""
-    wanted = set(names)
-    with servers(tmp_path) as (place, noted):
-        with process(place.registry, tmp_path, "--warm", warm) as service:
-            until(lambda: started(noted) >= wanted, f"{wanted} run")
-            assert service.client().get("/healthz").status_code == 200
-        assert started(noted) == wanted

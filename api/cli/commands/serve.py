@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import Invocation, ServedNamespace, Texts, invocation
 from waygraph.api.cli.render.output import Cell, Fields, Table, note
-from waygraph.api.mcp import Surface, Warm
+from waygraph.api.mcp import Surface
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.process import without_collection
@@ -96,7 +96,6 @@ def _load(registry: "LocalRegistry") -> None:
 
 
 _SURFACE_HELP = "What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
-_WARM_HELP = "Start these MCP servers before they are called, and keep them: those of pinned agents, or all."
 
 
 def serve(
@@ -108,7 +107,6 @@ def serve(
     no_auth: Annotated[bool, Option(help="Ask nobody who they are, on any address.")] = False,
     no_mcp: Annotated[bool, Option(help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")] = False,
     surface: Annotated[Surface, Option(help=_SURFACE_HELP)] = "default",
-    warm: Annotated[Warm | None, Option(help=_WARM_HELP)] = None,
     watch: Annotated[
         Texts, Option(metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat.")
     ] = None,
@@ -130,7 +128,6 @@ def serve(
         watch=tuple(watch or ()),
         mcp=not no_mcp,
         surface=surface,
-        warm=warm,
     )
     serve(service)
 
