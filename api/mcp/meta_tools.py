@@ -179,8 +179,8 @@ def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -
     logins = gateway.executor.logins
 
     def login_of(agent_id: str) -> str:
-        lacks_login = logins is not None and logins.lacks_login(asker.call_caller, agent_id)
-        return asker.needs_login("", agent_id).way if lacks_login else ""
+        is_in = logins is None or not logins.lacks_login(asker.call_caller, agent_id)
+        return "" if is_in else asker.needs_login("", agent_id).way
 
     recipe = gateway.recipe_of(mode)
     asked = find.FindAsked(agent_ids=within, recipe=recipe, title_of=title_of, login_of=login_of, **request)

@@ -118,8 +118,7 @@ class Asker:
     def needs_login(self, tool: str, agent_id: str) -> NeedsLogin:
         """The error that says where this caller logs in at the agent's server."""
         page = self.login_page(agent_id)
-        lacks_page = self.site is not None and not page
-        how = "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it" if lacks_page else ""
+        how = "" if self.site is None or page else "the operator has to set WAYGRAPH_PUBLIC_URL: it has a page for it"
         return NeedsLogin(tool, agent_id, page=page, how=how)
 
     @property

@@ -130,13 +130,13 @@ class Breaker:
         """Raises UpstreamUnreachable while the server rests."""
         key = call.agent.id, call.caller
         rest, now_s = self._rests.get(key) or _Rest(), anyio.current_time()
-        if rest.until_s > now_s:
-            wait = f"{rest.until_s - now_s:.0f} s"
-            raise UpstreamUnreachable(f"{rest.failure_count} calls in a row failed; it is asked again after {wait}")
+        if (left_s := rest.until_s - now_s) > 0:
+            raise UpstreamUnreachable(f"{rest.failure_count} calls in a row failed; asked again after {left_s:.0f} s")
         if rest.failure_count >= REST_AFTER:
             rest.until_s = now_s + FIRST_REST_S
         try:
             yield
+            self._rests.pop(key, None)
         except (CallTimedOut, MayHaveRun) as error:
             if isinstance(error, MayHaveRun) or call.deadline_s >= self._full_s:
                 rest.failure_count += 1
@@ -147,8 +147,6 @@ class Breaker:
         except UpstreamAnswered:
             self._rests.pop(key, None)
             raise
-        else:
-            self._rests.pop(key, None)
 
 
 class Executor:

@@ -347,11 +347,7 @@ def parse_policy(text: str) -> CallPolicy:
         raise InvalidSetting(f"`{wrong[0]}` must be true or false, not {flags[wrong[0]]!r}")
     amounts = {name: _amount(document, name, getattr(FREE, name), "") for name in _BUDGETS}
     return CallPolicy(
-        strict=flags["strict"],
-        fails_over=flags["fails_over"],
-        calls_per_day=amounts["calls_per_day"],
-        calls_per_session=amounts["calls_per_session"],
-        repeats=amounts["repeats"],
+        **(flags | amounts),
         default=cast("Verdict", _choice(document, "default", VERDICTS, "allow", "")),
         destructive=cast("Treatment", _choice(document, "destructive", DESTRUCTIVE, "by_name", "")),
         unannotated=cast("Treatment", _choice(document, "unannotated", UNANNOTATED, "by_name", "")),

@@ -302,9 +302,8 @@ def test_a_flood_of_pairs_moves_no_first_tool_of_others(tmp_path: Path) -> None:
         counter.write()
         after = first_five()
         pushed_at = [one for one, other in zip(before, after, strict=True) if pushed in other and pushed not in one]
-        assert len(before) > 100
         assert [each[0] for each in after] == [each[0] for each in before]
-        assert len(pushed_at) < len(before) / 10
+        assert len(pushed_at) < len(before) / 10 > 10
 
 
 def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
