@@ -270,16 +270,6 @@ class LocalRegistry(GraphAccess, Searchable):
 
         return self.change_existing(lambda session: forget_taxonomy(session, name))
 
-    def open_model(self, spec: str, *, option: str) -> "ChatModel":
-        """The language model of `openai:MODEL`, by the endpoint of the environment that the registry was opened with.
-
-        Whoever opens it closes it. Raises InvalidSetting, which names the `option`, also where there is no endpoint.
-        """
-        from waygraph.registry.language_model.endpoint import ChatModel, configured_model
-
-        model = configured_model(spec, self._environ, option=option, purpose=f"for {option}")
-        return ChatModel.open(model, self._settings, self._environ)
-
     @property
     def notice(self) -> str:
         """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
