@@ -38,7 +38,6 @@ from waygraph.registry.storage.location import named_place, open_store
 from waygraph.registry.storage.store import GraphAccess, Store
 
 if TYPE_CHECKING:
-    from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceStatuses
     from waygraph.registry.model.pictures import Map
     from waygraph.registry.model.usage import Count
@@ -57,7 +56,6 @@ class LocalRegistry(GraphAccess, Searchable):
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
         super().__init__(store, settings)
-        self._environ = environ
         self._embedders = OpenedEmbedders(settings, environ)
         self._rerankers = OpenedRerankers(settings, environ)
         self._walks = Walks(settings, environ)
