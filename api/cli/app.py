@@ -29,13 +29,11 @@ _OTHERS = re.compile(
 )
 _PREFIX = "WAYGRAPH_"
 LEAST_LIKENESS = 0.88
-"""What is less like any setting may be somebody's own, such as one that a configuration refers to."""
+"""What is less like any setting may be somebody's own, or was a setting once."""
 
 
 def misspelt(environ: Mapping[str, str]) -> str:
-    """A notice of variables that look like settings, or were some once, and set nothing; empty if there are none. It
-    shows no values.
-    """
+    """A notice of variables that are named like ours and set nothing; empty if there are none. It shows no values."""
     names = {name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)}
     if not names:
         return ""
@@ -47,9 +45,8 @@ def misspelt(environ: Mapping[str, str]) -> str:
     rest = {name.removeprefix(_PREFIX) for name in variables}
     notices: list[str] = []
     for name in sorted(names - variables):
-        stem = name.removeprefix(_PREFIX)
-        if candidates := nearest(stem, rest, least=LEAST_LIKENESS):
-            notices.append(f"{name} is no setting; did you mean {_PREFIX}{candidates[0]}?")
+        near = nearest(name.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS)
+        notices.append(f"{name} is no setting" + (f"; did you mean {_PREFIX}{near[0]}?" if near else ""))
     return "; ".join(notices)
 
 
@@ -65,7 +62,7 @@ _COMMANDS = {
     "tools": LazyCommand("route:tools", "List the tools of all agents, or of one."),
     "show": LazyCommand("route:show_one", "Show all that is known of an agent or a tool."),
     "set": LazyCommand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
-    "set-tool": LazyCommand("operate:set_tool", "Rename, describe or hide a tool, and pin or hide its parameters."),
+    "set-tool": LazyCommand("operate:set_tool", "Rename, describe or hide a tool, give it questions, change its parameters."),
     "remove": LazyCommand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
     "changes": LazyCommand("operate:changes", "List what came, and what sources changed of what was known."),
     "usage": LazyCommand("operate:usage", "Show calls, errors and latencies by tool."),
@@ -88,7 +85,7 @@ _COMMANDS = {
     "sources": LazyCommand("operate:sources", "List the sources, or remove one."),
     "keys": LazyCommand("serve:keys", "Make, list and revoke the API keys of a service."),
     "logins": LazyCommand("logins:logins", "List, make and remove callers' own logins at servers."),
-    "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
+    "model": LazyCommand("maintain:model", "Get and list embedding models."),
     "eval": LazyCommand("eval", "Measure routing on a dataset: `waygraph eval DIR`.", package=LAB),
     "lint": LazyCommand("lint", "Measure how often each tool is found, and what to add to its text.", package=LAB),
     "generate": LazyCommand("generate", "Make data for evaluation and for training a router.", package=LAB),

@@ -89,7 +89,7 @@ MIGRATIONS = (
     Migration(4, "toolsets", (unique_id("Toolset"),)),
     Migration(5, "failures of sources", ()),
     Migration(_LINKS, "edges of changes and settings", ()),
-    Migration(7, "edges of skills", ()),
+    Migration(7, "edges of skills, no counts of use", (load("schema/drop_use"),)),
 )
 
 

@@ -86,8 +86,8 @@ class Operator:
         self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
     ) -> OperatorSettings:
         """What an operator says of a tool, by id or the call name that its source gives it: `name`, `description`,
-        `hidden` and `parameters`, by name objects of `name`, `description`, `pin` (a value that every call has) and
-        `hidden`.
+        `questions`, `hidden` and `parameters`, by name objects of `name`, `description`, `pin` (a value that every call
+        has) and `hidden`.
 
         None takes a field back; what is not there stays. It survives every sync. Raises UnknownName, InvalidSetting;
         NotAllowed for a principal that is no operator.

@@ -22,7 +22,8 @@ _STATE_UPDATE = load("state/update")
 _NEED = load("skill/need")
 _TEACH = load("skill/teach")
 _UNLINK = load("skill/unlink")
-_LAST_PART = re.compile(r".*(?:/|:|__)")
+_STARTS = re.compile(r"^|(?<=[/:])|(?<=__)")
+"""Where a tool's own name may start in one that names its server, too: it may itself hold what sets them apart."""
 _FORMS = ("{}/{}", "{}:{}", "{}__{}", "mcp__{}__{}")
 """How a text names a tool with its server, which stands there by its id or its name."""
 
@@ -111,7 +112,7 @@ def resolve_names(session: GraphSession, skill_ids: Iterable[str]) -> dict[str, 
     names = {skill.id: names_in(skill) for skill in skills}
     every_name = {name for its in names.values() for name in its}
     view = read_graph_view(session, Part(agent_ids=every_name))
-    tools, owners = view.tools_named({_LAST_PART.sub("", name) for name in every_name})
+    tools, owners = view.tools_named({name[at.start() :] for name in every_name for at in _STARTS.finditer(name)})
     by_form, by_name = dict[str, set[str]](), dict[str, dict[str, bool]]()
     for tool in (item.tool for item in tools):
         owner = owners.overlaid(tool.agent_id)

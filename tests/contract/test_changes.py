@@ -293,7 +293,8 @@ def test_a_registry_of_schema_5_gets_the_edges(tmp_path: Path) -> None:
     with closing(GrafeoEngine.open(path)) as engine:
         engine.run(load("state/update"), props={"schema_version": 5})
         engine._database.execute("MATCH ()-[claim:CLAIMS]->() SET claim.seen_at = '2026-01-01'")
-        for old in ("MATCH (m:Migration {id: '6'}) DELETE m", "MATCH ()-[edge:OF]->() DELETE edge",
+        engine._database.execute("MATCH (tool:Tool) SET tool.calls = 3, tool.last_call_at = '2026-01-01'")
+        for old in ("MATCH (m:Migration) WHERE m.id IN ['6', '7'] DELETE m", "MATCH ()-[edge:OF]->() DELETE edge",
                     "MATCH ()-[edge:FROM]->() DELETE edge"):  # fmt: skip
             engine._database.execute(old)
         assert engine.run(load("check/counts"))[0]["subjects"] == 0
@@ -302,6 +303,7 @@ def test_a_registry_of_schema_5_gets_the_edges(tmp_path: Path) -> None:
         registry.operator.set("a", pinned=False)
         assert sorted(registry.operator.cypher(statement).rows) == edges
         assert registry.operator.cypher("MATCH ()-[c:CLAIMS]->() RETURN c.seen_at").rows == ((None,),)
+        assert set(registry.operator.cypher("MATCH (t:Tool) RETURN t.calls, t.last_call_at").rows) == {(None, None)}
         assert registry.status().state.schema_version == SCHEMA_VERSION
         assert [each.detail for each in examine(registry, deep=True) if not each.ok] == []
 

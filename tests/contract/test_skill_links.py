@@ -53,6 +53,12 @@ def test_a_skill_teaches_the_tool_that_it_names(registry: LocalRegistry, name: s
     assert links(registry) == []
 
 
+@pytest.mark.parametrize("name", ["door/do__that", "door__do__that", "mcp__door__do__that", "do__that"])
+def test_a_tool_may_have_a_separator_in_its_name(registry: LocalRegistry, name: str) -> None:
+    feed(registry, entry("door", ["do__that"]), skill("guide", name))
+    assert links(registry) == ["door", "door/do__that"]
+
+
 def test_a_server_that_is_named_alone_is_needed(registry: LocalRegistry) -> None:
     feed(registry, entry("door"), skill("guide", "door"))
     assert links(registry) == ["door"]

@@ -101,7 +101,7 @@ def test_words_of_another_description_count(visit: tuple[Visit, Served]) -> None
 
 def test_what_is_kept_is_measured_by_eval(visit: tuple[Visit, Served], tmp_path: Path) -> None:
     """Both verdicts, as a person gives them; then the installed command reads the folder."""
-    window, _ = visit
+    window, service = visit
     page = ask(window, "book a table for four")
     page.get_by_role("button", name="This was right").click()
     expect(page.get_by_text("Of your 1 requests 1 are answered right")).to_be_visible()
@@ -118,6 +118,10 @@ def test_what_is_kept_is_measured_by_eval(visit: tuple[Visit, Served], tmp_path:
     assert (outcome["judged"], outcome["tools"]["Recall@1"][0]) == (1, 1.0)
     page.get_by_role("button", name="Forget knit a scarf").click()
     expect(page.get_by_text("1 of 1 are answered right now.")).to_be_visible()
+    service.registry.operator.set_tool(RESERVE, {"hidden": True})
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)["outcomes"][0]["tools"]["Recall@1"][0] == 0
+    assert "1 queries name as right what is not there" in ran.stderr
 
 
 def test_the_answer_is_on_the_first_screen_and_one_step_away(visit: tuple[Visit, Served]) -> None:

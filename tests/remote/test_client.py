@@ -249,7 +249,7 @@ def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> No
             ask()
 
 
-OF_CLIENTS = {"take", "ingest", "start_ingest", "ingest_status", "sync_source"}
+OF_CLIENTS = {"take", "ingest", "sync_source"}
 """Methods of clients that a registry here has not."""
 
 

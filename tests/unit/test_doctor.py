@@ -20,7 +20,7 @@ from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.nouns import NO_DESCRIPTION
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.storage.integrity.examine import examine_at
+from waygraph.registry.storage.integrity.examine import IndexDump, _same_part, examine_at
 from waygraph.registry.storage.integrity.findings import Finding
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -109,6 +109,8 @@ def test_a_sound_registry_is_well(look: Look) -> None:
     assert list(findings)[: len(QUICK)] == QUICK
     assert all(finding.detail for finding in findings.values())
     assert not any(finding.advice for finding in findings.values())
+    # A registry of an older schema has no part of a younger noun.
+    assert _same_part("links", IndexDump({}), IndexDump({"links": {"links": []}, "stamp of links": {"stamp": ""}}))
 
 
 def test_agents_that_state_no_description_are_named(

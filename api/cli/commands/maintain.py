@@ -173,7 +173,7 @@ Spec = Annotated[
     str, Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own.")
 ]
 
-model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding models.")
+model = typer.Typer(no_args_is_help=True, help="Get and list embedding models.")
 
 
 @model.command()

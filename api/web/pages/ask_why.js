@@ -112,7 +112,7 @@ function Way({ title, command, label, act, disabled, children }) {
 function MendTool({ id, text, mend }) {
   const place = `/v1/tools/${pathOf(id)}`, tool = useGet(place, { schema: true }).value;
   const [words, setWords] = useState(/** @type {string | null} */ (null)), [name, setName] = useState("");
-  if (!tool) return null;
+  if (!tool || !("source_form" in tool)) return null; // what operators set already is known to admins alone
   const { questions = [], description = null, name: former = null } = tool.source_form?.setting || {};
   const asked = [...questions.filter((/** @type {string} */ each) => each !== text), text.slice(0, 500)];
   const described = words ?? tool.description, own = id.slice(id.indexOf("/") + 1);

@@ -18,9 +18,4 @@ RETURN a.id AS agent ORDER BY agent`,
     `MATCH (s:Toolset)-[:INCLUDES]->(t:Tool)<-[:OWNS]-(a:Agent)
 RETURN s.id AS toolset, a.id AS agent, count(t) AS tools ORDER BY toolset, agent`,
   ],
-  [
-    "What is used most",
-    `MATCH (a:Agent)-[:OWNS]->(t:Tool) WHERE t.calls > 0
-RETURN a.id AS agent, t.id AS tool, t.calls AS calls, t.errors AS errors ORDER BY calls DESC, tool LIMIT 10`,
-  ],
 ];

@@ -227,7 +227,7 @@ def _index_findings(session: GraphSession, graph: Graph, store: EmbeddedStore) -
 
 def _same_part(part: str, current: "IndexDump", fresh: "IndexDump") -> str:
     ours, reference = current.parts.get(part, {}), fresh.parts[part]
-    refuse(name for name in sorted({*ours, *reference}) if ours.get(name) != reference.get(name))
+    refuse(name for name in sorted({*ours, *reference}) if (ours.get(name) or None) != (reference.get(name) or None))
     return "as built anew"
 
 

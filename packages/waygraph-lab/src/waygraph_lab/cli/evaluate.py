@@ -104,6 +104,10 @@ def run(
     refuse_files(output, options.lines)
     dataset = read_dataset(folder, command.settings)
     dataset = dataset.draw(tasks, split=split) if tasks else dataset
+    known = {each.id for entry in dataset.catalogue.entries for each in entry.entities}
+    golds = [set[str]().union(*each.need.gold, *each.need.gold_tools) for each in dataset.questions]
+    if missing := sum(1 for gold in golds if gold - known):
+        note(f"{missing} queries name as right what is not there: hidden, waiting or gone, which counts as missed")
     grid = Grid(
         recipes=named_recipes(
             recipe or [TAXONOMY.name if stages.walk else DEFAULT_RECIPE],

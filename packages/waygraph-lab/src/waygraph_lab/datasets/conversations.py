@@ -36,6 +36,8 @@ class CatalogueNames:
 
     agents: Mapping[str, str]
     tools: frozenset[str] = field(default=frozenset())
+    partial: bool = False
+    """Of a registry: what it does not route to now may have been there when it was called right."""
 
     @classmethod
     def of(cls, catalogue: Manifest) -> "CatalogueNames":
@@ -46,6 +48,7 @@ class CatalogueNames:
             {entry.agent.id: entry.agent.id for entry in catalogue.entries}
             | {entry.key: entry.agent.id for entry in catalogue.entries},
             frozenset(tool.id for entry in catalogue.entries for tool in entry.tools),
+            catalogue.partial,
         )
 
     def tool(self, agent: str, name: str, where: str) -> str:
@@ -129,7 +132,7 @@ def _registry_agents(place: str, settings: Settings) -> Manifest:
     routable = [each for each in agents if not (each.pending or each.hidden)]
     own = {each.id: tuple(tool for tool in tools if tool.agent_id == each.id and not tool.pending) for each in routable}
     entries = [AgentEntry(key=each.id, agent=each, tools=own[each.id]) for each in routable]
-    return Manifest(source=place, entries=tuple(entries))
+    return Manifest(source=place, entries=tuple(entries), partial=True)
 
 
 def _join_manifests(source: str, manifests: Sequence[Manifest]) -> Manifest:

@@ -56,9 +56,9 @@ def gold_tools(known: CatalogueNames, items: Iterable[Iterable[str]], where: str
 
 
 def _agent(known: CatalogueNames, key: str, where: str) -> str:
-    if key not in known.agents:
+    if key not in known.agents and not known.partial:
         raise InvalidDataset(where, f"gold agent {key!r} is not in the catalogue")
-    return known.agents[key]
+    return known.agents.get(key, key)
 
 
 def _tool(known: CatalogueNames, name: str, where: str) -> str:
@@ -68,6 +68,8 @@ def _tool(known: CatalogueNames, name: str, where: str) -> str:
         agent = known.agents.get("/".join(parts[:at]))
         if agent is not None and (found := f"{agent}/{'/'.join(parts[at:])}") in known.tools:
             return found
+    if known.partial:
+        return name
     raise InvalidDataset(where, f"gold tool {name!r} is not in the catalogue; tools are written agent/tool")
 
 
