@@ -388,18 +388,18 @@ def _find_copy(gateway: Gateway, asker: Asker, request: ToolRequest) -> tuple[Ag
     from waygraph.ingest.sync.copies import is_near_copy, word_runs
 
     with suppress(errors.WaygraphError, TimeoutError):  # the error of the call is what counts
-        meant_agent, meant = _find_meant(gateway, asker, request.name, request.query, request.arguments)
+        failing_agent, failing = _find_meant(gateway, asker, request.name, request.query, request.arguments)
         registry, within = gateway.view(asker)
         filters = Filters(agent_ids=tuple(sorted(within or ())))
-        query = Query(text=f"{meant.name} {meant.description}"[:COPY_CHARS], limit=MOST_COPIES, filters=filters)
+        query = Query(text=f"{failing.name} {failing.description}"[:COPY_CHARS], limit=MOST_COPIES, filters=filters)
         judges, why_not = judging(registry, gateway.policy, asker.principal), gateway.reach.now().why_not
         for match in registry.find_tools(query, principal=asker.principal).matches:
             agent, tool = match.agent, match.tool
-            is_alike = fold_name(tool.name) == fold_name(meant.name) and (
-                tool.description == meant.description
-                or is_near_copy(word_runs(tool.description), word_runs(meant.description))
+            is_alike = fold_name(tool.name) == fold_name(failing.name) and (
+                tool.description == failing.description
+                or is_near_copy(word_runs(tool.description), word_runs(failing.description))
             )
-            if agent.id == meant_agent.id or not is_alike or why_not(agent):
+            if agent.id == failing_agent.id or not is_alike or why_not(agent):
                 continue
             is_allowed = judges.judge(agent, tool, by_name=True).verdict == "allow"
             if is_allowed and fits(tool, original_arguments(tool.input_schema, request.arguments)):

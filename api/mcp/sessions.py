@@ -357,12 +357,12 @@ def sign_requests(
     requests: Mapping[str, object], agent_id: str, capabilities: types.ClientCapabilities | None
 ) -> dict[str, dict[str, Any]]:
     """The questions of a server's task, for a host that answers them by itself; without those that it cannot take."""
-    signed: dict[str, dict[str, Any]] = {}
+    questions: dict[str, dict[str, Any]] = {}
     for key, request in list(requests.items())[:MOST_QUESTIONS]:
         question, params = fields_of(request).get("method"), fields_of(fields_of(request).get("params"))
         if question not in QUESTIONS or untakable(capabilities, question, params):
             continue
         with suppress(NotAnswered, ValidationError):
-            checked, _ = as_request(question, _sign_question(question, params, agent_id))
-            signed[key] = checked.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return signed
+            entry, _ = as_request(question, _sign_question(question, params, agent_id))
+            questions[key] = entry.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return questions
