@@ -52,6 +52,22 @@ def catalog(root: Path) -> Path:
     return root / "examples" / "catalog"
 
 
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """What fills registries with something of everything (`migrations.Richly`)."""
+    from tests.migrations import richly
+
+    with richly(tmp_path_factory.mktemp("rich")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def source(rich: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Such a registry, only read by all tests."""
+    rich.fill(path := tmp_path_factory.mktemp("source") / "source.grafeo")
+    return path
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No setting of the caller's counts, and no test writes to the caller's registry."""

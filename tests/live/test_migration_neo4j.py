@@ -12,7 +12,7 @@ import pytest
 from neo4j import Driver, GraphDatabase
 
 from tests.faults.processes import child
-from tests.migrations import EXAMPLES, ROWS, Richly, copy_and_stop_half_way, richly, taken_from
+from tests.migrations import EXAMPLES, ROWS, Richly, copy_and_stop_half_way, taken_from
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from waygraph.ingest.manifest.records import Manifest
@@ -29,20 +29,6 @@ from waygraph.registry.storage.server import ServerStore
 
 HALF_WAY = 4
 """Parts: operators' words, then agents with tools, three of five."""
-
-
-@pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Richly]:
-    with richly(tmp_path_factory.mktemp("rich")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def source(rich: Richly, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Only read by all tests."""
-    path = tmp_path_factory.mktemp("source") / "source.grafeo"
-    rich.fill(path)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from copy import copy as copy_of
 from dataclasses import replace
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.faults.processes import child
-from tests.migrations import Richly, copy_and_stop_half_way, files_of, richly, taken_from
+from tests.migrations import Richly, copy_and_stop_half_way, files_of, taken_from
 from waygraph.api.cli.app import main
 from waygraph.cypher import load
 from waygraph.cypher.loader import parse
@@ -33,20 +33,6 @@ from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts
 from waygraph.registry.storage.noun_list import read_whole
 
 Copy = Callable[[], MigrationReport]
-
-
-@pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Richly]:
-    with richly(tmp_path_factory.mktemp("rich")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def source(rich: Richly, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Only read by all tests."""
-    path = tmp_path_factory.mktemp("source") / "source.grafeo"
-    rich.fill(path)
-    return path
 
 
 @pytest.fixture
