@@ -62,7 +62,9 @@ _COMMANDS = {
     "tools": LazyCommand("route:tools", "List the tools of all agents, or of one."),
     "show": LazyCommand("route:show_one", "Show all that is known of an agent or a tool."),
     "set": LazyCommand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
-    "set-tool": LazyCommand("operate:set_tool", "Rename, describe or hide a tool, give it questions, change its parameters."),
+    "set-tool": LazyCommand(
+        "operate:set_tool", "Rename, describe or hide a tool, add questions, change its parameters."
+    ),
     "remove": LazyCommand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
     "changes": LazyCommand("operate:changes", "List what came, and what sources changed of what was known."),
     "usage": LazyCommand("operate:usage", "Show calls, errors and latencies by tool."),

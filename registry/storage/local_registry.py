@@ -56,6 +56,7 @@ class LocalRegistry(GraphAccess, Searchable):
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
         super().__init__(store, settings)
+        self._environ = environ
         self._embedders = OpenedEmbedders(settings, environ)
         self._rerankers = OpenedRerankers(settings, environ)
         self._walks = Walks(settings, environ)
