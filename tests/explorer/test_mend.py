@@ -105,6 +105,8 @@ def test_what_is_kept_is_measured_by_eval(visit: tuple[Visit, Served], tmp_path:
     page = ask(window, "book a table for four")
     page.get_by_role("button", name="This was right").click()
     expect(page.get_by_text("Of your 1 requests 1 are answered right")).to_be_visible()
+    page = ask(window, "knit a scarf", "&for=tools")
+    expect(page.get_by_role("button", name="None of these")).to_have_count(0)
     page = ask(window, "knit a scarf")
     page.get_by_role("button", name="None of these").click()
     expect(page.get_by_text("Of your 2 requests")).to_be_visible()
@@ -113,6 +115,7 @@ def test_what_is_kept_is_measured_by_eval(visit: tuple[Visit, Served], tmp_path:
     expect(row).to_contain_text(RESERVE)
     [folder] = (tmp_path / "requests").iterdir()
     assert (folder / "queries.jsonl").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
     command = [sys.executable, "-m", "waygraph.api.cli.app", "eval", str(folder), "--json"]
     [outcome] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["outcomes"]
     assert (outcome["judged"], outcome["tools"]["Recall@1"][0]) == (1, 1.0)
@@ -121,6 +124,9 @@ def test_what_is_kept_is_measured_by_eval(visit: tuple[Visit, Served], tmp_path:
     service.registry.operator.set_tool(RESERVE, {"hidden": True})
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout)["outcomes"][0]["tools"]["Recall@1"][0] == 0
+    (folder / "queries.jsonl").write_text('{"text": "table"}\n{}\n')
+    answer = service.client().get("/explore/requests")
+    assert "queries.jsonl:2: is no query" in answer.text, answer.text
     assert "1 queries name as right what is not there" in ran.stderr
 
 

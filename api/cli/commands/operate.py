@@ -106,7 +106,7 @@ def set_tool(
     ] = None,
     reset: Annotated[bool, Option(help="Take back all that was set before.")] = False,
 ) -> None:
-    """Rename, describe or hide a tool, give it questions, change its parameters. It survives every ingest.
+    """Rename, describe or hide a tool, add questions, change its parameters. It survives every ingest.
 
     waygraph set-tool harbor-git/merge_pull_request --pin method=squash
     """

@@ -33,7 +33,7 @@ from waygraph.api.rest.requests import Strict
 from waygraph.api.rest.service import CALLER_KEY, STRANGER, Service
 from waygraph.registry.access.visibility import LOCAL, SCOPES, Caller
 from waygraph.registry.model.clock import now
-from waygraph.registry.model.errors import InvalidQuery, NotAllowed, NotAuthenticated, WaygraphError
+from waygraph.registry.model.errors import InvalidQuery, NotAllowed, NotAuthenticated, SourceError, WaygraphError
 from waygraph.registry.model.files import PRIVATE, content_if_there, storage_errors, write_atomically, write_lock
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Query
@@ -225,6 +225,8 @@ class KeptRequests:
         """Raises StorageFailed, InvalidQuery for more than `MOST_KEPT`."""
         if entry is None:
             return self._judge()
+        with storage_errors(self._folder):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with write_lock(self._folder / QUERIES, LOCK_S), storage_errors(self._folder):
             if entry.text.strip():
                 rows = [row for row in self._read(QUERIES) if row["text"] != entry.text]
@@ -272,7 +274,18 @@ class KeptRequests:
         yield from islice(chain.from_iterable(tool.questions for tool in registry.tools(limit=MOST_TOOLS)), MOST_OTHERS)
 
     def _read(self, name: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (content_if_there(self._folder / name) or b"").splitlines() if line]
+        """Raises SourceError for a line that cannot be judged: a person may have written it."""
+        rows = list[dict[str, Any]]()
+        try:
+            for line in (content_if_there(self._folder / name) or b"").splitlines():
+                row = json.loads(line)
+                if name == QUERIES:
+                    _is_right({**row, "agent": "", "first": str.strip(row["text"])})
+                rows.append(row)
+        except (ValueError, TypeError, LookupError) as error:
+            where = f"{self._folder / name}:{len(rows) + 1}"
+            raise SourceError(where, "is no query of a dataset; mend or remove it") from error
+        return rows
 
     def _write(self, name: str, rows: Iterable[Mapping[str, object]]) -> None:
         content = "".join(f"{json.dumps(row, ensure_ascii=True)}\n" for row in rows)

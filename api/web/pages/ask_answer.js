@@ -76,13 +76,16 @@ function Sentence({ answer, text }) {
 /** @param {{answer: any, text: string, of: string, body: any, path: string, why: string, again: () => void}} props `of`: which recipe's; `why`: whom somebody missed. */
 export function Answer({ answer, text, of, body, path, why, again }) {
   const { steps = [], pinned = [], query } = answer;
+  // Kept requests are judged by their text alone, by the usual recipe, so only such an answer can be called right.
+  const isPlain = path === "/v1/route" && body.recipe === "hybrid" && !(body.filters || body.history || body.steps || body.strict);
+  const kept = isPlain ? text : "";
   return html`<${Sentence} answer=${answer} text=${text} />
     <${AnswerNotices} of=${answer.notices} />
-    ${text && html`<${Verdict} answer=${answer} text=${text} />`}
+    ${kept && html`<${Verdict} answer=${answer} text=${kept} />`}
     ${body && html`<${Why} body=${body} path=${path} answer=${answer} name=${why} again=${again} />`}
     ${body && html`<${Legend} legs=${legsOf(answer)} />`}
-    <${Matches} matches=${answer.matches} of=${of} text=${text} />
-    ${pinned.length > 0 && html`<h3>Pinned by an operator</h3><${Matches} matches=${pinned} of=${`${of}, pinned`} text=${text} />`}
+    <${Matches} matches=${answer.matches} of=${of} text=${kept} />
+    ${pinned.length > 0 && html`<h3>Pinned by an operator</h3><${Matches} matches=${pinned} of=${`${of}, pinned`} text=${kept} />`}
     ${steps.map(
       (/** @type {any} */ step, /** @type {number} */ at) => html`<details key=${at} class="step">
         <summary>${at < query.steps.length ? `Step ${at + 1}: ` : "The whole request: "}<${Words} text=${step.query.text} max=${DESCRIPTION_CHARS} /></summary>

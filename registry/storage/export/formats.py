@@ -119,6 +119,7 @@ def as_json(contents: Contents) -> str:
     tools_by_agent = contents.tools_by_agent()
     agents = [item.agent for item in contents.agents.values()]
     entities: list[Agent | Tool] = [*agents, *(item.tool for item in contents.tools)]
+    marked = [each for each in entities if each.pending or each.approved_hash or each.flags]
     parts = [
         f'"waygraph_export": {FORMAT_VERSION}',
         f'"revision": {contents.state.revision}',
@@ -126,7 +127,7 @@ def as_json(contents: Contents) -> str:
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
         f'"operator": {_lines(shapes.shape(setting) for setting in contents.settings.values())}',
         # Whether it waits, and what of it was approved or looked suspicious: also of files, which are not here.
-        f'"approval": {_lines(_fields(each, _APPROVAL) for each in entities if _is_marked(each))}',
+        f'"approval": {_lines(_fields(each, _APPROVAL) for each in marked)}',
     ]
     values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in EXPORTED_NOUNS}
     parts += [f'"{name}": {_lines(documents)}' for name, documents in values.items() if documents]
@@ -174,10 +175,6 @@ def _source(source: SourceSummary) -> dict[str, object]:
 
 
 _APPROVAL = ("id", "pending", "approved_hash", "flags")
-
-
-def _is_marked(entity: Agent | Tool) -> bool:
-    return bool(entity.pending or entity.approved_hash or entity.flags)
 
 
 # The document of `/.well-known/ai-catalog.json`: AI Catalog 1.0, with a host (its conformance level 2).

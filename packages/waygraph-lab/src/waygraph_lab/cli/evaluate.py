@@ -104,10 +104,7 @@ def run(
     refuse_files(output, options.lines)
     dataset = read_dataset(folder, command.settings)
     dataset = dataset.draw(tasks, split=split) if tasks else dataset
-    known = {each.id for entry in dataset.catalogue.entries for each in entry.entities}
-    golds = [set[str]().union(*each.need.gold, *each.need.gold_tools) for each in dataset.questions]
-    if missing := sum(1 for gold in golds if gold - known):
-        note(f"{missing} queries name as right what is not there: hidden, waiting or gone, which counts as missed")
+    _remark_on_missing(dataset)
     grid = Grid(
         recipes=named_recipes(
             recipe or [TAXONOMY.name if stages.walk else DEFAULT_RECIPE],
@@ -134,6 +131,13 @@ def run(
 
 evaluate.command()(agents)
 evaluate.command()(history)
+
+
+def _remark_on_missing(dataset: "Dataset") -> None:
+    known = {each.id for entry in dataset.catalogue.entries for each in entry.entities}
+    golds = [set[str]().union(*each.need.gold, *each.need.gold_tools) for each in dataset.questions]
+    if missing := sum(1 for gold in golds if gold - known):
+        note(f"{missing} queries name as right what is not there: hidden, waiting or gone, which counts as missed")
 
 
 @contextmanager
