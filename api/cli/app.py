@@ -43,11 +43,9 @@ def misspelt(environ: Mapping[str, str]) -> str:
     variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
     # What all begin with would make all alike.
     rest = {name.removeprefix(_PREFIX) for name in variables}
-    notices: list[str] = []
-    for name in sorted(names - variables):
-        near = nearest(name.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS)
-        notices.append(f"{name} is no setting" + (f"; did you mean {_PREFIX}{near[0]}?" if near else ""))
-    return "; ".join(notices)
+    near = {each: nearest(each.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS) for each in names - variables}
+    hints = {name: f"; did you mean {_PREFIX}{stems[0]}?" if stems else "" for name, stems in near.items()}
+    return "; ".join(f"{name} is no setting{hints[name]}" for name in sorted(hints))
 
 
 _COMMANDS = {

@@ -253,7 +253,8 @@ def _without_chance(name: str, argument: str) -> str:
 
 def _argument(before: str, argument: object) -> object:
     """One argument; the flag before it says what it is."""
-    if _takes_a_secret(before) and not _LONG_FLAG.fullmatch(str(argument)):
+    takes_secret = before.startswith("-") and _LABEL.fullmatch(before) and names_secret(before.rpartition(".")[2])
+    if takes_secret and not _LONG_FLAG.fullmatch(str(argument)):
         return _hide_values(before, argument)
     if not isinstance(argument, str):
         return _clean_value(argument)
@@ -262,10 +263,6 @@ def _argument(before: str, argument: object) -> object:
     if _LOGIN_FLAG.fullmatch(before) and ":" in argument:
         return _login(argument)
     return _variable(argument) if _VARIABLE_FLAG.fullmatch(before) else _word(argument)
-
-
-def _takes_a_secret(flag: str) -> bool:
-    return flag.startswith("-") and bool(_LABEL.fullmatch(flag)) and names_secret(flag.rpartition(".")[2])
 
 
 def _header(text: str) -> str:

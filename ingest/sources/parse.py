@@ -423,7 +423,8 @@ def _read_files(folder: Path, read: Mapping[str, bytes]) -> dict[str, Any]:
             return {"files": only, "partial": True, "left_out": omissions, "flags": flags, "scripts": scripts}
         files[path] = digest = digest_of(content)
         head = content[:MAX_HEAD_BYTES].decode("utf-8-sig", "replace")
-        if path.startswith(f"{SCRIPTS}/") and not file.name.startswith("__") and _is_script(file, content):
+        is_script = file.suffix.casefold() in SCRIPT_SUFFIXES or content.startswith(b"#!")
+        if path.startswith(f"{SCRIPTS}/") and not file.name.startswith("__") and is_script:
             scripts.append({"path": path, "head": head, "sha256": digest["sha256"]})
         elif path not in read and file.suffix.casefold() in TEXT_SUFFIXES:
             flags += suspicions_in(path, content[: 4 * MAX_BODY_CHARS].decode("utf-8-sig", "replace")[:MAX_BODY_CHARS])
@@ -458,7 +459,3 @@ def _read_file(file: Path, folder: Path, room: int) -> bytes | str:
             return stream.read(room + 1)
     except (OSError, RuntimeError) as exc:  # also a link that leads to itself
         return f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
-
-
-def _is_script(file: Path, content: bytes) -> bool:
-    return file.suffix.casefold() in SCRIPT_SUFFIXES or content.startswith(b"#!")

@@ -147,7 +147,8 @@ def put_taxonomy(
     ]
     run_batches(session, _TAXONOMY_PUT_CATEGORIES, "rows", rows)
     session.run(_TAXONOMY_PUT_ROOT, id=new.name, root=f"{new.name}:{new.root.id}")
-    _put_children(session, new.name, [each for each in categories if _children(before, each.id) != each.children])
+    children = {each.id: each.children for each in before.values()}
+    _put_children(session, new.name, [each for each in categories if children.get(each.id, ()) != each.children])
     _put_holdings(session, new, categories, before)
 
 
@@ -173,10 +174,6 @@ def _category_props(category: Category, directions: Directions) -> dict[str, obj
     if category.id in directions:
         props["embedding"] = directions[category.id].tolist()
     return {**props, "examples": list(category.examples)}
-
-
-def _children(categories: Mapping[str, Category], category_id: str) -> tuple[str, ...]:
-    return categories[category_id].children if category_id in categories else ()
 
 
 def _put_children(session: GraphSession, name: str, parents: Sequence[Category]) -> None:

@@ -225,9 +225,8 @@ class KeptRequests:
         """Raises StorageFailed, InvalidQuery for more than `MOST_KEPT`."""
         if entry is None:
             return self._judge()
-        with storage_errors(self._folder):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with write_lock(self._folder / QUERIES, LOCK_S), storage_errors(self._folder):
+            self._folder.chmod(0o700)
             if entry.text.strip():
                 rows = [row for row in self._read(QUERIES) if row["text"] != entry.text]
                 if not entry.forget:
