@@ -54,7 +54,6 @@ def catalog(root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """What fills registries with something of everything (`migrations.Richly`)."""
     from tests.migrations import richly
 
     with richly(tmp_path_factory.mktemp("rich")) as made:

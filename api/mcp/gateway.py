@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from threading import Lock
 from typing import Protocol
 
@@ -194,15 +193,12 @@ class Gateway(Parts):
     counter: CallCounter | None
     usage: UsageCounter | None
     long_results: LongResults
+    budgets: CallBudgets
     tasks: TaskHandles
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
     code_places: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(CODE_AT_ONCE))
     code_of_callers: PlacesByName = field(default_factory=lambda: PlacesByName(CODE_OF_ONE))
-
-    @cached_property
-    def budgets(self) -> CallBudgets:
-        return CallBudgets(self.policy)
 
     late: set[str] = field(default_factory=set)
     """Agents that are not in a list that was sent, since their servers had not started in time."""
@@ -259,6 +255,7 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
                 # A host's next request may come to another process: then nothing is kept for it here.
                 long_results=LongResults(settings.call_result_tokens, KEPT_RESULTS_BYTES if parts.parks else 0),
                 tasks=TaskHandles(settings.data_path / "tasks"),
+                budgets=CallBudgets(parts.policy),
             )
             async with parking.open() if parking else nullcontext():
                 yield gateway

@@ -360,9 +360,8 @@ def sign_requests(
     questions: dict[str, dict[str, Any]] = {}
     for key, request in list(requests.items())[:MOST_QUESTIONS]:
         question, params = fields_of(request).get("method"), fields_of(fields_of(request).get("params"))
-        if question not in QUESTIONS or untakable(capabilities, question, params):
-            continue
-        with suppress(NotAnswered, ValidationError):
-            entry, _ = as_request(question, _sign_question(question, params, agent_id))
-            questions[key] = entry.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if question in QUESTIONS and not untakable(capabilities, question, params):
+            with suppress(NotAnswered, ValidationError):
+                entry, _ = as_request(question, _sign_question(question, params, agent_id))
+                questions[key] = entry.model_dump(by_alias=True, mode="json", exclude_none=True)
     return questions

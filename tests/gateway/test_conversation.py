@@ -128,8 +128,7 @@ async def do_in_steps(host: Client, place: Place) -> None:
         "send the guests an e-mail",
     ]
     answer = told(await host.call_tool("find_tools", {"query": "plan a picnic", "steps": steps, "known": {}}))
-    names = names_of(answer)
-    assert len(names) == len(set(names))
+    assert len(set(names_of(answer))) == len(answer["tools"])
     best = [step[0] for step in answer["steps"]]
     assert best == ["weather__get_forecast", "calendar__create_event", "mail__send_mail"]
     assert await use(host, best[0], city="Oslo")

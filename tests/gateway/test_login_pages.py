@@ -114,8 +114,7 @@ def log_in_by_browser(person: Person, page: str, key: str) -> httpx2.Response:
 
 async def find_whoami(client: Client) -> dict[str, Any]:
     """Its entry in an answer of find_tools."""
-    [tool] = told(await client.call_tool("find_tools", {"query": "desk__whoami", "limit": 1}))["tools"]
-    return dict(tool)
+    return dict(told(await client.call_tool("find_tools", {"query": "desk__whoami", "limit": 1}))["tools"][0])
 
 
 async def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) -> None:

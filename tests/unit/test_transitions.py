@@ -283,9 +283,8 @@ def test_one_caller_adds_so_much_a_day_to_what_all_share(tmp_path: Path) -> None
 
 def test_a_flood_of_pairs_moves_no_first_tool_of_others(tmp_path: Path) -> None:
     """One caller calls one tool beside every other, 10,000 times: few answers of others then hold it."""
-    catalog = Path(__file__).parents[2] / "examples" / "catalog"
     with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
-        for manifest in read_path(str(catalog), registry.settings):
+        for manifest in read_path(str(Path(__file__).parents[2] / "examples" / "catalog"), registry.settings):
             sync(registry, manifest)
         tools = registry.tools()
         pushed = tools[0].id
