@@ -44,8 +44,8 @@ from waygraph.registry.model.usage import Outcome
 
 ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
-COPY_CHARS = 500
-"""Of a tool's text, by which its copies are looked for."""
+COPY_CHARS, MOST_COPIES = 500, 10
+"""Of a tool's text, by which its copies are looked for; so many are looked at."""
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
 TOOL_ERROR_CHARS = 200
@@ -373,10 +373,6 @@ def _spend(gateway: Gateway, asker: Asker, choice: _ChosenTool) -> None:
     total = asker.session.call_costs + (cost := choice.judgement.cost)
     gateway.budgets.take(choice.tool.id, asker.caller.id, choice.arguments, cost, total)
     asker.session.call_costs = total
-
-
-MOST_COPIES = 10
-"""So many tools like one whose server fails are looked at."""
 
 
 def _find_copy(gateway: Gateway, asker: Asker, request: ToolRequest) -> tuple[Agent, Tool] | None:

@@ -77,7 +77,7 @@ def pair_notices(matches: Sequence[ToolMatch], partners: Mapping[str, Partner]) 
     places = {match.tool.id: at for at, match in enumerate(matches)}
     pairs = {
         tuple(sorted((places[each], places[partner.tool]))): (each, partner)
-        for each, partner in partners.items()
+        for each, partner in sorted(partners.items(), key=lambda pair: places.get(pair[0], 0))  # the last of two counts
         if each in places and partner.tool in places
     }
     return [

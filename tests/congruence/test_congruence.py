@@ -358,7 +358,7 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
         "read/settings_of": {"agent_ids": agents},
         "read/changes_of": {"since": "", "before": "", "all": False, "agent_ids": agents[::2], "limit": 20},
     }
-    reading = [name for name in names() if name.startswith(("read/", "check/"))]
+    reading = [name for name in names() if name.startswith(("read/", "check/")) and not name.endswith("_stamp")]
     found = {
         name: session.run(load(name, "Toolset"), **given.get(name, {}))
         for name in (*reading, "state/read", "schema/migrations")

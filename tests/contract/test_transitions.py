@@ -114,7 +114,7 @@ def test_what_is_used_together_is_found_together(registry: LocalRegistry) -> Non
     assert answer.matches[1].score == pytest.approx(sum(each.contribution for each in answer.matches[1].votes))
     pairs = {notice.about: notice.text for notice in answer.notices if notice.code == "together"}
     assert list(pairs) == [("mint/own", "post/own"), ("host/own", "post/own")]
-    assert "10 of its 19 calls" in pairs["mint/own", "post/own"]
+    assert "10 of 19 calls" in pairs["mint/own", "post/own"]
     after_a_call = replace(query, history=(Turn(role="call", tool="post/own"),))
     assert "together" not in legs(after_a_call)
 

@@ -113,7 +113,6 @@ def log_in_by_browser(person: Person, page: str, key: str) -> httpx2.Response:
 
 
 async def find_whoami(client: Client) -> dict[str, Any]:
-    """Its entry in an answer of find_tools."""
     return dict(told(await client.call_tool("find_tools", {"query": "desk__whoami", "limit": 1}))["tools"][0])
 
 
