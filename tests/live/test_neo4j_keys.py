@@ -96,14 +96,6 @@ def test_a_route_after_a_change_reads_no_list_of_agents(
     assert counts[0] == counts[1] > 0
 
 
-def test_one_of_the_listed_members_is_enough(opened: Opened, neo4j_target: Target) -> None:
-    """The first one is not there. A single server calls itself by the name that it was asked under."""
-    scheme, _, host = neo4j_target.uri.partition("://")
-    with opened(f"{scheme.replace('bolt', 'neo4j')}://nowhere.invalid,127.0.0.1:1,{host}") as registry:
-        sync(registry, manifest("one", entry("north")))
-        assert [match.agent.id for match in registry.route("north").matches] == ["north"]
-
-
 WRITERS, ROUNDS = 4, 8
 
 

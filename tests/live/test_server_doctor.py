@@ -40,7 +40,8 @@ QUICK = [
 ]
 DEEP = (
     "agent hashes|tool hashes|bundle hashes|owners|claims|call names|transitions|subjects|removed agents|vectors|"
-    "vector keys|descriptions|taxonomies|toolsets|index of agents|index of tools|index of words|index of texts"
+    "vector keys|descriptions|taxonomies|toolsets|skill_links|index of agents|index of tools|"
+    "index of words|index of texts"
 ).split("|")
 DIMENSION = 48
 """Of the vectors that the endpoint of these tests gives."""
