@@ -119,7 +119,7 @@ def as_json(contents: Contents) -> str:
     tools_by_agent = contents.tools_by_agent()
     agents = [item.agent for item in contents.agents.values()]
     entities: list[Agent | Tool] = [*agents, *(item.tool for item in contents.tools)]
-    marked = [each for each in entities if each.pending or each.approved_hash or each.flags]
+    doubtful = [each for each in entities if each.pending or each.approved_hash or each.flags]
     parts = [
         f'"waygraph_export": {FORMAT_VERSION}',
         f'"revision": {contents.state.revision}',
@@ -127,7 +127,7 @@ def as_json(contents: Contents) -> str:
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
         f'"operator": {_lines(shapes.shape(setting) for setting in contents.settings.values())}',
         # Whether it waits, and what of it was approved or looked suspicious: also of files, which are not here.
-        f'"approval": {_lines(_fields(each, _APPROVAL) for each in marked)}',
+        f'"approval": {_lines(_fields(each, _APPROVAL) for each in doubtful)}',
     ]
     values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in EXPORTED_NOUNS}
     parts += [f'"{name}": {_lines(documents)}' for name, documents in values.items() if documents]
