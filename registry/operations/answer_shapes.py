@@ -66,10 +66,10 @@ class AgentFacts(changes.About):
 
 
 class AgentMatch(nouns.AgentMatch):
-    """An agent that fits. `score` is the sum of the votes' contributions; `tools` are its best for the query."""
+    """`score`: the sum of the votes' contributions; `tools`: its best."""
 
     cannot_run: str = ""
-    """Why the best tool of the first cannot be called here; empty: it can, or nobody asked for an explanation."""
+    """Of the first, explained: why."""
 
 
 class Step(nouns.Route):
