@@ -84,13 +84,8 @@ class CodeRun:
             arguments = json.loads(json.dumps(params, allow_nan=False))
         except (ValueError, TypeError, RecursionError) as error:
             raise _Refusal(f"params cannot be written as JSON: {error}") from None
-        request = ToolRequest(
-            name=name,
-            arguments=arguments,
-            deadline_s=max(0.001, self._scope.deadline - anyio.current_time()),
-            reader="program",
-            needs_reads=True,
-        )
+        deadline_s = max(0.001, self._scope.deadline - anyio.current_time())
+        request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, reader="program", needs_reads=True)
         result = await call_tool(self._gateway, self._asker, request, self._host)
         words = "\n".join(str(fields_of(part).get("text", "")) for part in items_of(result.get("content")))
         if result.get("isError"):

@@ -6,6 +6,7 @@ is cut, and the cut is reported.
 What one source says now: agents with their tools, and what of it could not be taken.
 """
 
+import json
 import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,6 @@ from waygraph.registry.access.visibility import MAX_FLAGS
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.identity import (
     agent_id,
-    canonical_text,
     copy_text,
     name_fault,
     replace_surrogates,
@@ -27,7 +27,7 @@ from waygraph.registry.model.identity import (
     sealed_tool,
     tool_id,
 )
-from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
+from waygraph.registry.model.nouns import AGENT_KINDS, CANONICAL, Agent, AgentKind, JsonText, Tool
 from waygraph.registry.model.tool_settings import MAX_QUESTION_CHARS, MAX_QUESTIONS
 
 
@@ -347,9 +347,10 @@ def _kind(value: object) -> AgentKind:
 
 def _canonical(value: object, name: str) -> str:
     try:
-        return canonical_text(value)
+        text = json.dumps(value, **CANONICAL)
     except (ValueError, TypeError, RecursionError) as exc:
         raise Refusal(f"{name}: cannot be written as JSON ({exc})") from exc
+    return text if text.isascii() else replace_surrogates(text)
 
 
 def _strings(value: object, name: str) -> tuple[str, ...]:

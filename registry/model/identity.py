@@ -1,12 +1,11 @@
 """Names and hashes: the one place that makes agent ids, tool ids, call names and content hashes."""
 
-import json
 import re
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from waygraph.registry.model.nouns import CANONICAL, Agent, JsonText, Tool, canonical_json
+from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json
 
 STATED_OF_AGENT = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 STATED_OF_TOOL = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
@@ -54,11 +53,6 @@ def replace_surrogates(text: str) -> str:
 def copy_text(text: str) -> str:
     """A text of its own: one that stays where its document lay keeps the memory around it from being used again."""
     return text.encode().decode()
-
-
-def canonical_text(value: object) -> JsonText:
-    """Canonical JSON with `?` for each half of a surrogate pair. Raises ValueError, TypeError, RecursionError."""
-    return replace_surrogates(json.dumps(value, **CANONICAL))
 
 
 def holds_control(text: str) -> bool:

@@ -15,6 +15,7 @@ from waygraph.registry.graph.write import names_in, run_batches
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import is_tool, owner_of
 
+_COUNT_SKILLS = load("read/count_skills")
 _READ_LINKS = load("read/skill_links")
 _READ_NAMES = load("read/skill_names")
 _READ_STAMP = load("read/skill_links_stamp")
@@ -73,9 +74,11 @@ class Links(GraphNoun[SkillLinks]):
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
         """Of the skills among these agents, and of those that name a tool which one of them had or has."""
-        before = _read_agents(session, agent_ids)
-        names = _names_of(session, before)
+        before = _read_agents(session, agent_ids) if _has_skills(session) else {}
+        names = _names_of(session, before) if before else set()
         yield
+        if not (before or _has_skills(session)):
+            return
         after = _read_agents(session, agent_ids)
         names |= _names_of(session, after)
         rows = session.run(_READ_NAMES) if names else ()
@@ -138,8 +141,12 @@ def _only(bearers: Mapping[str, bool]) -> set[str]:
 def _full_names(owner: Agent, tool: Tool) -> set[str]:
     """Folded."""
     servers = {owner.id, owner.name, re.sub(r"[^\w-]", "_", owner.name)}
-    forms = {form.format(server, tool.name) for server in servers for form in _FORMS}
-    return {form.casefold() for form in (tool.id, tool.call_name, *forms)}
+    forms = [form.format(server, tool.name) for server in servers for form in _FORMS]
+    return set(map(str.casefold, (tool.id, tool.call_name, *forms)))
+
+
+def _has_skills(session: GraphSession) -> bool:
+    return bool(session.run(_COUNT_SKILLS)[0]["skills"])
 
 
 def _read_agents(session: GraphSession, agent_ids: Collection[str] | None) -> dict[str, Agent]:
@@ -158,10 +165,6 @@ def _put(session: GraphSession, before: Mapping[str, set[str]], after: Mapping[s
     """Writes what differs."""
     old = [(skill, each) for skill, ids in after.items() for each in before.get(skill, set()) - ids]
     new = [(skill, each) for skill, ids in after.items() for each in ids - before.get(skill, set())]
-    groups = (
-        (_UNLINK, old),
-        (_TEACH, [pair for pair in new if is_tool(pair[1])]),
-        (_NEED, [pair for pair in new if not is_tool(pair[1])]),
-    )
-    for statement, pairs in groups:
+    teach, need = ([pair for pair in new if is_tool(pair[1]) is leads_to_tool] for leads_to_tool in (True, False))
+    for statement, pairs in ((_UNLINK, old), (_TEACH, teach), (_NEED, need)):
         run_batches(session, statement, "rows", [{"skill": skill, "other": other} for skill, other in sorted(pairs)])

@@ -208,7 +208,7 @@ def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
             key = f"{table.prefix}{name}"
             try:
                 server = read_entry(str(name), entry, table.switches, bare_variables=bare_variables)
-                if server.isolate is None:
+                if server.isolate is None and "isolate" in document:
                     server = replace(server, isolate=read_isolation(document.get("isolate")))
             except Faulty as exc:
                 with suppress(Faulty):
