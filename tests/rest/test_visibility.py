@@ -377,7 +377,7 @@ def assert_counts(client: httpx2.Client, seen: Sequence[Secret]) -> None:
     assert claimed == by_source
     assert {each["id"]: each["tools"] for each in listed} == {secret.word: secret.all_tools for secret in seen}
     assert len(tools) == status["tools"]
-    assert len(catalogue) == sum(not each["pending"] for each in listed) + 2
+    assert len(catalogue) == sum(not each["pending"] for each in listed) + 3
     asked = {"query": {"text": " ".join(secret.word for secret in seen) or "x"}, "pageSize": 100}
     found = assert_good(client.post("/ard/search", json=asked))["results"]
     assert {each["identifier"].rpartition(":")[2] for each in found} <= {secret.word for secret in seen}
