@@ -8,7 +8,8 @@ one sentence and the facts, as JSON.
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from mcp import MCPError, types
@@ -168,6 +169,15 @@ def failure_result(error: WaygraphError | TimeoutError) -> Result:
         return refusal_result("internal-error", sentence(error))
     outside = public_problem(error, 0, "")
     return refusal_result(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
+
+
+@contextmanager
+def offer_errors() -> Iterator[None]:
+    """Raises errors of what is within as `offer_error` has them."""
+    try:
+        yield
+    except (WaygraphError, TimeoutError) as error:
+        raise offer_error(error) from error
 
 
 def offer_error(error: WaygraphError | TimeoutError) -> MCPError:

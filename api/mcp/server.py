@@ -451,7 +451,7 @@ class _Answers:
             needs: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="needs the extension for tasks", data=needs)
         more = {name: value for name, value in (ctx.params or {}).items() if name == "inputResponses"}
-        try:
+        with results.offer_errors():
             host, deadline_s = FetchingHost(ctx, asker), gateway.deadline_s(ctx.meta)
             call, task = await calls.ask_task(
                 gateway, asker, params.task_id, host, deadline_s=deadline_s, method=ctx.method, **more
@@ -459,8 +459,6 @@ class _Answers:
             if ctx.method != "tasks/get":
                 return {"resultType": "complete"}
             state = task_state(params.task_id, call.agent.id, task)
-        except (WaygraphError, TimeoutError) as error:
-            raise results.offer_error(error) from error
         if result := fields_of(task.get("result")):
             run_by = RUNNERS[gateway.surface]
             state["result"] = gateway.long_results.hand_on(result, call.tool.id, asker, run_by=run_by)
@@ -494,14 +492,11 @@ class _Answers:
         return as_it_is(ctx, await self._page(ctx, "template", params))
 
     async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        cursor = params.cursor or ""
-        page: dict[str, Any] = {"resources": []}
+        page, cursor = dict[str, Any](resources=[]), params.cursor or ""
         if not cursor.startswith(SCHEME):
-            page = await self._page(ctx, "resource", params)
+            page, cursor = await self._page(ctx, "resource", params), SCHEME
         if "nextCursor" not in page:  # behind what servers offer: the files of skills, for hosts without the extension
-            skills, following = await self._skills(
-                ctx, cursor.removeprefix(SCHEME) if cursor.startswith(SCHEME) else ""
-            )
+            skills, following = await self._skills(ctx, cursor.removeprefix(SCHEME))
             page = page | {"resources": [*page["resources"], *resources_of(skills)]}
             page |= {"nextCursor": f"{SCHEME}{following}"} if following else {}
         described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."
@@ -522,16 +517,12 @@ class _Answers:
         return await self._ask(lambda: skills_page(gateway, asker, cursor))
 
     async def _ask[T](self, work: Callable[[], T]) -> T:
-        try:
+        with results.offer_errors():
             return await self._gateway.ask(work)
-        except (WaygraphError, TimeoutError) as error:
-            raise results.offer_error(error) from error
 
     async def _page(self, ctx: Context, kind: Kind, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        try:
+        with results.offer_errors():
             return await offers_page(self._gateway, self._gateway.asker_of(ctx), kind, params.cursor or "")
-        except (WaygraphError, TimeoutError) as error:
-            raise results.offer_error(error) from error
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
         arguments = {} if params.arguments is None else {"arguments": params.arguments}

@@ -256,14 +256,10 @@ class KeyFile:
         target = Path(os.path.realpath(self.path))  # a link stays one
         with write_lock(target, self._lock_timeout_s, setting=WRITE_TIMEOUT):
             keys, result = change(self._read()[1] if self.exists() else {})
-            text = (
-                json.dumps(
-                    {"waygraph_keys": 1, "keys": [asdict(key) for key in keys.values()]}, indent=1, ensure_ascii=False
-                )
-                + "\n"
-            )
+            document = {"waygraph_keys": 1, "keys": [asdict(key) for key in keys.values()]}
+            text = json.dumps(document, indent=1, ensure_ascii=False)
             with storage_errors(self.path):
-                write_atomically(target, text.encode(), mode=PRIVATE)
+                write_atomically(target, f"{text}\n".encode(), mode=PRIVATE)
         return result
 
 

@@ -6,13 +6,12 @@ than an operator's, never milder: where an operator names a tool, that holds.
 
 import json
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import translate
 from functools import cached_property, lru_cache
-from hashlib import sha256
 from shlex import quote
 from threading import Lock
 from typing import Any, Literal, cast
@@ -22,6 +21,7 @@ from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import BudgetSpent, InvalidSetting, TooManyRequests, nearest
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.foreign_text import toml_document
+from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, parse_field
 from waygraph.registry.model.numbers import FAR_S, read_number
 from waygraph.registry.model.process import remember
@@ -127,29 +127,29 @@ class CallBudgets:
 
     def __init__(self, policy: CallPolicy, clock: Callable[[], str] = now) -> None:
         self._policy, self._clock = policy, clock
-        self._day, self._spent, self._lock = "", Counter[str](), Lock()
+        self._day, self._spent, self._lock = "", defaultdict[str, float](float), Lock()
         self._repeats = RateLimit(policy.repeats / 10, max(1, int(policy.repeats)))
 
     def take(self, tool: str, caller: str, arguments: object, cost: float, session_cost: float) -> None:
         """Count one call. `session_cost`: of the session with this call. Raises BudgetSpent, and counts nothing."""
-        digest = sha256(json.dumps(arguments, sort_keys=True, default=str).encode()).hexdigest()
+        words = json.dumps(arguments, sort_keys=True, default=str)
         at, most = self._clock(), self._policy
         if 0 < most.calls_per_session < session_cost:
             raise BudgetSpent(tool, f"the session's budget of {most.calls_per_session:g} calls is spent")
         with self._lock:
             if self._day != at[:10]:
-                self._day, self._spent = at[:10], Counter()
+                self._day, self._spent = at[:10], defaultdict(float)
             if 0 < most.calls_per_day < self._spent[caller] + cost:
                 morning = datetime.fromisoformat(f"{self._day}T00:00:00Z") + timedelta(days=1)
                 reason = f"the caller's budget of {most.calls_per_day:g} calls a day is spent"
                 raise BudgetSpent(tool, reason, morning.isoformat())
             try:
-                self._repeats.take(f"{caller} {tool} {digest}")
+                self._repeats.take(digest(caller, tool, words))
             except TooManyRequests as exc:
                 ends_at = datetime.fromisoformat(at) + timedelta(seconds=exc.retry_after_s)
                 reason = f"the same call was made {most.repeats:g} times, with the same arguments"
                 raise BudgetSpent(tool, reason, ends_at.isoformat(timespec="seconds")) from None
-            self._spent[caller] += cost  # type: ignore[assignment]  # costs, no whole numbers
+            self._spent[caller] += cost
 
 
 FREE = CallPolicy()

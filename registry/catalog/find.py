@@ -494,9 +494,8 @@ class _Search:
         if danger_of(each.agent, tool) == "destructive":
             entry["destructive"] = True
         if not nouns.reachable(each.agent.status):
-            entry["status"] = nouns.public_status(
-                each.agent.status
-            )  # of when it was last asked: a call may yet succeed
+            # Of when it was last asked: a call may yet succeed.
+            entry["status"] = nouns.public_status(each.agent.status)
         return entry
 
     def _hint(self) -> str:

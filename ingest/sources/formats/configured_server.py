@@ -281,7 +281,7 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
             "env": _texts(standard, "env"),
             "env_file": _text(standard, "envFile"),
             "cwd": _text(standard, "cwd"),
-            "isolate": read_isolation(standard["isolate"]) if "isolate" in standard else None,
+            "isolate": read_isolation(standard.get("isolate")),
         }
     else:
         own = {"url": _text(standard, "url"), "headers": _texts(standard, "headers")}

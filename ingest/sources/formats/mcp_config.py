@@ -209,7 +209,7 @@ def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
             try:
                 server = read_entry(str(name), entry, table.switches, bare_variables=bare_variables)
                 if server.isolate is None and "isolate" in document:
-                    server = replace(server, isolate=read_isolation(document.get("isolate")))
+                    server = replace(server, isolate=read_isolation(document["isolate"]))
             except Faulty as exc:
                 with suppress(Faulty):
                     if is_off(parts_of(entry)):  # nobody misses its server, whatever else is wrong with it
