@@ -15,6 +15,7 @@ from waygraph.ingest.sync.identity import Placement, place
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
 from waygraph.registry.graph.read import GraphView, NamedTools, Part, overlaid, speaks
 from waygraph.registry.model.changes import (
+    OF_SERVER,
     STRICTNESS,
     AgentEntry,
     ChangeSet,
@@ -226,6 +227,17 @@ class _Plan:
             after = hide_tools(before, self.manifest.source, names)
             if after != before and (self.principal is None or self.claims.speaks_for(agent_id)):
                 yield after
+        skills = [each for each in entries.values() if OF_SERVER in each.key and each.agent.id not in self.graph.agents]
+        if skills:
+            yield from self._settings_of_new_skills(skills)
+
+    def _settings_of_new_skills(self, skills: Iterable[AgentEntry]) -> Iterator[OperatorSettings]:
+        """A skill that a server lists is shown to those to whom operators show the server."""
+        servers = {claim.key: self.graph.settings.get(claim.agent_id) for claim in self.claims.mine.values()}
+        for skill in skills:
+            server = servers.get(server_key(skill.key))
+            if server and skill.agent.id not in self.graph.settings:
+                yield OperatorSettings(agent_id=skill.agent.id, visible_to=server.visible_to, hidden=server.hidden)
 
     def _has_new_terms(self) -> bool:
         """Also of a source that was not there: it counts among the sources from now on, whatever it holds."""

@@ -104,22 +104,32 @@ class CallPolicy:
     ) -> Rule | None:
         """The first that fits; the same tool is looked for once."""
         groups = frozenset(principal.groups) if principal else frozenset()
-        return self._first(agent.id, tool.id, tool.call_name, groups, sources) if self.rules else None
+        server = agent.id.partition(_OF_SERVER)[0] if agent.kind == "skill" and _OF_SERVER in agent.id else ""
+        return self._first((agent.id, server), tool.id, tool.call_name, groups, sources) if self.rules else None
 
     @cached_property
-    def _first(self) -> "Callable[[str, str, str, frozenset[str], frozenset[str]], Rule | None]":
+    def _first(self) -> "Callable[[tuple[str, str], str, str, frozenset[str], frozenset[str]], Rule | None]":
         patterns = [_CompiledRule.of(rule) for rule in self.rules]
 
         @lru_cache(maxsize=_CACHE_SIZE)
         def first(
-            agent_id: str, tool_id: str, call_name: str, groups: frozenset[str], sources: frozenset[str]
+            owners: tuple[str, str], tool_id: str, call_name: str, groups: frozenset[str], sources: frozenset[str]
         ) -> Rule | None:
+            agent_id, server = owners
+            of_server = f"{server}/{tool_id.partition('/')[2]}"
             for each in patterns:
-                if each.names(agent_id, tool_id, call_name) and each.holds(groups, sources):
+                is_named = each.names(agent_id, tool_id, call_name)
+                if server and each.rule.verdict != "allow":  # an id may look as if it were a server's
+                    is_named = is_named or each.names(server, of_server, call_name)
+                if is_named and each.holds(groups, sources):
                     return each.rule
             return None
 
         return first
+
+
+_OF_SERVER = ".skills."
+"""In the id of a skill that a server lists, behind the server's. What is denied of the server is denied of it."""
 
 
 class CallBudgets:

@@ -128,6 +128,11 @@ class OperatorSettings:
     above.
     """
 
+    @property
+    def audience(self) -> tuple[tuple[str, ...] | None, bool]:
+        """To whom it is shown. Skills share that of the server that lists them."""
+        return self.visible_to, self.hidden
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:

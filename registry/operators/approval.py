@@ -12,7 +12,16 @@ from waygraph.registry.graph.read import GraphView, Part, overlaid
 from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.graph.write import put_props, put_settings, remove_agents, write_vectors
 from waygraph.registry.model import validation
-from waygraph.registry.model.changes import Approved, Change, OperatorSettings, Rejections, Written, entries_of
+from waygraph.registry.model.changes import (
+    OF_SERVER,
+    Approved,
+    Change,
+    OperatorSettings,
+    Rejections,
+    Written,
+    entries_of,
+    server_key,
+)
 from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
 from waygraph.registry.model.identity import call_name, is_broken
 from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json, is_doubtful
@@ -291,21 +300,38 @@ def changed_setting(
 
 
 def put_setting(session: WriteSession, setting: OperatorSettings) -> Written:
-    """Stores what an operator says; an agent it removes goes with its tools.
+    """Stores what an operator says; an agent it removes goes with its tools, and a server's skills are seen as it is.
 
     What is said of tools is embedded. Raises as `WriteSession.commit`.
     """
     session.begin()
     graph = session.read_graph_view(Part(agent_ids=[setting.agent_id]))
+    settings = [setting, *_settings_of_skills(session, graph, setting)]
     agent_ids = [setting.agent_id] if setting.removed and setting.agent_id in graph.agents else []
     tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
     entries = changed_entries_of(graph, [setting], agent_ids)
     vectors = session.embed(graph, entries, [setting])
+    ids = [each.agent_id for each in settings]
 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
-        put_settings(graph_session, [setting])
-        link_subjects(graph_session, [setting.agent_id])
+        put_settings(graph_session, settings)
+        link_subjects(graph_session, ids)
         write_vectors(graph_session, [each.id for entry in entries for each in entry.entities], vectors)
 
-    return session.write(work, [setting.agent_id], vectors)
+    return session.write(work, ids, vectors)
+
+
+def _settings_of_skills(
+    session: WriteSession, graph: GraphView, setting: OperatorSettings
+) -> Iterator[OperatorSettings]:
+    """Those of the skills that a server lists, if it is hidden now, or restricted, or no longer."""
+    if (before := graph.settings_of(setting.agent_id)).audience == setting.audience:
+        return
+    keys = {(claim.source, claim.key) for claim in graph.claims}
+    around = session.read_graph_view(Part(sources={source for source, _ in keys}))
+    for claim in around.claims:
+        if OF_SERVER in claim.key and (claim.source, server_key(claim.key)) in keys:
+            skill = around.settings_of(claim.agent_id)
+            if skill.audience == before.audience:  # else somebody set the skill apart
+                yield replace(skill, visible_to=setting.visible_to, hidden=setting.hidden)

@@ -19,6 +19,8 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.upstream.calls import raw_request
 from waygraph.ingest.upstream.connection import SKILLS
+from waygraph.registry.access.policy import judge, parse_policy
+from waygraph.registry.catalog.resolve import reading_tool
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -237,3 +239,36 @@ async def test_skills_of_a_server_pass_through_under_approval(place: Place) -> N
         assert uri not in await skills(host)
         assert main(["--registry", str(place.registry), "approve", "packer.skills.house.pack"]) == 0
         assert (await host.read_resource(uri.replace("SKILL", "notes"))).contents[0].text == "Use strings.\n"
+
+
+async def test_who_may_not_see_a_server_sees_none_of_its_skills(place: Place, tmp_path: Path) -> None:
+    """Neither those that it had when it was restricted, nor one listed later; a rule on the server holds, too."""
+    root = place.folder / "upstream"
+    root.mkdir()
+    command = {"command": sys.executable, "args": [str(Path(skilled.__file__)), str(root)]}
+    (place.folder / "up.json").write_text(json.dumps({"mcpServers": {"packer": command}}))
+    skill = "packer.skills.house.pack"
+
+    file = place.folder / "up.json"
+    assert ingest(place, str(file)) == 0
+    with LocalRegistry.open(place.registry) as registry:
+        registry.operator.set("packer", visible_to=["crew"])
+    (root / "SKILL.md").write_text("---\nname: pack\n---\nTie it.\n")
+    assert ingest(place, str(file)) == 0
+    with LocalRegistry.open(place.registry) as registry:
+        for groups in (("crew",), (), ("crew", "guests"), ("crew",)):
+            if registry.agent("packer").visible_to != groups:
+                registry.operator.set("packer", visible_to=groups or None, everyone=not groups)
+            assert registry.agent(skill).visible_to == groups
+        skills_agent = registry.agent(skill)
+    with served(place.registry, auth=True, folder=tmp_path) as service:
+        for group in ("crew", "guests"):
+            async with over_http(f"{service.url}/mcp", key=service.key(groups=(group,))) as host:
+                found = told(await host.call_tool("find_tools", {"query": "how to pack boxes and tie a parcel"}))
+                assert (skill in json.dumps(found)) is (group == "crew")
+    for rule, verdict in (
+        ('match = "packer"\nverdict = "deny"', "deny"),
+        ('match = "other"\nverdict = "deny"', "allow"),
+    ):
+        policy = parse_policy(f"[[rules]]\n{rule}")
+        assert judge(skills_agent, reading_tool(skills_agent), policy, by_name=True).verdict == verdict
