@@ -30,7 +30,6 @@ from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
 from waygraph.registry.access.policy import Judgement, danger_in, danger_of
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.find import Judging, judging
-from waygraph.registry.catalog.needs import need_of
 from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
 from waygraph.registry.index.call_graph import fold_name
 from waygraph.registry.model import errors
@@ -41,6 +40,7 @@ from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.model.tracing import Name, note_target
 from waygraph.registry.model.usage import Outcome
+from waygraph.registry.routing.needs import Givers
 
 ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
@@ -565,7 +565,7 @@ def _name_giver(
     """The error with the tool of the same agent that gives a missing id, if the caller may call it."""
     agent, tool = pair
     siblings = gateway.view(asker).registry.tools(agent.id, principal=asker.principal)
-    if not (need := need_of(tool, judges.callable_tools(agent, siblings))):
+    if not (need := Givers(judges.callable_tools(agent, siblings)).need_of(tool)):
         return error
     hint, place = f"; {need.tool.call_name} gives it", f"/{need.argument}"
     faults = [(at, f"{text}{hint}" if at == place and "required" in text else text) for at, text in error.faults]

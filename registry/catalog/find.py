@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
 from waygraph.registry.catalog import resolve, tool_formats
-from waygraph.registry.catalog.needs import need_of, required_ids
 from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownName, WaygraphError
 from waygraph.registry.model.tool_calls import RankedTool, RankedTools
 from waygraph.registry.model.transitions import is_tool, owner_of
+from waygraph.registry.routing.needs import Givers, required_ids
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -422,9 +422,9 @@ class _Search:
                 tools = self.scope.registry.tools(agent.id, principal=self.scope.principal)
             except WaygraphError:  # gone since, or a service that does not list tools for this key: only a hint is lost
                 continue
-            givers = self._judges.callable_tools(agent, tools)
+            givers = Givers(self._judges.callable_tools(agent, tools))
             for entry, pair in wanting:
-                if pair.agent.id == agent.id and (need := need_of(pair.tool, givers)):
+                if pair.agent.id == agent.id and (need := givers.need_of(pair.tool)):
                     entry["needs"] = f"{need.argument} ← {need.tool.call_name}"
 
     def _agent(self, agent_id: str) -> nouns.Agent:

@@ -6,9 +6,10 @@ from typing import Literal, get_args
 
 from waygraph.registry.model.errors import InvalidQuery
 
-EdgeKind = Literal["owns", "claims", "includes", "holds", "similar", "follows"]
+EdgeKind = Literal["owns", "claims", "includes", "holds", "similar", "follows", "needs", "together", "teaches"]
 """An agent owns a tool, a source claims an agent, a toolset includes a tool, a category holds what stands in it, texts
-are similar by their vectors, a call follows a call."""
+are similar by their vectors, a call follows a call; a call of a tool needs an id that another tool gives, and a skill
+needs a server; conversations call a tool together with another one; a skill teaches a tool."""
 EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
 NodeKind = Literal["agent", "tool", "source", "toolset", "category"]
 NODE_KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
@@ -65,6 +66,8 @@ class Map:
     regions: tuple[MapRegion, ...]
     agents: tuple[MapAgent, ...]
     tools: tuple[MapTool, ...]
+    edges: tuple["GraphEdge", ...]
+    """Of the kinds `needs`, `together` and `teaches`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,8 @@ class GraphEdge:
     start: str
     end: str
     weight: float | None = None
-    """Of `similar` the cosine, of `follows` how likely the call is the next, in (0, 1]."""
+    """Of `similar` the cosine, of `follows` how likely the call is the next, of `together` which share of the calls of
+    the first one, less where little was counted; in (0, 1]."""
 
     def other(self, node: str) -> str:
         return self.end if self.start == node else self.start

@@ -13,12 +13,14 @@ from waygraph.registry.index.search_index import Leg, QueryText, Scope, SearchIn
 from waygraph.registry.model import pictures
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherRefused, UnknownName
-from waygraph.registry.model.nouns import Principal
-from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.model.nouns import Principal, Tool
+from waygraph.registry.model.transitions import is_tool, owner_of
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 from waygraph.registry.operations.catalog import seen_sources
 from waygraph.registry.operations.request import MEDIA_TYPES, ExportFormat, Graph, Operation, Request, make_read
+from waygraph.registry.operators.skill_links import LINKS
 from waygraph.registry.operators.toolset import seen_toolsets
+from waygraph.registry.routing.needs import Givers, required_ids
 from waygraph.registry.taxonomy.browse import seen_taxonomy
 
 
@@ -105,6 +107,31 @@ MOST_SIMILAR, LEAST_COSINE = 8, 0.3
 MOST_FOLLOWERS, LEAST_CHANCE = 8, 0.02
 
 
+def seen_edges(
+    index: SearchIndex, tools_by_agent: Mapping[str, Sequence[Tool]], principal: Principal | None
+) -> Iterator[pictures.GraphEdge]:
+    """What tools need, what they are called together with, each pair once, and what skills teach and need.
+
+    `tools_by_agent`: every agent that the principal may see, with the tools whose links are wanted.
+    """
+    for tools in tools_by_agent.values():
+        wanting = [tool for tool in tools if required_ids(tool)]
+        givers = Givers(tools if wanting else ())
+        for tool in wanting:
+            if need := givers.need_of(tool):
+                yield pictures.GraphEdge("needs", node_of(tool.id), node_of(need.tool.id))
+    ids = [tool.id for tools in tools_by_agent.values() for tool in tools]
+    partners = index.transitions.partners(ids, principal) if index.transitions else {}
+    pairs = {tuple(sorted((other, partner.tool))): (other, partner) for other, partner in partners.items()}
+    for _, (other, partner) in sorted(pairs.items()):
+        yield pictures.GraphEdge("together", node_of(partner.tool), node_of(other), round(partner.share, 3))
+    for skill in index.values(LINKS) if index.has_values("skill_links") else ():
+        for other in sorted(skill.ids):
+            if {skill.name, owner_of(other)} <= tools_by_agent.keys():
+                kind: pictures.EdgeKind = "teaches" if is_tool(other) else "needs"
+                yield pictures.GraphEdge(kind, node_of(skill.name), node_of(other))
+
+
 def seen_neighbourhood(
     index: SearchIndex, around: Sequence[str], kinds: Collection[str], limit: int, principal: Principal | None
 ) -> pictures.Neighbourhood:
@@ -152,19 +179,23 @@ class _View:
         # Of each node its edges, but for those to tools that agents own: these are many, and the index has them.
         self._edges: dict[str, list[pictures.GraphEdge]] = defaultdict(list)
         for name, source in self._nouns["source"].items():
-            self._link("claims", f"source:{name}", map(_node_of, source.agent_ids))
+            self._link(pictures.GraphEdge("claims", f"source:{name}", node_of(each)) for each in source.agent_ids)
         for name, toolset in self._nouns["toolset"].items():
-            self._link("includes", f"toolset:{name}", map(_node_of, toolset.includes))
+            self._link(pictures.GraphEdge("includes", f"toolset:{name}", node_of(each)) for each in toolset.includes)
         for path, category in categories.items():
             children = (f"category:{paths[child]}" for child in category.children)
             # What stands in no category but the root has nothing in common.
             entities = category.holds if path or "category:" in around else ()
-            self._link("holds", f"category:{path}", chain(children, map(_node_of, entities)))
+            ends = chain(children, map(node_of, entities))
+            self._link(pictures.GraphEdge("holds", f"category:{path}", end) for end in ends)
+        owners = {owner_of(node.partition(":")[2]) for node in around if node.startswith(("agent:", "tool:"))}
+        tools = {each: index.tools(index.tool_ids(each)) if each in owners else [] for each in agents}
+        self._link(seen_edges(index, tools, principal))
 
-    def _link(self, kind: pictures.EdgeKind, start: str, ends: Iterable[str]) -> None:
-        for end in ends if kind in self._kinds else ():
-            for node in (start, end):
-                self._edges[node].append(pictures.GraphEdge(kind, start, end))
+    def _link(self, edges: Iterable[pictures.GraphEdge]) -> None:
+        for edge in edges:
+            for node in (edge.start, edge.end) if edge.kind in self._kinds else ():
+                self._edges[node].append(edge)
 
     def require_node(self, node: str) -> str:
         """The node itself. Raises UnknownName."""
@@ -200,7 +231,7 @@ class _View:
             hits = self._index.search([leg], vector, QueryText(), MOST_SIMILAR + 1, scope)
             for other, cosine in hits.scores_of(leg).items():
                 if other != name and cosine >= LEAST_COSINE:  # one edge a pair, whichever of the two is a centre
-                    start, end = sorted((node, _node_of(other)))
+                    start, end = sorted((node, node_of(other)))
                     yield pictures.GraphEdge("similar", start, end, round(cosine, 3))
         if "follows" in self._kinds and self._index.transitions:
             chances = self._index.transitions.follows([name], self._principal)
@@ -208,7 +239,7 @@ class _View:
             followers = [each for each in chances if ("/" in each) == ("/" in name) and each != name]
             for other in sorted(followers, key=lambda each: (-chances[each], each))[:MOST_FOLLOWERS]:
                 if chances[other] >= LEAST_CHANCE:
-                    yield pictures.GraphEdge("follows", node, _node_of(other), round(chances[other], 3))
+                    yield pictures.GraphEdge("follows", node, node_of(other), round(chances[other], 3))
 
     def describe(self, others: Mapping[str, Collection[str]], centres: int) -> Iterator[pictures.GraphNode]:
         """`others`: the neighbours of each that are not shown; the first nodes are the centres."""
@@ -227,5 +258,6 @@ class _View:
             )
 
 
-def _node_of(entity: str) -> str:
+def node_of(entity: str) -> str:
+    """Of an agent or a tool, by its id."""
     return f"tool:{entity}" if "/" in entity else f"agent:{entity}"

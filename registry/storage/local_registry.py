@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.registry.catalog.searchable import Searchable
-from waygraph.registry.embedding.embedder import Progress, full_spec, parse_spec
+from waygraph.registry.embedding.embedder import ConnectedEmbedder, Progress, full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.names import find_named, visible_agents
 from waygraph.registry.model import clock
@@ -184,14 +184,16 @@ class LocalRegistry(GraphAccess, Searchable):
                 raise
             return ChosenEmbedder(embedder=None, spec=choice)
 
-    def name_embedder(self) -> "EmbedNames | None":
-        """Embeds names to be compared with the stored vectors; None where the embedder of these is not here."""
-        from waygraph.registry.graph.read import read_state
+    def name_embedder(self, *, is_local: bool = False) -> "EmbedNames | None":
+        """Embeds names to be compared with the stored vectors; None where the embedder of these is not here.
 
-        state = self.read(read_state)
+        `is_local`: None too where it is an endpoint's, which costs requests.
+        """
+        state = self.look(lambda index: index.state)
         with suppress(EmbedderError):
-            embedder = self._embedders.open(state.embedder_spec).embedder if state and state.embedder else None
-            if state and embedder and embedder.fingerprint == state.embedder:
+            embedder = self._embedders.open(state.embedder_spec).embedder if state.embedder else None
+            is_remote = isinstance(embedder, ConnectedEmbedder)
+            if embedder and embedder.fingerprint == state.embedder and not (is_local and is_remote):
                 return partial(embedder.embed, role="document")
         return None
 
@@ -296,7 +298,7 @@ class LocalRegistry(GraphAccess, Searchable):
         """Raises UnknownName, RegistryNotFound."""
         from waygraph.registry.storage.export.formats import export
 
-        return export(self, format)
+        return export(self, format, self.name_embedder(is_local=True) if format == "html" else None)
 
     def usage_counts(self, of: str, days: int = 0) -> "list[Count]":
         """Of so many days, today included; 0: all. Raises StorageFailed."""
@@ -310,9 +312,10 @@ class LocalRegistry(GraphAccess, Searchable):
 
         def key() -> object:
             state = self._store.index(fresh=True).state
-            return state.revision, state.commit, None if principal is None else frozenset(principal.groups)
+            return state.revision, state.commit, principal and (frozenset(principal.groups), principal.operates)
 
-        return self.kept_map(key, lambda: lay_out_map(*self.look(lambda index: read_map(index, principal))))
+        read = partial(read_map, principal=principal)
+        return self.kept_map(key, lambda: lay_out_map(self.look(read), self.name_embedder(is_local=True)))
 
     def _ask(
         self, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None

@@ -77,11 +77,12 @@ class CategoryNamer:
         avoid: Collection[str],
         former: Sequence[str] = (),
         members: Sequence[NDArray[np.float32]] = (),
+        most: int = _STILL_TELLING,
     ) -> tuple[list[str], list[list[str]]]:
         """Of each class of service ids its name, unique, and its words, the most telling first.
 
         `avoid`: terms. `former`: of each class the name that it had, which stays while its words still tell it apart.
-        `members`: of each class float32 of shape (members, dimension), if an embedder is to choose.
+        `members`: of each class float32 of shape (members, dimension), if an embedder is to choose, among `most` words.
         """
         parts = _Siblings({entity: self._weights[entity] for members in classes for entity in members}, classes)
         rankings = [self._spell(parts.rank(number, avoid)) for number in range(len(classes))]
@@ -90,7 +91,7 @@ class CategoryNamer:
         names = [name if stable.count(name) == 1 else "" for name in stable or [""] * len(classes)]
         if self._embed and members:
             candidates = [
-                {name: 1.0} if name else {word: parts.tell(number, _stem(word)) for word in words[:_STILL_TELLING]}
+                {name: 1.0} if name else {word: parts.tell(number, _stem(word)) for word in words[:most]}
                 for number, (name, words) in enumerate(zip(names, rankings, strict=True))
             ]
             try:
@@ -312,6 +313,7 @@ class _Search:
     ) -> None:
         sizes = [len(rows) for rows in members]
         self._candidates, self._embed, self._rows = candidates, embed, np.concatenate(members)
+        self._embed([*chain.from_iterable(candidates), ""])  # at once, which takes less than one by one
         self._class_of = np.repeat(np.arange(len(members)), sizes)
         self._weights = np.repeat([1 / max(1, size) for size in sizes], sizes)[:, None]
         self.names = [next(iter(words), "") for words in candidates]

@@ -1,16 +1,23 @@
 """The map: the whole, what stands around a node, for whom, and the file that is exported."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import Visit, visited
+from tests.contract.test_skill_links import skill
+from tests.contract.test_toolsets import feed
 from tests.gateway_catalog import by_hand
 from tests.service import Served, agent, ingest, served, until
+from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.export.formats import export
+from waygraph.registry.storage.export.map import NAME_CHOICES, lay_out_map, read_map
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e</script>"
 
@@ -151,6 +158,17 @@ def test_the_exported_map_works_without_a_service(browser: Browser, explored: Se
         assert page.evaluate("document.querySelector('#map').toDataURL()") != one
 
 
+def test_the_exported_map_opens_at_what_its_address_names(browser: Browser, hostile: Served, tmp_path: Path) -> None:
+    """Texts that attack are texts."""
+    path = tmp_path / "map.html"
+    path.write_text(export(hostile.registry, "html"), encoding="utf-8")
+    with visited(browser, "file://") as visit:
+        page = visit.open(f"{path}#evil%2Flook")
+        expect(page.get_by_role("heading", name="look")).to_be_visible()
+        expect(page.locator("#about .owner")).to_have_text(HOSTILE)
+        expect(page.locator("#counts")).to_have_text("2 agents, 1 tool")
+
+
 @pytest.mark.parametrize("path", ["map", "map?around=agent:trencher-tables", "taxonomy", "cypher"])
 def test_it_fits_a_phone(browser: Browser, explored: Served, path: str) -> None:
     with visited(browser, explored.url, width=360, height=740) as visit:
@@ -158,32 +176,72 @@ def test_it_fits_a_phone(browser: Browser, explored: Served, path: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_a_caller_of_a_group_sees_nothing_of_others(browser: Browser, tmp_path: Path) -> None:
-    """On the map, around a node, in a toolset and in the tree: as if there were nothing else."""
-    with served(auth=True, folder=tmp_path) as service:
-        ingest(service.admin(), "open", agent("alpha", "look"), agent("beta", "look"))
-        ingest(service.admin(), "corp", agent("zanzibar", "audit", visible_to=["board"]))
-        service.registry.operator.set_toolset("all", agents=["alpha", "zanzibar"])
-        service.registry.build_taxonomy(
-            by_hand({"things": ("alpha", "beta"), "zanzibars": ("zanzibar",)}), private=True, shown_to_all=True
-        )
-        with visited(browser, service.url) as visit:
-            visit.context.set_extra_http_headers(
-                {"Authorization": f"Bearer {service.key('read', 'route', groups=('staff',))}"}
-            )
-            for path in (
-                "map",
-                "map?find=zanzibar",
-                "map?around=agent:alpha&around=toolset:all",
-                "map?q=audit",
-                "taxonomy",
-            ):
-                page = visit.open(f"/explore/{path}")
-                page.locator("details").evaluate_all("all => all.forEach(each => (each.open = true))")
-                visit.settle()
-                expect(page.get_by_role("heading", level=1)).to_be_visible()
-                assert "zanzibar" not in page.locator("main").inner_text()
-                assert "corp" not in page.content()
-            visit.open("/explore/map")
-            expect(page.get_by_text("2 agents and 2 tools")).to_be_visible()
-            assert page.get_by_role("link", name="Cypher").count() == 0
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Two groups with the same tags, needs, calls that were counted, a skill, and an agent that only the board sees."""
+    tags = {"tags": ["travel", "unit"]}
+    members = {"flights": ("airline", "airport", "aircraft", "jet"), "rooms": ("hotel", "hostel", "bedroom", "suite")}
+    trips = [agent(each, f"{each}_{of}", **tags) for of, names in members.items() for each in names]
+    close = {"name": "close_task", "inputSchema": {"properties": {"task_id": {}}, "required": ["task_id"]}}
+    tasks = agent("tasks") | {"tools": [{"name": "list_tasks"}, close]}
+    folder = tmp_path_factory.mktemp("linked")
+    with served(folder / "r.grafeo", auth=True, folder=folder, embedder="") as service:
+        ingest(service.admin(), "trips", *trips, tasks)
+        ingest(service.admin(), "corp", agent("zanzibar", "audit", visible_to=["board"], **tags))
+        feed(service.registry, skill("guide", "tasks/list_tasks", "zanzibar/audit"), source="skills")
+        calls = [["airport/airport_flights", "zanzibar/audit"], ["airport/airport_flights", "hotel/hotel_rooms"]] * 3
+        learnt = count_transitions(calls, "2026-01-01T00:00:00+00:00")
+        service.registry.change(lambda session: learn_transitions(session, learnt))
+        service.registry.operator.set_toolset("all", agents=["tasks", "zanzibar"])
+        tree = by_hand({"things": ("tasks", "hotel"), "zanzibars": ("zanzibar",)})
+        service.registry.build_taxonomy(tree, private=True, shown_to_all=True)
+        yield service
+
+
+@pytest.mark.parametrize(("group", "counts"), [("staff", (2, 1, 1)), ("board", (3, 2, 2))])
+def test_a_caller_sees_nothing_of_what_is_hidden(
+    browser: Browser, linked: Served, group: str, counts: tuple[int, ...]
+) -> None:
+    """On the map, around nodes and in the tree: no node, no edge of any kind, no name. The map is one request."""
+    around = "map?around=agent:guide&around=tool:airport/airport_flights&around=agent:tasks&around=toolset:all"
+    kinds = [f"{kind} ({count})" for kind, count in zip(("needs", "teaches", "together"), counts, strict=True)]
+    with visited(browser, linked.url) as visit:
+        key = linked.key("read", "route", groups=(group,))
+        visit.context.set_extra_http_headers({"Authorization": f"Bearer {key}"})
+        requests: list[str] = []
+        visit.page.on("request", lambda request: requests.append(request.url))
+        page = visit.open("/explore/map")
+        assert sum("/v1/map" in url or "/v1/graph" in url for url in requests) == 1
+        assert len(page.request.get(f"{linked.url}/v1/map").body()) < 400 * 25, "bytes of an agent or a tool"
+        legend = page.get_by_role("group", name="Edges", exact=True)
+        assert legend.inner_text().split("\n")[1:] == kinds
+        page.wait_for_timeout(300)
+        before = pixels(page)
+        legend.get_by_label("teaches").uncheck()
+        page.wait_for_timeout(300)
+        assert pixels(page) != before
+        for path in ("map", "map?find=zanzibar", around, "map?q=audit", "taxonomy"):
+            visit.open(f"/explore/{path}")
+            page.locator("details").evaluate_all("all => all.forEach(each => (each.open = true))")
+            visit.settle()
+            assert path != around or {*kinds} <= {*legend.inner_text().split("\n")}
+            texts = page.locator("main").inner_text()
+            assert ("zanzibar" in texts or "corp" in page.content()) == (group == "board"), path
+        assert page.get_by_role("link", name="Cypher").count() == 0
+
+
+def test_no_two_regions_share_a_word(linked: Served) -> None:
+    """The embedder chooses the names; how many texts it is given depends on the regions alone."""
+    texts: list[str] = []
+
+    def count_texts(some: Sequence[str]) -> NDArray[np.float32]:
+        texts.extend(some)
+        embed = linked.registry.name_embedder(is_local=True)
+        assert embed is not None
+        return embed(some)
+
+    drawn = lay_out_map(linked.registry.look(lambda index: read_map(index, None)), count_texts)
+    words = [word for region in drawn.regions for word in region.name.split()]
+    assert {"flights", "rooms"} <= {region.name for region in drawn.regions}
+    assert len(set(words)) == len(words)
+    assert len(texts) <= 2 * NAME_CHOICES * len(drawn.regions)

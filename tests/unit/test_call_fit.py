@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from waygraph.registry.catalog.needs import need_of
 from waygraph.registry.index.call_facts import CallFacts
 from waygraph.registry.model.nouns import Tool
+from waygraph.registry.routing.needs import Givers
 from waygraph.registry.routing.ranking import ARGUMENT_SHARE, MOST_ARGUMENTS, NAME_SHARE, REMOVAL_SHARE, judge_calls
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
@@ -142,5 +142,5 @@ def needing(name: str, *required: str, gives: str = "") -> Tool:
     ids=lambda each: each.name if isinstance(each, Tool) else "",
 )
 def test_the_tool_that_gives_an_id(wanting: Tool, givers: list[Tool], expected: str) -> None:
-    need = need_of(wanting, [wanting, *givers])
+    need = Givers([wanting, *givers]).need_of(wanting)
     assert (need.tool.name if need else "") == expected

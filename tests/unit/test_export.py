@@ -2,13 +2,10 @@
 
 import json
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote
 
 import networkx as nx
 import numpy as np
@@ -28,7 +25,6 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 LIVEMCPBENCH = Path(__file__).parents[3] / "shared" / "data" / "livemcpbench" / "tools.json"
 SETTINGS = Settings(embedder="none")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = "</script><script>document.title='owned'</script><!-- \u2028 ${x} & 'q' \"q\" \x07"
 
 type Ingest = Callable[[object], list[ChangeSet]]
@@ -284,30 +280,3 @@ def _least_gap(circles: tuple[Circle, ...]) -> float:
         for row, one in enumerate(circles)
         for other in circles[:row]
     )
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
-def test_a_browser_shows_what_a_link_names(registry: LocalRegistry, tmp_path: Path) -> None:
-    """The page opens at the tool in its address, shows its texts as texts and its schema, and logs no fault."""
-    take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
-    (tmp_path / "map.html").write_text(export(registry, "html"), encoding="utf-8")
-    dom, log = browse(f"{(tmp_path / 'map.html').as_uri()}#{quote('shapes/a/b c', safe='')}", tmp_path / "profile")
-    page = _Page(dom)
-    assert "a/b c" in dom
-    assert "<title>Waygraph map</title>" in dom
-    about = dom[dom.index('<div id="about">') : dom.index('<div id="tip"')]
-    assert "&lt;/script&gt;&lt;script&gt;document.title" in about
-    assert page.text_of("counts").strip() == "6 agents, 5 tools"
-    assert not re.search(r"CONSOLE.*(Refused|Uncaught|Error)", log)
-
-
-def browse(address: str, profile: Path) -> tuple[str, str]:
-    """The page as the browser has it after its script ran, and what the browser logged."""
-    assert CHROMIUM is not None
-    flags = (
-        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-        "--disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=2000 --dump-dom"
-    ).split()
-    command = [CHROMIUM, *flags, f"--user-data-dir={profile}", address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, done.stderr

@@ -1,8 +1,7 @@
 // What a statement gave: a table, a file, and as far as it holds nodes and edges a picture.
 import { html, useMemo, useState } from "../vendor/preact.js";
-import { agentPlace, Fold, Json, Table, toolPlace, Words } from "../parts.js";
-import { HOME } from "../place.js";
-import { GraphView } from "./graph_view.js";
+import { Fold, Json, Table, Words } from "../parts.js";
+import { GraphView, placeOf } from "./graph_view.js";
 
 const MOST_NODES = 300, ROWS = 200;
 
@@ -17,7 +16,7 @@ export function Result({ result }) {
     <p class="row"><span role="status">${rows.length.toLocaleString("en")} ${rows.length === 1 ? "row" : "rows"}${result.truncated ? ", and there are more: LIMIT or aggregate" : ""}, ${result.elapsed_ms.toFixed(1)} ms</span>
       ${rows.length > 0 && html`<button onClick=${() => save(csvOf(columns, rows))}>Save as CSV</button>`}</p>
     ${result.notice && html`<p class="notice">${result.notice}</p>`}
-    ${graph.nodes.length > 0 && html`<${GraphView} nodes=${graph.nodes} edges=${graph.edges} hidden=${hidden} onHide=${setHidden} placeOf=${placeOf} label="The result" />`}
+    ${graph.nodes.length > 0 && html`<${GraphView} nodes=${graph.nodes} edges=${graph.edges} hidden=${hidden} onHide=${setHidden} label="The result" />`}
     ${graph.left_out > 0 && html`<p class="quiet">${graph.left_out.toLocaleString("en")} more nodes are in the table alone.</p>`}
     <div class="rows"><${Table} caption="Rows" columns=${columns} numeric=${columns.flatMap((_, at) => (rows.every((row) => typeof row[at] === "number") ? [at] : []))} rows=${shown.map((row, number) => row.map((value, at) => html`<${Cell} value=${value} where=${`${columns[at]} in row ${number + 1}`} />`))} empty="No rows." /></div>
     ${shown.length < rows.length && html`<button onClick=${() => setAll(true)}>All ${rows.length.toLocaleString("en")} rows</button>`}
@@ -58,15 +57,7 @@ function Properties({ of, where }) {
 /** @param {any} value */
 function nodeOf({ id, labels, properties }) {
   const [label = "node"] = labels;
-  return { id: String(id), kind: label.toLowerCase(), name: String(properties.name || properties.id || label), description: String(properties.description || ""), of: String(properties.id ?? "") };
-}
-
-/** @param {any} node */
-function placeOf({ kind, of }) {
-  if (!of) return null;
-  if (kind === "agent") return agentPlace(of);
-  if (kind === "tool") return toolPlace(of);
-  return kind === "source" || kind === "toolset" ? `${HOME}/map?around=${encodeURIComponent(`${kind}:${of}`)}` : null;
+  return { id: String(id), kind: label.toLowerCase(), name: String(properties.name || properties.id || label), description: String(properties.description || ""), of: label === "Category" ? "" : String(properties.id ?? "") }; // a category's page is at its path
 }
 
 /** The nodes and edges in all rows, in lists and paths too. @param {any[][]} rows */

@@ -1,10 +1,10 @@
 // The picture of the whole, and live views around some of it.
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { MapDrawing, tieMap } from "../drawing.js";
+import { findEntities, MapDrawing, tieMap } from "../drawing.js";
 import { queryOf, request } from "../http.js";
 import { agentPlace, Badge, kindOf, Loaded, Table, toolPlace, Twin, useGet, useLoad, Words } from "../parts.js";
 import { go, HOME, setQuery } from "../place.js";
-import { GraphView } from "./graph_view.js";
+import { GraphView, Legend, Moves } from "./graph_view.js";
 
 /** @typedef {import("../drawing.js").Entity} Entity */
 
@@ -13,8 +13,10 @@ const FOUND = 12, SIZES = [60, 150, 300], SEEDS = 5;
 /** @param {{query: URLSearchParams}} props */
 export default function Page({ query }) {
   const around = query.getAll("around"), text = query.get("q") || "";
+  const hide = query.get("hide") ?? (text ? "claims,similar" : ""); // of a request the path to what fits matters most
+  const hidden = useMemo(() => hide.split(",").filter(Boolean), [hide]);
   return html`<div class="row between"><h1>Map</h1><${Ask} text=${text} /></div>
-    ${around.length || text ? html`<${Live} around=${around} text=${text} query=${query} />` : html`<${Whole} query=${query} />`}`;
+    ${around.length || text ? html`<${Live} around=${around} text=${text} hidden=${hidden} query=${query} />` : html`<${Whole} hidden=${hidden} query=${query} />`}`;
 }
 
 /** @param {{text: string}} props */
@@ -34,13 +36,16 @@ function livePlace(around, limit = SIZES[0], hide = "") {
   return `${HOME}/map${queryOf({ around, limit: limit === SIZES[0] ? "" : limit, hide })}`;
 }
 
+/** @param {string[]} kinds */
+function hideKinds(kinds) {
+  setQuery({ hide: kinds.join(",") || "none" });
+}
+
 // -- around some nodes -------------------------------------------------------------------------------
 
-/** @param {{around: string[], text: string, query: URLSearchParams}} props */
-function Live({ around, text, query }) {
+/** @param {{around: string[], text: string, hidden: string[], query: URLSearchParams}} props */
+function Live({ around, text, hidden, query }) {
   const limit = SIZES.find((size) => size === Number(query.get("limit"))) || SIZES[0];
-  // Of what a route finds, where it comes from matters less.
-  const hidden = (query.get("hide") ?? (text ? "claims" : "")).split(",").filter(Boolean);
   const state = useLoad(async (ending) => {
     const seeds = around.length ? around : await seedsOf(text, ending);
     if (!seeds.length) return { seeds, nodes: [], edges: [] };
@@ -58,7 +63,7 @@ function Live({ around, text, query }) {
       <a href=${`${HOME}/map`}>The whole map</a></p>
     <${Loaded} state=${state}>${(/** @type {any} */ view) =>
       view.nodes.length
-        ? html`<${GraphView} nodes=${view.nodes} edges=${view.edges} hidden=${hidden} onHide=${(/** @type {string[]} */ kinds) => setQuery({ hide: kinds.join(",") || "none" })} onOpen=${open} placeOf=${placeOf} label="What stands around" />
+        ? html`<${GraphView} nodes=${view.nodes} edges=${view.edges} hidden=${hidden} onHide=${hideKinds} onOpen=${open} label="What stands around" />
           <p class="row">${larger && view.nodes.length >= limit && html`<button onClick=${() => setQuery({ limit: String(larger) })}>Up to ${larger} nodes</button>`}
             <${Twin} path="/v1/graph" params=${{ around: view.seeds, limit }} /></p>`
         : html`<p>Nothing fits.</p>`}<//>`;
@@ -77,34 +82,26 @@ async function seedsOf(text, ending) {
   return [...matches.map((match) => `agent:${match.agent.id}`), ...matches.flatMap((match) => match.tools.slice(0, 1).map((/** @type {any} */ each) => `tool:${(each.tool || each).id}`))];
 }
 
-/** @param {{id: string, kind: string}} node */
-function placeOf({ id, kind }) {
-  const name = id.slice(id.indexOf(":") + 1);
-  if (kind === "agent") return agentPlace(name);
-  if (kind === "tool") return toolPlace(name);
-  if (kind === "category") return `${HOME}/taxonomy?path=${encodeURIComponent(name)}`;
-  return kind === "source" ? `${HOME}/sources?source=${encodeURIComponent(name)}` : null;
-}
-
 // -- the whole ----------------------------------------------------------------------------------------
 
-/** @param {{query: URLSearchParams}} props */
-function Whole({ query }) {
+/** @param {{hidden: string[], query: URLSearchParams}} props */
+function Whole({ hidden, query }) {
   const state = useGet("/v1/map");
   const tied = useMemo(() => state.value && { ...tieMap(state.value), data: state.value }, [state.value]);
   return html`<${Loaded} state=${{ ...state, value: tied }}>${(/** @type {any} */ map) =>
-    map.agents.length ? html`<${Drawn} map=${map} at=${query.get("at") || ""} find=${query.get("find") || ""} />` : html`<p>This registry has nothing that you may see yet.</p>`}<//>`;
+    map.agents.length ? html`<${Drawn} map=${map} at=${query.get("at") || ""} find=${query.get("find") || ""} hidden=${hidden} />` : html`<p>This registry has nothing that you may see yet.</p>`}<//>`;
 }
 
-/** @param {{map: any, at: string, find: string}} props */
-function Drawn({ map, at, find }) {
+/** @param {{map: any, at: string, find: string, hidden: string[]}} props */
+function Drawn({ map, at, find, hidden }) {
   const selected = map.by_id.get(at) || null;
-  const found = useMemo(() => findEntities(map, find), [map, find]);
+  const found = useMemo(() => findEntities([...map.agents, ...map.tools], find), [map, find]);
   const lit = useMemo(() => (selected ? new Set([selected.owner, ...selected.owner.tools]) : found && new Set(found)), [selected, found]);
   const choose = (/** @type {Entity | null} */ entity) => setQuery({ at: entity ? entity.id : null });
   return html`<p class="quiet">${map.agents.length.toLocaleString("en")} agents and ${map.tools.length.toLocaleString("en")} tools; what is alike stands side by side. Drag to move, scroll to zoom, choose for more.</p>
+    <${Legend} edges=${map.data.edges} hidden=${hidden} onHide=${hideKinds} />
     <div class="graph-beside">
-      <${Canvas} map=${map} selected=${selected} lit=${lit} onSelect=${choose} />
+      <${Canvas} map=${map} selected=${selected} lit=${lit} hidden=${hidden} onSelect=${choose} />
       <div>
         <label>Find on the map <input type="search" class="wide" value=${find} onInput=${(/** @type {any} */ event) => setQuery({ find: event.target.value, at: null })} /></label>
         <div aria-live="polite">${found && !selected && html`<${Found} found=${found} onChoose=${choose} />`}
@@ -114,21 +111,8 @@ function Drawn({ map, at, find }) {
     <${Regions} map=${map} /><p><${Twin} path="/v1/map" /></p>`;
 }
 
-/** Those that have all words, by title first. @param {any} map @param {string} text @returns {Entity[] | null} */
-function findEntities(map, text) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!words.length) return null;
-  const rank = (/** @type {Entity} */ entity) => (words.every((word) => entity.name.toLowerCase().includes(word)) ? 0 : 1);
-  return [...map.agents, ...map.tools]
-    .filter((entity) => {
-      const all = [entity.id, entity.name, entity.description, ...entity.tags].join("\n").toLowerCase();
-      return words.every((word) => all.includes(word));
-    })
-    .sort((one, other) => rank(one) - rank(other));
-}
-
-/** @param {{map: any, selected: Entity | null, lit: Set<Entity> | null, onSelect: (entity: Entity | null) => void}} props */
-function Canvas({ map, selected, lit, onSelect }) {
+/** @param {{map: any, selected: Entity | null, lit: Set<Entity> | null, hidden: string[], onSelect: (entity: Entity | null) => void}} props */
+function Canvas({ map, selected, lit, hidden, onSelect }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const drawing = useRef(/** @type {MapDrawing | null} */ (null));
   const [tip, setTip] = useState(/** @type {{entity: Entity, x: number, y: number} | null} */ (null));
@@ -137,13 +121,12 @@ function Canvas({ map, selected, lit, onSelect }) {
     const onHover = (/** @type {Entity | null} */ entity, /** @type {PointerEvent} */ event) => setTip(entity && { entity, x: event.offsetX, y: event.offsetY });
     const drawn = (drawing.current = new MapDrawing(element, map.data, { onSelect, onHover }));
     drawn.fit();
-    if (selected) drawn.moveTo(selected);
     return watch(element, drawn);
   }, [map]);
-  useEffect(() => drawing.current?.show({ selected, lit }), [selected, lit, map]);
+  useEffect(() => drawing.current?.show({ selected, lit, hidden }), [selected, lit, hidden, map]);
   useEffect(() => {
     if (selected && drawing.current && !tip) drawing.current.moveTo(selected);
-  }, [selected]);
+  }, [selected, map]);
   const press = (/** @type {KeyboardEvent} */ event) => {
     const by = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
     if (by) drawing.current?.pan(by[0], by[1]);
@@ -154,26 +137,21 @@ function Canvas({ map, selected, lit, onSelect }) {
   return html`<div class="graph">
     <canvas ref=${canvas} tabindex="0" role="img" aria-label="Map of agents and their tools. Arrows move it, plus and minus zoom; find reaches each agent and tool." onKeyDown=${press}></canvas>
     ${tip && html`<div class="graph-tip" style=${{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}><b><${Words} text=${tip.entity.name.slice(0, 80)} /></b><br />${tip.entity.description.slice(0, 120)}</div>`}
-    <div class="graph-moves">
-      <button onClick=${() => drawing.current?.zoom(1.4)} aria-label="Zoom in">+</button>
-      <button onClick=${() => drawing.current?.zoom(1 / 1.4)} aria-label="Zoom out">−</button>
-      <button onClick=${() => drawing.current?.fit()} aria-label="Show everything">⤢</button>
-    </div>
+    <${Moves} onZoom=${(/** @type {number} */ factor) => drawing.current?.zoom(factor)} onFit=${() => drawing.current?.fit()} />
   </div>`;
 }
 
 /** The drawing follows the size of its canvas and the colours of the page. @param {HTMLCanvasElement} canvas @param {MapDrawing} drawing */
 function watch(canvas, drawing) {
-  const sizes = new ResizeObserver(() => (drawing.moved ? drawing.draw() : drawing.fit()));
-  const recolor = () => drawing.recolor(), dark = matchMedia("(prefers-color-scheme: dark)");
-  const schemes = new MutationObserver(recolor);
+  const follow = () => drawing.follow(), dark = matchMedia("(prefers-color-scheme: dark)");
+  const sizes = new ResizeObserver(follow), schemes = new MutationObserver(follow);
   sizes.observe(canvas);
   schemes.observe(document.documentElement, { attributes: true, attributeFilter: ["data-scheme"] });
-  dark.addEventListener("change", recolor);
+  dark.addEventListener("change", follow);
   return () => {
     sizes.disconnect();
     schemes.disconnect();
-    dark.removeEventListener("change", recolor);
+    dark.removeEventListener("change", follow);
   };
 }
 
@@ -198,11 +176,10 @@ function Selected({ entity, onChoose }) {
   </section>`;
 }
 
-/** @param {{map: any}} props */
+/** @param {{map: {data: import("../drawing.js").MapData}}} props */
 function Regions({ map }) {
-  const members = map.data.regions.map((/** @type {any} */ _, /** @type {number} */ number) => map.agents.filter((/** @type {Entity} */ agent) => agent.region === number));
   const names = (/** @type {Entity[]} */ agents) => html`${agents.slice(0, 10).map((agent) => html`<a href=${agentPlace(agent.id)}><${Words} text=${agent.name} max=${60} /></a> `)}${agents.length > 10 && `and ${agents.length - 10} more`}`;
   return html`<details><summary>As a table</summary>
-    <${Table} caption="Regions of the map" columns=${["Region", "Agents", "Tools", "Which"]} numeric=${[1, 2]} rows=${members.map((/** @type {Entity[]} */ agents, /** @type {number} */ number) => [html`<${Words} text=${map.data.regions[number].name || "others"} max=${80} />`, agents.length, agents.reduce((sum, agent) => sum + agent.tools.length, 0), names(agents)])} />
+    <${Table} caption="Regions of the map" columns=${["Region", "Agents", "Tools", "Which"]} numeric=${[1, 2]} rows=${map.data.regions.map(({ name, agents }) => [html`<${Words} text=${name || "others"} max=${80} />`, agents.length, agents.reduce((sum, agent) => sum + agent.tools.length, 0), names(agents)])} />
   </details>`;
 }

@@ -2,26 +2,45 @@
 // While it moves, bitmaps are moved; what is seen is drawn anew when the movement ends. Texts come from strangers.
 
 /**
- * @typedef {{name: string, x: number, y: number, r: number}} Region
+ * @typedef {{name: string, x: number, y: number, r: number, agents: Entity[]}} Region
  * @typedef {{id: string, name: string, description: string, kind: string, tags: string[], is_pinned: boolean, is_hidden: boolean,
  *   region: number, x: number, y: number, r: number, is_agent?: true, owner?: any, tools?: any[], color?: number}} MapAgent
  * @typedef {{id: string, name: string, description: string, tags: string[], agent: number, x: number, y: number,
  *   is_agent?: false, owner?: any}} MapTool
- * @typedef {{revision: number, agent_radius: number, regions: Region[], agents: MapAgent[], tools: MapTool[]}} MapData
+ * @typedef {{kind: string, start: any, end: any}} MapEdge Between two nodes, such as `agent:ID`; tied: between two entities.
+ * @typedef {{revision: number, agent_radius: number, regions: Region[], agents: MapAgent[], tools: MapTool[], edges: MapEdge[]}} MapData
  * @typedef {any} Entity An agent or a tool of the map, tied to its owner and its tools.
  */
 
 const WHOLE_PIXELS = 2048, REST_MS = 140, TOOL_RADIUS = 3.6;
 
-/** Ties tools to their agents. @param {MapData} data @returns {{agents: Entity[], tools: Entity[], by_id: Map<string, Entity>}} */
+/** How edges are drawn that the map has too, on both grounds: on the map and in a live view. @type {Record<string, {color: string, dash: number[]}>} */
+export const EDGES = { needs: { color: "#d9434a", dash: [] }, teaches: { color: "#8b5ce6", dash: [7, 3] }, together: { color: "#128c78", dash: [2, 3] } };
+
+/** Ties tools to their agents, and edges to both ends. @param {MapData} data @returns {{agents: Entity[], tools: Entity[], by_id: Map<string, Entity>}} */
 export function tieMap(data) {
-  for (const agent of data.agents) Object.assign(agent, { is_agent: true, owner: agent, tools: [], color: hue(agent.region) });
+  for (const region of data.regions) region.agents = [];
+  for (const agent of data.agents) {
+    Object.assign(agent, { is_agent: true, owner: agent, tools: [], color: hue(agent.region) });
+    data.regions[agent.region].agents.push(agent);
+  }
   for (const tool of data.tools) {
     tool.owner = data.agents[tool.agent];
     tool.owner.tools.push(tool);
   }
   const by_id = new Map([...data.agents, ...data.tools].map((entity) => [entity.id, entity]));
+  const entityOf = (/** @type {string} */ node) => by_id.get(node.slice(node.indexOf(":") + 1));
+  data.edges = data.edges.map(({ kind, start, end }) => ({ kind, start: entityOf(start), end: entityOf(end) }));
   return { agents: data.agents, tools: data.tools, by_id };
+}
+
+/** Those that have all words, by title first; null: no words. @param {Entity[]} entities @param {string} text @returns {Entity[] | null} */
+export function findEntities(entities, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return null;
+  const rank = (/** @type {Entity} */ entity) => (words.every((word) => entity.name.toLowerCase().includes(word)) ? 0 : 1);
+  const has = (/** @type {Entity} */ { id, name, description, tags }) => words.every((word) => [id, name, description, ...tags].join("\n").toLowerCase().includes(word));
+  return entities.filter(has).sort((one, other) => rank(one) - rank(other));
 }
 
 /** @param {number} region */
@@ -55,6 +74,7 @@ export class MapDrawing {
     this.selected = /** @type {Entity | null} */ (null);
     this.hovered = /** @type {Entity | null} */ (null);
     this.lit = /** @type {Set<Entity> | null} */ (null); // null: all
+    this.hidden = /** @type {string[]} */ ([]); // kinds of edges
     this.moved = false; // by hand; until then the map follows the window
     this.due = "";
     this.rest = 0;
@@ -62,27 +82,22 @@ export class MapDrawing {
     this.dark = false;
     this.sharp = { bitmap: document.createElement("canvas"), view: { x: 0, y: 0, scale: 1 } };
     this.whole = /** @type {{bitmap: HTMLCanvasElement, view: {x: number, y: number, scale: number}} | null} */ (null);
-    this.recolor();
     this.listen();
   }
 
-  /** After the colours of the page changed. */
-  recolor() {
+  readColors() {
     const style = getComputedStyle(this.canvas);
     this.ink = style.color;
     this.ground = style.backgroundColor;
     this.soft = style.caretColor;
     const [red, green, blue] = (this.ground.match(/[\d.]+/g) || ["255", "255", "255"]).map(Number);
     this.dark = 0.3 * red + 0.6 * green + 0.1 * blue < 128;
-    this.whole = null;
-    this.draw();
   }
 
-  /** @param {{selected?: Entity | null, lit?: Set<Entity> | null}} what */
-  show({ selected = this.selected, lit = this.lit }) {
-    if (lit !== this.lit) this.whole = null;
-    this.selected = selected;
-    this.lit = lit;
+  /** @param {{selected?: Entity | null, lit?: Set<Entity> | null, hidden?: string[]}} what `hidden`: kinds of edges. */
+  show({ selected = this.selected, lit = this.lit, hidden = this.hidden }) {
+    if (lit !== this.lit || hidden !== this.hidden) this.whole = null;
+    Object.assign(this, { selected, lit, hidden });
     this.draw();
   }
 
@@ -115,7 +130,7 @@ export class MapDrawing {
   }
 
   blit() {
-    const { canvas, screen, view, sharp } = this, ratio = this.ratio();
+    const { canvas, screen, view, sharp } = this, ratio = devicePixelRatio;
     screen.setTransform(1, 0, 0, 1, 0, 0);
     screen.fillStyle = this.ground;
     screen.fillRect(0, 0, canvas.width, canvas.height);
@@ -137,17 +152,14 @@ export class MapDrawing {
     }
   }
 
-  ratio() {
-    return window.devicePixelRatio || 1;
-  }
-
   drawSharp() {
-    const { canvas, sharp } = this, ratio = this.ratio(), width = canvas.clientWidth, height = canvas.clientHeight;
+    const { canvas, sharp } = this, ratio = devicePixelRatio, width = canvas.clientWidth, height = canvas.clientHeight;
     for (const each of [canvas, sharp.bitmap]) {
       if (each.width === Math.round(width * ratio) && each.height === Math.round(height * ratio)) continue;
       each.width = Math.round(width * ratio);
       each.height = Math.round(height * ratio);
     }
+    this.readColors();
     sharp.view = { ...this.view };
     this.pen = /** @type {CanvasRenderingContext2D} */ (sharp.bitmap.getContext("2d"));
     this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -191,6 +203,7 @@ export class MapDrawing {
     this.paintRegions(box);
     if (view.scale >= 0.25) for (const agent of seen) this.paintSpokes(agent);
     for (const agent of seen) this.paintTools(agent);
+    this.paintEdges(view.scale);
     for (const agent of seen) this.paintAgent(agent);
     return seen;
   }
@@ -214,6 +227,28 @@ export class MapDrawing {
       this.pen.lineTo(tool.x, tool.y);
     }
     this.pen.stroke();
+  }
+
+  /** As bows, so that each lies beside the spokes; those of what is selected stand out. @param {number} scale */
+  paintEdges(scale) {
+    const pen = this.pen, chosen = this.selected;
+    for (const [kind, { color, dash }] of Object.entries(EDGES)) {
+      if (this.hidden.includes(kind)) continue;
+      for (const strong of [false, true]) {
+        const width = strong ? 2 / scale : Math.max(1, 0.7 / scale);
+        Object.assign(pen, { strokeStyle: color, lineWidth: width, globalAlpha: strong ? 1 : chosen || this.lit ? 0.15 : 0.6 });
+        pen.setLineDash(dash.map((each) => each * width));
+        pen.beginPath();
+        for (const { kind: own, start, end } of this.data.edges) {
+          if (own !== kind || (chosen !== null && (start === chosen || end === chosen)) !== strong) continue;
+          pen.moveTo(start.x, start.y);
+          pen.quadraticCurveTo((start.x + end.x) / 2 + (end.y - start.y) * 0.2, (start.y + end.y) / 2 - (end.x - start.x) * 0.2, end.x, end.y);
+        }
+        pen.stroke();
+      }
+    }
+    pen.globalAlpha = 1;
+    pen.setLineDash([]);
   }
 
   /** @param {Entity} agent */
@@ -291,27 +326,25 @@ export class MapDrawing {
     const near = seen.filter((agent) => within(this.onScreen(agent), 40, screen));
     const first = (/** @type {Entity} */ agent) => (agent === selected || selected?.owner === agent ? 2 : 0) + (lit && this.isBright(agent) ? 1 : 0);
     near.sort((one, other) => first(other) - first(one) || other.r - one.r || (one.id < other.id ? -1 : 1));
-    if (view.scale < 1.1) this.data.regions.forEach((region, number) => this.labelRegion(region, number, taken));
-    if (view.scale > 0.3) for (const agent of near) this.labelAgent(agent, taken);
+    this.data.regions.forEach((region, number) => region.agents.length > 1 && this.labelRegion(region, number, taken));
+    for (const agent of near) this.labelAgent(agent, taken);
     if (view.scale > 2) for (const agent of near) for (const tool of agent.tools) this.labelTool(tool, taken);
     else if (selected && !selected.is_agent) this.labelTool(selected, taken);
   }
 
-  /** @param {Region} region @param {number} number @param {any[]} taken */
+  /** Above it, else below it. @param {Region} region @param {number} number @param {any[]} taken */
   labelRegion(region, number, taken) {
-    const scale = this.view.scale, top = this.onScreen({ x: region.x, y: region.y - region.r - 14 });
-    if (region.r * scale < 24) return;
-    const size = Math.min(22, Math.max(11.5, region.r * scale * 0.12));
-    const color = `oklch(${this.dark ? 0.8 : 0.45} 0.1 ${hue(number)})`;
-    this.label(cut(region.name, 60), { x: top.x, y: top.y - size * 0.45 }, { weight: 650, size, color, opacity: 0.95 }, taken);
+    const at = this.onScreen(region), size = Math.min(22, Math.max(11.5, region.r * this.view.scale * 0.12));
+    const away = (region.r + 14) * this.view.scale + size * 0.45, color = `oklch(${this.dark ? 0.8 : 0.45} 0.1 ${hue(number)})`;
+    this.label(cut(region.name, 60), [{ x: at.x, y: at.y - away }, { x: at.x, y: at.y + away }], { weight: 650, size, color, opacity: 0.95 }, taken);
   }
 
-  /** @param {Entity} agent @param {any[]} taken */
+  /** Below it, else above it. @param {Entity} agent @param {any[]} taken */
   labelAgent(agent, taken) {
     const scale = this.view.scale, at = this.onScreen(agent), size = Math.min(15, Math.max(10, 8 + 4 * scale));
     const below = agent.r * scale + size * (scale > 2 ? 2 : 0.6), is_far = scale < 1;
     const face = { weight: is_far ? 500 : 600, size, color: this.ink, opacity: this.isBright(agent) ? 1 : 0.35 };
-    this.label(cut(agent.name, is_far ? 22 : 40), { x: at.x, y: at.y + below }, face, taken);
+    this.label(cut(agent.name, is_far ? 22 : 40), [{ x: at.x, y: at.y + below }, { x: at.x, y: at.y - below }], face, taken);
   }
 
   /** Away from the agent, so that the labels of a ring stand around it. @param {Entity} tool @param {any[]} taken */
@@ -320,30 +353,28 @@ export class MapDrawing {
     const aside = (tool.x - tool.owner.x) / Math.hypot(tool.x - tool.owner.x, tool.y - tool.owner.y);
     const size = Math.min(13, 10 + scale * 0.5), off = (tool === this.selected ? 6.5 : TOOL_RADIUS) * scale + 4;
     const face = { weight: 400, size, color: this.soft, opacity: this.isLit(tool) ? 1 : 0.3 }, name = cut(tool.name, 30);
-    if (Math.abs(aside) > 0.35) {
-      this.label(name, { x: at.x + Math.sign(aside) * off, y: at.y }, { ...face, align: aside > 0 ? "left" : "right" }, taken);
-    } else {
-      this.label(name, { x: at.x, y: at.y + Math.sign(tool.y - tool.owner.y) * (off + size / 2) }, face, taken);
-    }
+    const beside = { x: at.x + Math.sign(aside) * off, y: at.y }, above = { x: at.x, y: at.y + Math.sign(tool.y - tool.owner.y) * (off + size / 2) };
+    if (Math.abs(aside) > 0.35) this.label(name, [beside], { ...face, align: aside > 0 ? "left" : "right" }, taken);
+    else this.label(name, [above], face, taken);
   }
 
-  /** @param {string} text @param {{x: number, y: number}} at @param {any} face @param {any[]} taken */
-  label(text, at, { weight, size, color, opacity, align = "center" }, taken) {
-    const pen = this.pen;
+  /** At the first place with room, on the canvas too: what stands in the middle moves aside. @param {string} text @param {{x: number, y: number}[]} places @param {any} face @param {any[]} taken */
+  label(text, places, { weight, size, color, opacity, align = "center" }, taken) {
+    const pen = this.pen, wide = this.canvas.clientWidth;
     pen.font = `${weight} ${size}px ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif`;
-    pen.textAlign = align;
-    const width = pen.measureText(text).width + 4, tall = size / 2 + 2;
-    const left = align === "left" ? at.x - 2 : align === "right" ? at.x + 2 - width : at.x - width / 2;
-    const box = { left, right: left + width, top: at.y - tall, bottom: at.y + tall };
-    if (taken.some((b) => b.left < box.right && b.right > box.left && b.top < box.bottom && b.bottom > box.top)) return;
-    taken.push(box);
-    pen.globalAlpha = opacity;
-    pen.strokeStyle = this.ground;
-    pen.lineWidth = 3.5;
-    pen.strokeText(text, at.x, at.y);
-    pen.fillStyle = color;
-    pen.fillText(text, at.x, at.y);
-    pen.globalAlpha = 1;
+    const width = pen.measureText(text).width + 4, tall = size / 2 + 2, room = wide - width;
+    for (const { x, y } of places) {
+      const wish = align === "left" ? x - 2 : align === "right" ? x + 2 - width : x - width / 2;
+      const left = align === "center" && x > 0 && x < wide ? Math.max(0, Math.min(room, wish)) : wish;
+      const box = { left, right: left + width, top: y - tall, bottom: y + tall };
+      if (left < 0 || left > room || taken.some((b) => b.left < box.right && b.right > box.left && b.top < box.bottom && b.bottom > box.top)) continue;
+      taken.push(box);
+      Object.assign(pen, { globalAlpha: opacity, strokeStyle: this.ground, lineWidth: 3.5, fillStyle: color });
+      pen.strokeText(text, left + 2, y);
+      pen.fillText(text, left + 2, y);
+      pen.globalAlpha = 1;
+      return;
+    }
   }
 
   /** @param {{x: number, y: number}} place */
@@ -352,6 +383,13 @@ export class MapDrawing {
   }
 
   // -- moving -------------------------------------------------------------------------------------
+
+  /** After the size of the canvas or the colours of the page changed: what is not moved by hand follows. */
+  follow() {
+    this.whole = null;
+    if (this.moved) this.draw();
+    else this.fit();
+  }
 
   /** All of it. */
   fit() {
@@ -402,7 +440,7 @@ export class MapDrawing {
     });
     canvas.addEventListener("pointermove", (event) => {
       const before = fingers.get(event.pointerId), now = this.at(event);
-      if (!before) return this.hover(event);
+      if (!before) return this.hoverOn(this.under(now), event);
       const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
       travelled += Math.hypot(now.x - before.x, now.y - before.y);
       if (other) {
@@ -448,11 +486,6 @@ export class MapDrawing {
       }
     }
     return nearest;
-  }
-
-  /** @param {PointerEvent} event */
-  hover(event) {
-    this.hoverOn(this.under(this.at(event)), event);
   }
 
   /** @param {Entity | null} found @param {PointerEvent} event */

@@ -29,27 +29,25 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from waygraph.registry.storage.store import GraphAccess
+    from waygraph.registry.taxonomy.category_names import EmbedNames
 
     Graph = nx.DiGraph[str]
 
 
-def export(registry: "GraphAccess", format: ExportFormat) -> str:  # noqa: A002 - what every caller calls it
+def export(
+    registry: "GraphAccess",
+    format: ExportFormat,  # noqa: A002 - what every caller calls it
+    embed: "EmbedNames | None" = None,
+) -> str:
     """The revision that lists show, as text. The same revision gives the same text.
 
     `json` holds what sources state, and apart from it what operators said; `graphml` and `html` show what holds
     now. Raises RegistryNotFound.
     """
-    contents = registry.store.contents
-    match format:
-        case "json":
-            return as_json(contents(*_PARTS))
-        case "graphml":
-            return as_graphml(contents(*_PARTS))
-        case "html":
-            return as_page(contents(*_PARTS, "vectors"))
-
-
-_PARTS = ("state", "agents", "tools", "sources", "settings")
+    if format == "html":
+        return as_page(registry, embed)
+    contents = registry.store.contents("state", "agents", "tools", "sources", "settings")
+    return as_json(contents) if format == "json" else as_graphml(contents)
 
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -357,14 +355,14 @@ _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028
 """What could end a script element or begin another, and how a JSON text says it otherwise."""
 
 
-def as_page(contents: Contents) -> str:
-    """The map as one HTML page. By the vectors of the agents; if there are none, words decide."""
+def as_page(registry: "GraphAccess", embed: "EmbedNames | None") -> str:
+    """The map as one HTML page, drawn as for a caller who sees everything. `embed` chooses the names of its regions."""
     style, script = _asset("page.css"), _asset("drawing.js") + _asset("page.js")
     return Template(_asset("page.html")).substitute(
         policy=POLICY.format(script=_digest(script), style=_digest(style)),
         style=style,
         script=script,
-        data=json_in_html(_page_data(contents)),
+        data=json_in_html(_page_data(registry, embed)),
     )
 
 
@@ -376,23 +374,23 @@ def json_in_html(value: object) -> str:
     return text
 
 
-def _page_data(contents: Contents) -> dict[str, Any]:
+def _page_data(registry: "GraphAccess", embed: "EmbedNames | None") -> dict[str, Any]:
     """What page.js reads: the map, and all that is told of what stands on it."""
-    from waygraph.registry.storage.export.map import lay_out_map
+    from waygraph.registry.storage.export.map import lay_out_map, read_map
 
-    agents, tools_by_agent = contents.overlaid_agents, contents.tools_by_agent()
-    vectors = {each: vector for each, vector in contents.vectors.items() if each in agents}
-    map_data = lay_out_map(list(agents.values()), tools_by_agent, vectors, contents.state.revision)
-    tools = {tool.id: tool for owned in tools_by_agent.values() for tool in owned}
+    parts, sources = registry.look(lambda index: (read_map(index, None), index.sources()))
+    map_data = lay_out_map(parts, embed)
+    tools = [tool for owned in parts.tools_by_agent.values() for tool in owned]
     agent_fields = ("description", "version", "transport", "visible_to")
     tool_fields = ("description", "input_schema", "output_schema", "annotations")
     return {
         **asdict(map_data),
-        "agents": [asdict(each) | _fields(agents[each.id], agent_fields) for each in map_data.agents],
-        "tools": [asdict(each) | _fields(tools[each.id], tool_fields) for each in map_data.tools],
-        "sources": [
-            {"name": source.name, "seen": source.seen_at, "agents": source.agent_ids} for source in contents.sources
+        "agents": [
+            asdict(each) | _fields(agent, agent_fields)
+            for each, agent in zip(map_data.agents, parts.agents, strict=True)
         ],
+        "tools": [asdict(each) | _fields(tool, tool_fields) for each, tool in zip(map_data.tools, tools, strict=True)],
+        "sources": [{"name": source.name, "seen": source.seen_at, "agents": source.agent_ids} for source in sources],
     }
 
 

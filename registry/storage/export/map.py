@@ -7,25 +7,26 @@ overlaps at any size.
 """
 
 import math
-import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
-from typing import Any
-from zlib import crc32
+from itertools import chain, count, groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from waygraph.registry.embedding.embedder import Matrix, Vector, unit_rows
-from waygraph.registry.index.analyser import STOP_WORDS, terms
+from waygraph.registry.embedding.embedder import Matrix, Vector
 from waygraph.registry.index.names import seen_tools, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.nouns import Agent, Principal, Tool
-from waygraph.registry.model.pictures import Map, MapAgent, MapRegion, MapTool
-from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.model.pictures import GraphEdge, Map, MapAgent, MapRegion, MapTool
+from waygraph.registry.operations.graph_views import seen_edges
+from waygraph.registry.taxonomy.category_names import CategoryNamer, EmbedNames
+from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.vectors_build import word_vectors
 
 type Vectors = Mapping[str, Vector]
 
@@ -33,45 +34,53 @@ TEXT_CHARS = 200
 """Of a description, as the map has it."""
 
 
-def read_map(
-    index: SearchIndex, principal: Principal | None
-) -> tuple[list[Agent], dict[str, list[Tool]], Vectors, int]:
-    """What `lay_out_map` takes, of what the principal may see."""
+class MapParts(NamedTuple):
+    """What a map is drawn of: all that somebody sees. `vectors`: agent id → float32 of shape (dimension,)."""
+
+    agents: Sequence[Agent]
+    tools_by_agent: Mapping[str, Sequence[Tool]]
+    vectors: Vectors
+    edges: Sequence[GraphEdge]
+    revision: int
+
+
+def read_map(index: SearchIndex, principal: Principal | None) -> MapParts:
+    """Of what the principal may see."""
     agents = visible_agents(index, principal)
     ids = [agent.id for agent in agents]
-    tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in ids}
-    for tool in seen_tools(
-        index, [each for tool_ids in index.tool_ids_of(ids).values() for each in tool_ids], principal
-    ):
-        tools[owner_of(tool.id)].append(tool)
-    return agents, tools, index.vectors_of(ids), index.state.revision
+    tool_ids = list(chain.from_iterable(index.tool_ids_of(ids).values()))
+    by_agent = groupby(seen_tools(index, tool_ids, principal), key=attrgetter("agent_id"))
+    tools = {agent_id: list[Tool]() for agent_id in ids} | {agent_id: list(some) for agent_id, some in by_agent}
+    edges = list(seen_edges(index, tools, principal))
+    return MapParts(agents, tools, index.vectors_of(ids), edges, index.state.revision)
 
 
-def lay_out_map(
-    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], vectors: Vectors, revision: int
-) -> Map:
-    """`vectors`: agent id → float32 of shape (dimension,); if empty, words decide. Nothing else moves anything."""
-    layout = lay_out(features_of(agents, tools_by_agent, vectors), [len(tools_by_agent[agent.id]) for agent in agents])
-    members: list[list[int]] = [[] for _ in layout.regions]
+def lay_out_map(parts: MapParts, embed: EmbedNames | None = None) -> Map:
+    """Without vectors words decide what is alike. `embed` chooses the names of regions, as it does for categories."""
+    agents, tools_by_agent = parts.agents, parts.tools_by_agent
+    services = [_service_of(agent, tools_by_agent[agent.id]) for agent in agents]
+    features = features_of(services, parts.vectors)
+    layout = lay_out(features, [len(tools_by_agent[agent.id]) for agent in agents])
     map_agents: list[MapAgent] = []
     map_tools: list[MapTool] = []
     for row, (agent, circle, region) in enumerate(zip(agents, layout.agents, layout.region_of, strict=True)):
-        members[region].append(row)
         facts = {"kind": agent.kind, "is_pinned": agent.pinned, "is_hidden": agent.hidden, "region": region}
         map_agents.append(MapAgent(**_facts(agent, circle.x, circle.y, **facts, r=round(circle.radius, 1))))
         own_tools = tools_by_agent[agent.id]
         places = tool_places(circle, len(own_tools))
         map_tools += [MapTool(**_facts(tool, *at), agent=row) for tool, at in zip(own_tools, places, strict=True)]
+    names = region_names(services, layout, features, embed if parts.vectors else None)
     regions = (
         MapRegion(name=name, x=round(each.x, 1), y=round(each.y, 1), r=round(each.radius, 1))
-        for name, each in zip(region_names(agents, tools_by_agent, members), layout.regions, strict=True)
+        for name, each in zip(names, layout.regions, strict=True)
     )
     return Map(
-        revision=revision,
+        revision=parts.revision,
         agent_radius=AGENT_RADIUS,
         regions=tuple(regions),
         agents=tuple(map_agents),
         tools=tuple(map_tools),
+        edges=tuple(parts.edges),
     )
 
 
@@ -80,78 +89,45 @@ def _facts(noun: Agent | Tool, x: float, y: float, **more: object) -> dict[str, 
     return {**own, **more, "x": round(x, 1), "y": round(y, 1)}
 
 
-HASHED_COLUMNS = 1024
-_WORD = re.compile(r"[^\W\d_]{3,24}")
-_VAGUE = STOP_WORDS | frozenset(
-    """add agent agents allows api available based call create data delete example get given including information
-    list manage mcp new one provides read return returns search server service set show support supports tool tools
-    two update use used user users using via without access discovery miscellaneous various multiple including
-    simple through different""".split()
-)
-"""Words that name no field of work."""
+def _service_of(agent: Agent, tools: Sequence[Tool]) -> Service:
+    """As it is sorted; its own name is one of its words, since a region of one server is called as that."""
+    words = " ".join((agent.name, *(tool.name for tool in tools)))
+    return Service(agent.id, "", agent.description[:2000], words, agent.tags)
 
 
-def features_of(
-    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], vectors: Mapping[str, Matrix]
-) -> Matrix:
-    """The stored vectors, or in a registry without them hashed words: float32 of shape (agents, columns).
+CENTRAL, NAME_CHOICES = 3, 8
+"""Agents of a region by which its name is chosen, and words among which it is: to embed more takes longer than to draw
+the map, and hardly another name is chosen.
+"""
+
+
+def features_of(services: Sequence[Service], vectors: Vectors) -> Matrix:
+    """The stored vectors, or in a registry without them those of words: float32 of shape (services, columns).
 
     Rows have length 1 or 0. `vectors`: agent id → float32 of shape (columns,).
     """
-    if not vectors:
-        return hashed_words([_words_of(agent, tools_by_agent[agent.id]) for agent in agents])
-    dimension = len(next(iter(vectors.values())))
-    rows = [vectors.get(agent.id, np.zeros(dimension, dtype=np.float32)) for agent in agents]
-    return np.asarray(rows, dtype=np.float32).reshape(-1, dimension)
-
-
-def hashed_words(documents: Sequence[Sequence[str]]) -> Matrix:
-    """float32 of shape (documents, HASHED_COLUMNS), rows of length 1 or 0.
-
-    A column is a hashed term; rare terms weigh more.
-    """
-    bearing = Counter(word for words in documents for word in set(words))
-    matrix = np.zeros((len(documents), HASHED_COLUMNS), dtype=np.float32)
-    for row, words in enumerate(documents):
-        for word in words:
-            matrix[row, crc32(word.encode()) % HASHED_COLUMNS] += math.log(1 + len(documents) / bearing[word])
-    return unit_rows(matrix)
+    vectors = vectors or word_vectors(services, by_rarity=True)
+    none = np.zeros(len(next(iter(vectors.values()), ())), dtype=np.float32)
+    return np.asarray([vectors.get(each.id, none) for each in services], dtype=np.float32)
 
 
 def region_names(
-    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], regions: Sequence[Sequence[int]]
+    services: Sequence[Service], layout: "Layout", features: Matrix, embed: EmbedNames | None
 ) -> list[str]:
-    """Two words a region that many of its agents use and others do not; tags count most."""
-    words = [_plain_words(agent, tools_by_agent[agent.id]) for agent in agents]
-    everywhere = Counter(word for weights in words for word in weights)
-    names = [" · ".join(_telling([words[row] for row in rows], everywhere, len(agents))) for rows in regions]
-    return [f"{n} · {agents[r[0]].name}" if names.count(n) > 1 else n for n, r in zip(names, regions, strict=True)]
+    """Words that many agents of a region have and others have not; no two regions have one name.
+
+    `features`: float32 of shape (services, columns).
+    """
+    rows = [np.flatnonzero(np.equal(layout.region_of, region)) for region in range(len(layout.regions))]
+    classes = [[services[row].id for row in members] for members in rows]
+    central = [_central(features[each]) for each in rows] if embed else []
+    names, _ = CategoryNamer(services, embed).name_siblings(classes, (), members=central, most=NAME_CHOICES)
+    return [name.replace("-", " ") for name in names]
 
 
-def _telling(members: Sequence[Mapping[str, int]], everywhere: Mapping[str, int], agents: int) -> list[str]:
-    weight: Counter[str] = Counter()
-    for words in members:
-        weight.update(words)
-    scores = {word: number * math.log(1 + agents / everywhere[word]) for word, number in weight.items()}
-    best: list[str] = []
-    for word in sorted(scores, key=lambda word: (-scores[word], word)):
-        if len(best) < 2 and not any(terms(word) == terms(other) for other in best):
-            best.append(word)
-    return best
-
-
-def _plain_words(agent: Agent, tools: Sequence[Tool]) -> dict[str, int]:
-    """Word → weight: 3 for a tag, 2 in the agent's name, 1 in its description or the names of its tools."""
-    weights: dict[str, int] = {}
-    description = " ".join([agent.description[:2000], *(tool.name for tool in tools)]).replace("_", " ")
-    for weight, text in ((1, description), (2, agent.name), (3, " ".join(agent.tags))):
-        weights |= {word: weight for word in _WORD.findall(text.casefold()) if word not in _VAGUE}
-    return weights
-
-
-def _words_of(agent: Agent, tools: Sequence[Tool]) -> list[str]:
-    names = " ".join(tool.name for tool in tools)
-    return terms(f"{agent.name} {agent.description[:2000]} {' '.join(agent.tags)} {names}")
+def _central(rows: Matrix) -> Matrix:
+    """Those nearest to their centre, at most `CENTRAL`. `rows`: float32 of shape (members, columns)."""
+    return rows[np.argsort(-(rows @ rows.mean(axis=0)), kind="stable")[:CENTRAL]]
 
 
 type Points = NDArray[np.floating]

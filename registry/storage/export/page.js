@@ -4,11 +4,6 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const { sources } = data, { agents, tools, by_id: entityById } = tieMap(data);
 const part = (id) => document.getElementById(id);
-const entities = [...agents, ...tools];
-for (const entity of entities) {
-  entity.words = [entity.id, entity.name, entity.description, ...entity.tags].join("\n").toLowerCase();
-  entity.title = entity.name.toLowerCase();
-}
 
 const isWide = () => part("map").clientWidth > 900;
 const drawing = new MapDrawing(part("map"), data, {
@@ -20,16 +15,11 @@ const drawing = new MapDrawing(part("map"), data, {
 function hover(found, event) {
   const tip = part("tip");
   tip.hidden = !found;
-  part("hint").hidden = drawing.moved;
   if (!found) return;
-  tip.replaceChildren(make("b", found.name), make("span", brief(found)));
+  const what = found.is_agent ? plural(found.tools.length, "tool") : found.owner.name;
+  tip.replaceChildren(make("b", found.name), make("span", [what, found.description.slice(0, 300)].filter(Boolean).join(" — ")));
   tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
   tip.style.top = Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8) + "px";
-}
-
-function brief(entity) {
-  const what = entity.is_agent ? plural(entity.tools.length, "tool") : entity.owner.name;
-  return entity.description ? `${what} — ${entity.description.slice(0, 300)}` : what;
 }
 
 // -- details --------------------------------------------------------------------------------------
@@ -68,7 +58,7 @@ function aboutAgent(agent) {
     make("p", agent.description || "No description."),
     ...chips([...state.filter(Boolean), ...agent.tags]),
     make("h3", plural(agent.tools.length, "tool")),
-    ...agent.tools.map((tool) => row(tool, tool.description)),
+    ...agent.tools.map((tool) => entityRow(tool, tool.description)),
     ...(agent.transport ? [make("h3", "How it is reached"), make("pre", pretty(agent.transport))] : []),
     make("h3", "Claimed by"),
     ...claimed.map((source) => sourceRow(source)),
@@ -76,10 +66,8 @@ function aboutAgent(agent) {
 }
 
 function aboutTool(tool) {
-  const kind = make("div", "Tool of ", "kind"), owner = make("button", tool.owner.name, "owner");
-  owner.type = "button";
-  owner.addEventListener("click", () => select(tool.owner));
-  kind.append(owner);
+  const kind = make("div", "Tool of ", "kind");
+  kind.append(button(tool.owner.name, "owner", () => select(tool.owner)));
   return [
     make("h2", tool.name),
     kind,
@@ -117,24 +105,42 @@ function pretty(text) {
   return value === null ? text : JSON.stringify(value, null, 2);
 }
 
-function row(entity, under) {
-  const button = make("button", entity.name, "row");
-  button.type = "button";
-  if (under) button.append(make("span", under.slice(0, 200), "under"));
-  button.addEventListener("click", () => select(entity, { move: true }));
-  return button;
+function button(text, name, act) {
+  const element = make("button", text, name);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+}
+
+function row(text, under, act) {
+  const line = button(text, "row", act);
+  if (under) line.append(make("span", under.slice(0, 200), "under"));
+  return line;
+}
+
+function entityRow(entity, under) {
+  return row(entity.name, under, () => select(entity, { move: true }));
 }
 
 function sourceRow(source) {
-  const button = make("button", source.name, "row");
-  button.type = "button";
-  button.append(make("span", `${plural(source.agents.length, "agent")}, seen ${source.seen}`, "under"));
-  button.addEventListener("click", () => {
+  return row(source.name, `${plural(source.agents.length, "agent")}, seen ${source.seen}`, () => {
     const claimed = source.agents.map((id) => entityById.get(id)).filter(Boolean);
     drawing.show({ lit: new Set(claimed.flatMap((agent) => [agent, ...agent.tools])) });
     drawing.fit();
   });
-  return button;
+}
+
+/** A switch for each kind of edges that there is. */
+function legend() {
+  const kinds = Object.keys(EDGES).filter((kind) => data.edges.some((link) => link.kind === kind));
+  part("legend").replaceChildren(...kinds.map((kind) => {
+    const label = make("label"), box = make("input"), key = make("span", undefined, "key");
+    Object.assign(box, { type: "checkbox", checked: true });
+    box.addEventListener("change", () => drawing.show({ hidden: box.checked ? drawing.hidden.filter((each) => each !== kind) : [...drawing.hidden, kind] }));
+    key.style.background = EDGES[kind].color;
+    label.append(box, key, ` ${kind} (${data.edges.filter((link) => link.kind === kind).length})`);
+    return label;
+  }));
 }
 
 // -- finding --------------------------------------------------------------------------------------
@@ -142,24 +148,14 @@ function sourceRow(source) {
 const SHOWN = 40;
 let found = null;
 
-function find(text) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!words.length) return null;
-  const whole = words.join(" ");
-  const hits = entities.filter((entity) => words.every((word) => entity.words.includes(word)));
-  const rank = (entity) =>
-    entity.title === whole ? 0 : entity.title.startsWith(whole) ? 1 : words.every((word) => entity.title.includes(word)) ? 2 : 3;
-  return hits.map((entity) => [rank(entity), entity]).sort(([one], [other]) => one - other).map(([, entity]) => entity);
-}
-
 function search() {
-  const hits = find(part("search").value), results = part("results");
+  const hits = findEntities([...agents, ...tools], part("search").value), results = part("results");
   found = hits && new Set(hits);
   results.hidden = !hits;
   if (hits) {
     const rows = hits.slice(0, SHOWN).map((entity) => {
       const line = make("li");
-      line.append(row(entity, entity.is_agent ? plural(entity.tools.length, "tool") : entity.owner.name));
+      line.append(entityRow(entity, entity.is_agent ? plural(entity.tools.length, "tool") : entity.owner.name));
       return line;
     });
     if (!hits.length) rows.push(make("li", "Nothing bears these words.", "none"));
@@ -177,7 +173,7 @@ part("close").addEventListener("click", () => select(null));
 part("in").addEventListener("click", () => drawing.zoom(1.4));
 part("out").addEventListener("click", () => drawing.zoom(1 / 1.4));
 part("fit").addEventListener("click", () => drawing.fit());
-addEventListener("resize", () => (drawing.moved ? (drawing.selected ? drawing.moveTo(drawing.selected) : drawing.draw()) : drawing.fit()));
+addEventListener("resize", () => drawing.follow());
 addEventListener("keydown", (event) => {
   if (event.key === "/" && document.activeElement !== part("search")) {
     event.preventDefault();
@@ -189,7 +185,7 @@ addEventListener("keydown", (event) => {
   }
 });
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawing.recolor());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawing.follow());
 
 function openLinked() {
   let id = "";
@@ -200,5 +196,6 @@ addEventListener("hashchange", openLinked);
 
 part("counts").title = `revision ${data.revision}`;
 part("counts").textContent = `${plural(agents.length, "agent")}, ${plural(tools.length, "tool")}`;
+legend();
 drawing.fit();
 openLinked();

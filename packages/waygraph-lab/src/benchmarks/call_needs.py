@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from benchmarks.record import IS_CLONE, NEEDS_CLONE, PROJECT, Measure, Result, Target
 from benchmarks.world import World
-from waygraph.registry.catalog.needs import need_of, required_ids
+from waygraph.registry.routing.needs import Givers, required_ids
 from waygraph_lab.datasets.conversations import read_catalogue
 
 NAME = "call_needs"
@@ -50,9 +50,10 @@ def run(world: World) -> Result:
 def find_pairs(world: World, source: str) -> Iterator[Pair]:
     """Each tool that requires an id, with its giver; empty: there is none."""
     for entry in read_catalogue(source, world.settings).entries:
+        givers = Givers(entry.tools)
         for tool in entry.tools:
             if ids := required_ids(tool):
-                need = need_of(tool, entry.tools)
+                need = givers.need_of(tool)
                 yield entry.key, tool.name, need.argument if need else ids[0], need.tool.name if need else ""
 
 

@@ -5,6 +5,7 @@ makes just that. Of such pairs of public servers 96 % are right (evals/call_need
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ _ANY = frozenset(terms("next all recent latest current available new top popular
 _PREPOSITIONS = frozenset(terms("by for in of from with to"))
 """Behind them a name says of what, or by what."""
 _ID = re.compile(r"(?:(?<=\w)[_-](?i:id|uuid|guid)|(?<=[a-z])(?:Id|ID|Uuid|UUID|Guid))s?$")
+_MAY_HAVE_ID = re.compile(r"(?i:id|ids)\"")
 
 
 class Need(NamedTuple):
@@ -28,27 +30,40 @@ class Need(NamedTuple):
     tool: Tool
 
 
-def need_of(tool: Tool, siblings: Sequence[Tool]) -> Need | None:
-    """Return the first id that a call of the tool requires and one of its agent's tools gives; None: there is none."""
-    names = {each.id: terms(each.name) for each in siblings}
-    firsts = {words[0] for words in names.values() if words}
-    prefix = len(firsts) == 1 < len(names)  # all begin with the name of the server
-    subject = frozenset(terms(tool.name))
-    for argument in required_ids(tool):
-        if not (noun := terms(_ID.sub("", argument))):
-            continue
-        ranks = [
-            (rank, each.name, each)
-            for each in siblings
-            if each.id != tool.id and (rank := _rank(each, names[each.id][prefix:], argument, noun, subject))
-        ]
-        if ranks:
-            return Need(argument, min(ranks, key=lambda each: each[:2])[2])
-    return None
+class Givers:
+    """Tools of one agent, by what they give."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        names = {each.id: terms(each.name) for each in tools}
+        firsts = {words[0] for words in names.values() if words}
+        prefix = len(firsts) == 1 < len(names)  # all begin with the name of the server
+        self._names = {tool_id: words[prefix:] for tool_id, words in names.items()}
+        self._by_word: dict[str, list[Tool]] = defaultdict(list)
+        """By each word of a name, and by each name in an output, folded."""
+        for each in tools:
+            for word in {*self._names[each.id], *map(_fold, given_names(each.output_schema))}:
+                self._by_word[word].append(each)
+
+    def need_of(self, tool: Tool) -> Need | None:
+        """Return the first id that a call of the tool requires and one of these gives; None: there is none."""
+        subject = frozenset(terms(tool.name))
+        for argument in required_ids(tool):
+            if not (noun := terms(_ID.sub("", argument))):
+                continue
+            ranks = [
+                (rank, each.name, each)
+                for each in (*self._by_word.get(noun[-1], ()), *self._by_word.get(_fold(argument), ()))
+                if each.id != tool.id and (rank := _rank(each, self._names[each.id], argument, noun, subject))
+            ]
+            if ranks:
+                return Need(argument, min(ranks, key=lambda each: each[:2])[2])
+        return None
 
 
 def required_ids(tool: Tool) -> list[str]:
     """Arguments that are the id of something that they name."""
+    if not _MAY_HAVE_ID.search(tool.input_schema):  # most have none, and to read a schema takes longer
+        return []
     return [name for name in sorted(parameters_of_text(tool.input_schema).required) if _ID.search(name)]
 
 
