@@ -20,7 +20,7 @@ from waygraph.registry.operations.catalog import seen_sources
 from waygraph.registry.operations.request import MEDIA_TYPES, ExportFormat, Graph, Operation, Request, make_read
 from waygraph.registry.operators.skill_links import LINKS
 from waygraph.registry.operators.toolset import seen_toolsets
-from waygraph.registry.routing.needs import Givers, required_ids
+from waygraph.registry.routing.needs import Givers
 from waygraph.registry.taxonomy.browse import seen_taxonomy
 
 
@@ -115,9 +115,8 @@ def seen_edges(
     `tools_by_agent`: every agent that the principal may see, with the tools whose links are wanted.
     """
     for tools in tools_by_agent.values():
-        wanting = [tool for tool in tools if required_ids(tool)]
-        givers = Givers(tools if wanting else ())
-        for tool in wanting:
+        givers = Givers(tools)
+        for tool in tools:
             if need := givers.need_of(tool):
                 yield pictures.GraphEdge("needs", node_of(tool.id), node_of(need.tool.id))
     ids = [tool.id for tools in tools_by_agent.values() for tool in tools]

@@ -20,7 +20,8 @@ _ANY = frozenset(terms("next all recent latest current available new top popular
 _PREPOSITIONS = frozenset(terms("by for in of from with to"))
 """Behind them a name says of what, or by what."""
 _ID = re.compile(r"(?:(?<=\w)[_-](?i:id|uuid|guid)|(?<=[a-z])(?:Id|ID|Uuid|UUID|Guid))s?$")
-_MAY_HAVE_ID = re.compile(r"(?i:id|ids)\"")
+_ID_NAMES = re.compile(r'"([^"]*(?:[_-](?i:id|uuid|guid)|[a-z](?:Id|ID|Uuid|UUID|Guid))s?)"')
+"""In the text of a schema."""
 
 
 class Need(NamedTuple):
@@ -39,31 +40,37 @@ class Givers:
         prefix = len(firsts) == 1 < len(names)  # all begin with the name of the server
         self._names = {tool_id: words[prefix:] for tool_id, words in names.items()}
         self._by_word: dict[str, list[Tool]] = defaultdict(list)
-        """By each word of a name, and by each name in an output, folded."""
+        """By the last word of what a name says, and by each name in an output, folded."""
         for each in tools:
-            for word in {*self._names[each.id], *map(_fold, given_names(each.output_schema))}:
+            for word in {*_things_of(self._names[each.id])[-1:], *map(_fold, given_names(each.output_schema))}:
                 self._by_word[word].append(each)
 
     def need_of(self, tool: Tool) -> Need | None:
         """Return the first id that a call of the tool requires and one of these gives; None: there is none."""
+        # Most need nothing that one of these gives, which is seen sooner than a schema is read.
+        names = set(_ID_NAMES.findall(tool.input_schema))
+        if not any(each.id != tool.id for name in names for each in self._near(name)):
+            return None
         subject = frozenset(terms(tool.name))
         for argument in required_ids(tool):
-            if not (noun := terms(_ID.sub("", argument))):
-                continue
+            noun = terms(_ID.sub("", argument))
             ranks = [
                 (rank, each.name, each)
-                for each in (*self._by_word.get(noun[-1], ()), *self._by_word.get(_fold(argument), ()))
+                for each in self._near(argument)
                 if each.id != tool.id and (rank := _rank(each, self._names[each.id], argument, noun, subject))
             ]
             if ranks:
                 return Need(argument, min(ranks, key=lambda each: each[:2])[2])
         return None
 
+    def _near(self, argument: str) -> list[Tool]:
+        """Those that may give it."""
+        noun = terms(_ID.sub("", argument))
+        return [*self._by_word.get(noun[-1], ()), *self._by_word.get(_fold(argument), ())] if noun else []
+
 
 def required_ids(tool: Tool) -> list[str]:
     """Arguments that are the id of something that they name."""
-    if not _MAY_HAVE_ID.search(tool.input_schema):  # most have none, and to read a schema takes longer
-        return []
     return [name for name in sorted(parameters_of_text(tool.input_schema).required) if _ID.search(name)]
 
 
@@ -79,15 +86,18 @@ def _rank(
         return ()
     if _fold(argument) in map(_fold, given_names(giver.output_schema)):
         return (0, len(ids))
-    verb = next((word for word in words if word in _GIVES), "")
-    end = next((at for at, word in enumerate(words) if word in _PREPOSITIONS), len(words))
-    things = [word for word in words[:end] if word not in _GIVES and word not in _ANY]
+    things = _things_of(words)
     extra = set(things).difference(noun)
-    if not verb or things[-len(noun) :] != list(noun):
+    if things[-len(noun) :] != list(noun) or not extra <= subject:
         return ()
-    if not extra <= subject:
-        return ()
-    return (1, len(ids), len(extra), _GIVES.index(verb))
+    return (1, len(ids), len(extra), next(_GIVES.index(word) for word in words if word in _GIVES))
+
+
+def _things_of(words: Sequence[str]) -> list[str]:
+    """What a tool gives by the words of its name, up to a preposition; empty: it has no verb that gives."""
+    end = next((at for at, word in enumerate(words) if word in _PREPOSITIONS), len(words))
+    gives = any(word in _GIVES for word in words)
+    return [word for word in words[:end] if gives and word not in _GIVES and word not in _ANY]
 
 
 def _fold(name: str) -> str:

@@ -99,10 +99,11 @@ class CategoryNamer:
             except EmbedderError:  # an endpoint does not answer: the other names are chosen by texts, too
                 self._embed = None
         # A word names the sibling of which it tells the most, and no other.
-        for number in sorted(range(len(classes)), key=lambda number: -parts.best(number, avoid)):
+        nameless = [number for number, name in enumerate(names) if not name]
+        for number in sorted(nameless, key=lambda number: -parts.best(number, avoid)):
             sibling_terms = {_stem(word) for name in names for word in name.split("-") if word and not word.isdigit()}
             words = self._spell(parts.rank(number, {*avoid, *sibling_terms})) or rankings[number]
-            names[number] = names[number] or _free_name(words, names)
+            names[number] = _free_name(words, names)
         return names, rankings
 
     def _spell(self, terms: Sequence[str]) -> list[str]:

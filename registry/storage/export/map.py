@@ -95,7 +95,7 @@ def _service_of(agent: Agent, tools: Sequence[Tool]) -> Service:
     return Service(agent.id, "", agent.description[:2000], words, agent.tags)
 
 
-CENTRAL, NAME_CHOICES = 3, 8
+CENTRAL, NAME_CHOICES = 3, 5
 """Agents of a region by which its name is chosen, and words among which it is: to embed more takes longer than to draw
 the map, and hardly another name is chosen.
 """
@@ -279,7 +279,7 @@ def _settle_circles(graph: Likeness, rows: Sequence[int], radii: Sequence[float]
     plain: Likeness = nx.Graph()  # a subgraph's own order of nodes is not ours
     plain.add_nodes_from(rows)
     plain.add_weighted_edges_from(sorted(graph.edges(data="weight", default=1.0)))
-    places = nx.spring_layout(plain, weight="weight", seed=SEED, iterations=80)
+    places = nx.spring_layout(plain, weight="weight", seed=SEED, iterations=50)
     wishes = np.asarray([places[row] for row in rows], dtype=np.float64).reshape(-1, 2)  # within -1 and 1
     room = math.sqrt(sum(radius**2 for radius in radii)) * TIGHTNESS
     spread = np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)])
