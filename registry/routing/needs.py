@@ -48,8 +48,7 @@ class Givers:
     def need_of(self, tool: Tool) -> Need | None:
         """Return the first id that a call of the tool requires and one of these gives; None: there is none."""
         # Most need nothing that one of these gives, which is seen sooner than a schema is read.
-        names = set(_ID_NAMES.findall(tool.input_schema))
-        if not any(each.id != tool.id for name in names for each in self._near(name)):
+        if not any(each.id != tool.id for name in _ID_NAMES.findall(tool.input_schema) for each in self._near(name)):
             return None
         subject = frozenset(terms(tool.name))
         for argument in required_ids(tool):

@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     Graph = nx.DiGraph[str]
 
 
-def export(
-    registry: "GraphAccess",
-    format: ExportFormat,  # noqa: A002 - what every caller calls it
-    embed: "EmbedNames | None" = None,
-) -> str:
+def export(registry: "GraphAccess", format: ExportFormat, embed: "EmbedNames | None" = None) -> str:  # noqa: A002 - what every caller calls it
     """The revision that lists show, as text. The same revision gives the same text.
 
     `json` holds what sources state, and apart from it what operators said; `graphml` and `html` show what holds

@@ -119,7 +119,7 @@ def region_names(
     `features`: float32 of shape (services, columns).
     """
     rows = [np.flatnonzero(np.equal(layout.region_of, region)) for region in range(len(layout.regions))]
-    classes = [[services[row].id for row in members] for members in rows]
+    classes = [[services[row].id for row in members.tolist()] for members in rows]
     central = [_central(features[each]) for each in rows] if embed else []
     names, _ = CategoryNamer(services, embed).name_siblings(classes, (), members=central, most=NAME_CHOICES)
     return [name.replace("-", " ") for name in names]
