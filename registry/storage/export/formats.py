@@ -352,7 +352,9 @@ _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028
 
 
 def as_page(registry: "GraphAccess", embed: "EmbedNames | None") -> str:
-    """The map as one HTML page, drawn as for a caller who sees everything. `embed` chooses the names of its regions."""
+    """The map as one HTML page, drawn as for a caller who sees everything. `embed`: as `lay_out_map` takes it, for
+    float32 of shape (names, dimension).
+    """
     style, script = _asset("page.css"), _asset("drawing.js") + _asset("page.js")
     return Template(_asset("page.html")).substitute(
         policy=POLICY.format(script=_digest(script), style=_digest(style)),

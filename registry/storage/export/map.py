@@ -56,7 +56,9 @@ def read_map(index: SearchIndex, principal: Principal | None) -> MapParts:
 
 
 def lay_out_map(parts: MapParts, embed: EmbedNames | None = None) -> Map:
-    """Without vectors words decide what is alike. `embed` chooses the names of regions, as it does for categories."""
+    """Without vectors words decide what is alike. `embed` chooses the names of regions, as it does for categories: by
+    float32 of shape (names, dimension).
+    """
     agents, tools_by_agent = parts.agents, parts.tools_by_agent
     services = [_service_of(agent, tools_by_agent[agent.id]) for agent in agents]
     features = features_of(services, parts.vectors)
