@@ -12,6 +12,7 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -33,7 +34,7 @@ from waygraph.ingest.execution.services import (
 from waygraph.ingest.logins.callers import OwnLogins, TokenExchange
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, launches_gateway
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_in, vouched_file
 from waygraph.ingest.sources.formats.switches import Faulty
@@ -52,6 +53,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import Agent, AgentKind
 from waygraph.registry.model.numbers import FAR_S
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.operators.box_wishes import WishFile, grants_of
 from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -400,7 +402,8 @@ class Launches:
         faults: list[str] = []
         for claim, server in servers_vouched_for(self.trust_file, claims, agent):
             try:
-                return self._launch(claim, server, agent)
+                launch = self._launch(claim, server, agent)
+                return self._watch(launch, claim, agent) if isinstance(launch, StdioLaunch) else launch
             except (Faulty, SourceError, Refusal) as fault:
                 faults.append(str(fault))  # another source may name the same server, and be as it was
         if faults:
@@ -421,6 +424,13 @@ class Launches:
         if isinstance(launch, HttpLaunch):
             return replace(launch, public=server.public, oauth=launch.oauth or server.oauth)
         return launch_in(launch, server.folder)
+
+    def _watch(self, launch: StdioLaunch, claim: SourceClaim, agent: Agent) -> StdioLaunch:
+        """With what an operator granted it on this machine, and where its further wishes are noted."""
+        file = WishFile.inside(self.settings.data_path)
+        setting = self.registry.store.look(lambda index: index.settings().get(agent.id))
+        grants = grants_of(setting, file.of(claim.source, claim.key))
+        return replace(launch, grants=grants, note_wish=partial(file.note, claim.source, claim.key))
 
     def _from_config(self, claim: SourceClaim, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""

@@ -9,7 +9,7 @@ What one source says now: agents with their tools, and what of it could not be t
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeGuard
@@ -401,6 +401,10 @@ class StdioLaunch:
     cwd: str = ""
     isolate: bool | Mapping[str, tuple[str, ...]] | None = field(default=None, repr=False)
     """Whether it is confined, or what it may do beside its profile: `reads`, `writes`, `reaches`. None: the setting."""
+    grants: tuple[str, ...] = field(default=(), repr=False)
+    """What an operator granted it of what it asked for (`box_wishes`)."""
+    note_wish: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
+    """Takes what it asks for and its box refuses, in a thread."""
     handshake: bool = False
     """Whether to speak to it in the handshake era of the protocol, whatever else it speaks."""
     confidential: frozenset[str] = field(default=frozenset(), repr=False, compare=False)

@@ -1,7 +1,7 @@
 """The box of a server that is started: what it may read, write and reach, by Landlock and seccomp (sandlock).
 
 A profile is derived from the launch: the program's installation, what arguments and variables name, the registry that a
-launcher fetches from, and what its entry grants. Nothing is watched: what the box refuses, the server's own error says.
+launcher fetches from, what its entry grants, and what an operator approved of what it asked for beyond that.
 """
 
 import os
@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 from waygraph.ingest.manifest.environment import inherited_variables, installer_addresses
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.records import ServerEntry, StdioLaunch
+from waygraph.ingest.upstream.box_process import Rule
 from waygraph.ingest.upstream.connection import Result
 from waygraph.ingest.upstream.process_health import launcher_of
-from waygraph.ingest.upstream.reaper_process import Rule
 from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.settings import Settings
@@ -50,9 +50,11 @@ _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "container"})
 _REFUSAL = re.compile(
     r"(?i)permission denied|not permitted|\bE(?:ACCES|PERM|CONNREFUSED|NOTFOUND|AI_AGAIN)\b|connection refused|"
     r"name resolution|not known|cannot find module|fetch failed|unable to open|connect(?:ion)? ?(?:error|issue)|"
-    r"all connection attempts failed"
+    r"all connection attempts failed|box of this server refuses"
 )
-_HOST = re.compile(r"(?:ENOTFOUND |EAI_AGAIN |https?://|host[ =:']{1,3})((?:[\w-]{1,63}\.){1,8}[a-z]{2,63})")
+_HOST = re.compile(
+    r"(?:ENOTFOUND |EAI_AGAIN |https?://|server refuses |host[ =:']{1,3})((?:[\w-]{1,63}\.){1,8}[a-z]{2,63})"
+)
 _PATH = re.compile(r"['\"](/[^'\"\n]{1,200})['\"]")
 MOST_WORDS_CHARS, MOST_WISHES = 2_000, 3
 """Of an error, so much is looked at, and so many wishes are told."""
@@ -98,7 +100,8 @@ class Box:
         example = ", ".join(list(dict.fromkeys(wishes))[:MOST_WISHES]) or '"reaches": ["HOST:PORT"]'
         return (
             "it runs in a box, which may have refused this. A person who trusts it with what it says that it needs "
-            f'puts "isolate": {{{example}}} into its entry, and ingests it again'
+            f'puts "isolate": {{{example}}} into its entry, and ingests it again, or approves what it asked for '
+            "(`waygraph changes --waiting`)"
         )
 
     def advise(self, result: Result) -> Result:
@@ -154,16 +157,21 @@ class ProfileRow:
 
 def profiles_of(servers: Iterable[ServerEntry], environ: Mapping[str, str], settings: Settings) -> list[ProfileRow]:
     """What each server that is started may do, once servers are isolated. A command that is not there has no line."""
-    settings, rows = replace(settings, isolate=True), list[ProfileRow]()
+    rows = list[ProfileRow]()
     for server in servers:
         if isinstance(launch := server.launch, StdioLaunch):
-            environment = inherited_variables(environ, launch.env) | dict(launch.env)
             with suppress(FileNotFoundError):
-                box = box_of(launch, environment, settings)
+                grants = profile_of(launch, environ, replace(settings, isolate=True))
                 why = "its entry says so" if launch.isolate is False else "a container confines it, and this does not"
-                grants = box.grants if box else (Grant("is not confined", "", why),)
+                grants = (Grant("is not confined", "", why),) if grants is None else grants
                 rows += [ProfileRow(server.key, grant) for grant in grants]
     return rows
+
+
+def profile_of(launch: StdioLaunch, environ: Mapping[str, str], settings: Settings) -> tuple[Grant, ...] | None:
+    """What a server may do; None: nothing confines it. Raises UpstreamRefused, FileNotFoundError."""
+    box = box_of(launch, inherited_variables(environ, launch.env) | dict(launch.env), settings)
+    return box.grants if box else None
 
 
 def _grants(launch: StdioLaunch, environment: Mapping[str, str], program: str) -> Iterator[Grant]:
@@ -184,6 +192,9 @@ def _grants(launch: StdioLaunch, environment: Mapping[str, str], program: str) -
     for access, what in launch.isolate.items() if isinstance(launch.isolate, Mapping) else ():
         for each in what:
             yield Grant(access, each if access == "reaches" else os.path.expanduser(each), "its entry grants it")
+    for access, _, each in (wish.partition(" ") for wish in launch.grants):
+        if access == "reaches" or os.path.exists(each):
+            yield Grant(access, each, "it asked for it, and an operator approved")
 
 
 def _of_path(path: Path, why: str) -> Grant:

@@ -7,13 +7,18 @@ processes. On Linux what leaves its session or its parent becomes a child of thi
 
 import _thread
 import ctypes
-import errno
 import marshal
 import os
 import signal
 import sys
 import time
 from contextlib import suppress
+
+TYPE_CHECKING = False  # as type checkers know it: `typing` takes longer to import than a start may take
+if TYPE_CHECKING:
+    from typing import Any
+
+    from waygraph.ingest.upstream.box_process import BoxRun
 
 GRACE_S = 0.5
 """Between SIGTERM and SIGKILL."""
@@ -25,9 +30,6 @@ _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _DEFAULTS = (*_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 
-Rule = tuple[str, str]
-"""Of a box: `fs_read`, `fs_write` or `net_allow`, and the path or the address."""
-
 
 def main() -> None:
     control = int(sys.argv[1])
@@ -36,10 +38,11 @@ def main() -> None:
         command, environment, folder, may_raise_privileges, box = marshal.load(file)  # noqa: S302 - written by us
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    server = None
+    report, run = _Report(control), None
     try:
         if box:
-            server = _start_in_box(command, environment, folder, box)
+            run = _box_process().start_in_box(command, environment, folder, box, signals=_DEFAULTS, report=report.write)
+            server = run.server
         else:
             server = _start(command, environment, folder, may_raise_privileges=may_raise_privileges)
         os.write(control, b"started\n")
@@ -49,7 +52,7 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(null, stream)
-    _thread.start_new_thread(_wait, (server, control))
+    _thread.start_new_thread(_wait, (server, report, run))
     os.read(control, 1)
     _end(server)
 
@@ -70,66 +73,35 @@ def _start(command: list[str], environment: dict[str, str], folder: str, *, may_
     return server
 
 
-def _start_in_box(command: list[str], environment: dict[str, str], folder: str, box: tuple[str, list[Rule]]) -> int:
-    """As `_start`, confined by the rules. `box`: the library of sandlock and the rules. Raises OSError.
-
-    Its C interface is called as its own Python package does, whose import would take longer than the start. Threads of
-    this process answer for the kernel what the server wants of the network; they end with it.
-    """
-    library, rules = box
-    sandlock = ctypes.CDLL(library)
-    prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-    def call(name: str, *arguments: object) -> ctypes.c_void_p:
-        function = getattr(sandlock, f"sandlock_{name}")
-        function.restype = ctypes.c_void_p
-        if not (result := function(*arguments)):
-            raise OSError(errno.ENOTSUP, name)
-        return ctypes.c_void_p(result)
-
-    def start(rules: list[Rule]) -> ctypes.c_void_p:
-        builder = call("sandbox_builder_new")
-        for rule, text in [*rules, *([("cwd", folder)] if folder else [])]:
-            builder = call(f"sandbox_builder_{rule}", builder, os.fsencode(text))
-        for variable, value in environment.items():
-            builder = call("sandbox_builder_env_var", builder, os.fsencode(variable), os.fsencode(value))
-        policy = call("sandbox_build", builder, ctypes.byref(ctypes.c_int()), ctypes.byref(ctypes.c_char_p()))
-        name = b"waygraph-%d" % os.getpid()  # sandlock runs no two of one name
-        streams = [ctypes.byref(ctypes.c_int(-1)) for _ in range(3)]  # 0: the server has ours
-        return call("popen", policy, name, arguments, len(command), 0, 0, 0, *streams)
-
-    os.environ["PATH"] = environment.get("PATH", os.defpath)
-    arguments = (ctypes.c_char_p * len(command))(*map(os.fsencode, command))
-    for number in _DEFAULTS:  # a program inherits which signals are ignored
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        handle = start(rules)
-    except OSError:  # no box is made with a host that nobody knows, as of a machine that is offline
-        handle = start([each for each in rules if each[0] != "net_allow" or _is_known(each[1])])
-    for number in _DEFAULTS:
-        signal.signal(number, signal.SIG_IGN)
-    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # only now: sandlock takes a descriptor from its child
-    return int(sandlock.sandlock_handle_pid(handle))
+def _box_process() -> "Any":
+    """The module beside this program, whose folder holds names of the standard library, too."""
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    module = __import__("box_process")
+    sys.path.pop()
+    return module
 
 
-def _is_known(address: str) -> bool:
-    """Whether the host of host:port has an address now."""
-    import socket
+class _Report:
+    """Writes how the server ended, once: of one in a box two may learn of it."""
 
-    with suppress(OSError):
-        return bool(socket.getaddrinfo(address.rpartition(":")[0].strip("[]"), None))
-    return False
+    def __init__(self, control: int) -> None:
+        self._control, self._first = control, _thread.allocate_lock()
+
+    def write(self, status: int) -> None:
+        if self._first.acquire(blocking=False):
+            with suppress(OSError):
+                os.write(self._control, b"%d\n" % status)
 
 
-def _wait(server: int, control: int) -> None:
+def _wait(server: int, report: _Report, run: "BoxRun | None") -> None:
     """Leaves no zombie. A subreaper without children has no descendants: with the last one this process ends."""
     with suppress(ChildProcessError):
         while True:
             number, status = os.waitpid(-1, 0)
             if number == server:
-                with suppress(OSError):
-                    os.write(control, b"%d\n" % os.waitstatus_to_exitcode(status))
+                report.write(os.waitstatus_to_exitcode(status))
+    if run:
+        run.await_end()
     if sys.platform == "linux":
         os._exit(0)
 

@@ -98,7 +98,9 @@ class Child:
     ) -> None:
         """Raises OSError if it cannot be started, and ValueError; `await_start` tells the rest."""
         raises = raises_privileges(command[0], environment)
-        confinement = (sandlock_library(), box.rules()) if box else None
+        reading, wishes = os.pipe()  # of a server without a box it ends at once
+        self.wishes = Pipe(os.fdopen(reading, "rb", 0))
+        confinement = (sandlock_library(), box.rules(), wishes) if box else None
         request = marshal.dumps((command, environment, os.path.abspath(folder), raises, confinement))
         forbid_inspection()
         self._control, theirs = socket.socketpair()
@@ -108,7 +110,7 @@ class Child:
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_PROGRAM), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *([wishes] if box else [])],
                 env={},
                 cwd="/",
                 stdin=pipe,
@@ -122,6 +124,7 @@ class Child:
             raise
         finally:
             theirs.close()
+            os.close(wishes)
         LIMITS.watch_over(self._process.pid, settings, on_excess)
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         # All three are there: they were asked for.
@@ -172,7 +175,7 @@ class Child:
         self._close_control()
         if self._process.poll() is None:  # slow to go on a busy machine: nobody waits, and no zombie stays
             Thread(target=self._process.wait, daemon=True).start()
-        for file in (self.stdin, self.stdout, self.stderr):
+        for file in (self.stdin, self.stdout, self.stderr, self.wishes):
             file.close()
 
     async def _reads(self, line_count: int) -> None:
@@ -331,6 +334,8 @@ async def stdio_transport(
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
         tasks.start_soon(server.listen_to_errors)
+        if wire.box and launch.note_wish:
+            tasks.start_soon(server.listen_to_wishes, launch.note_wish)
         if wire.launcher:
             tasks.start_soon(server.watch_start)
         try:
@@ -447,6 +452,16 @@ class _Server:
         with suppress(*GONE_ERRORS):
             while True:
                 self._errors.add(await self._child.stderr.receive())
+
+    async def listen_to_wishes(self, note: Callable[[str], object]) -> None:
+        """Each is a line. One that holds a secret is not kept."""
+        content = b""
+        with suppress(*GONE_ERRORS):
+            while True:
+                *lines, content = (content + await self._child.wishes.receive()).split(b"\n")
+                for wish in map(os.fsdecode, lines):
+                    if self._discretion.strike(wish) == wish:
+                        await anyio.to_thread.run_sync(note, wish)
 
     async def watch_start(self) -> None:
         """Tells of signs of life until the server speaks."""

@@ -427,7 +427,7 @@ _LISTS = ("tags", "visible_to", "questions", "flags")
 
 def _setting(row: Mapping[str, Any]) -> OperatorSettings:
     values: dict[str, Any] = {name: bool(row[name]) for name in ("pinned", "hidden", "removed")}
-    values |= {name: row[name] for name in ("agent_id", "tools", "rejections")}
+    values |= {name: row[name] for name in ("agent_id", "tools", "rejections", "wishes")}
     groups = _strings(row["visible_to"]) if row["restricted"] else None
     return OperatorSettings(**values, tags=_strings(row["tags"]), visible_to=groups)
 

@@ -46,7 +46,7 @@ GRAPH: Mapping[str, str] = {
     "(:Toolset)-[:INCLUDES]->(:Tool)": "",
     "(:Source)": "id namespace rank policy owner seen_at pause_s failures",
     "(:Source)-[:CLAIMS]->(:Agent)": "key hash since revision",
-    "(:Setting)": "id tags restricted visible_to pinned hidden removed tools rejections",
+    "(:Setting)": "id tags restricted visible_to pinned hidden removed tools rejections wishes",
     "(:Setting)-[:OF]->(:Agent)": "",
     "(:Change)": "id at revision source agent_id tool what fields before_hash after_hash before after flags covered",
     "(:Change)-[:OF]->(:Agent)": "",

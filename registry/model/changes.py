@@ -20,6 +20,7 @@ from waygraph.registry.model.nouns import (
     JsonObject,
     JsonObjectsOrNull,
     JsonText,
+    JsonTextsOrNull,
     TextForm,
     Tool,
     failing,
@@ -126,6 +127,10 @@ class OperatorSettings:
     rejections: JsonListsOrNull = ""
     """What they rejected, by the tool's name (empty: the agent itself) of each text hash, reason, by and at; null as
     above.
+    """
+    wishes: JsonTextsOrNull = ""
+    """What its server asked for and its box refused, and why that stays refused; an empty reason: it is granted. Null
+    as above.
     """
 
     @property
@@ -346,6 +351,8 @@ class Approved:
 
     agents: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    wishes: tuple[str, ...] = ()
+    """Of servers in boxes."""
     revision: int
 
 
@@ -356,9 +363,12 @@ class Rejections(Approved):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An agent or a tool that waits, or whose text is flagged and not approved, or that was rejected as it is now."""
+    """An agent or a tool that waits, or whose text is flagged and not approved, or that was rejected as it is now. Or
+    what an agent's server asked for and its box refused.
+    """
 
     id: str
+    """Of a wish of a server: its agent's id and the wish, such as `AGENT reaches HOST:PORT`."""
     agent_id: str
     tool: str = ""
     """The tool's name; empty: the agent itself."""

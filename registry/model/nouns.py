@@ -55,6 +55,7 @@ JsonText = Annotated[str, _json_form(Any)]
 JsonObject = Annotated[str, _json_form(dict[str, Any])]
 JsonObjectOrNull = Annotated[str, _json_form(dict[str, Any] | None)]
 JsonObjectsOrNull = Annotated[str, _json_form(dict[str, dict[str, Any]] | None)]
+JsonTextsOrNull = Annotated[str, _json_form(dict[str, str] | None)]
 JsonListsOrNull = Annotated[str, _json_form(dict[str, list[dict[str, Any]]] | None)]
 
 

@@ -140,7 +140,7 @@ def settings(setting: OperatorSettings, transport: TransportFilter = None) -> Sh
 
 def _shown_settings(setting: OperatorSettings, transport: TransportFilter) -> OperatorSettings:
     """Values that operators fixed are launch data: without it none of what was said of tools is told, nor by whom."""
-    return setting if transport is None else replace(setting, tools="", rejections="")
+    return setting if transport is None else replace(setting, tools="", rejections="", wishes="")
 
 
 def status(registry_status: Status, transport: TransportFilter = None) -> Shape:

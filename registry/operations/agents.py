@@ -16,6 +16,7 @@ from waygraph.registry.model.validation import MAX_ID_CHARS, setting_changes
 from waygraph.registry.operations.change_log import ChangesQuery, seen_changes, seen_waiting
 from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, make_read, make_write
 from waygraph.registry.operators import approval
+from waygraph.registry.operators.box_wishes import WishFile, decide_wishes, is_wish
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import forget_source
 
@@ -149,7 +150,9 @@ class DecisionRequest[A](Request[A]):
     """About what waits."""
 
     names: Sequence[str] = ()
-    """Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name; `source:NAME`."""
+    """Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name; `source:NAME`. Or wishes
+    of servers in boxes, such as `AGENT reaches HOST:PORT`.
+    """
     hashes: Mapping[str, str] = field(default_factory=dict)
     """By id the `content_hash` of what was read: these alone are meant, and none if one differs."""
 
@@ -159,6 +162,20 @@ class DecisionRequest[A](Request[A]):
 
     def sent_fields(self) -> dict[str, Any]:
         return {"hashes": dict(self.hashes)} if self.hashes else {"names": self.names}
+
+    def decide_wishes(self, graph: Graph, principal: Principal | None, reason: str = "") -> Approved | None:
+        """None: it is about texts. Raises InvalidSetting where it is about both."""
+        names = tuple(self.names or self.hashes)
+        wishes = tuple(filter(is_wish, names))
+        if not wishes:
+            return None
+        if len(wishes) < len(names):
+            raise InvalidSetting("what servers ask of their boxes is decided apart from what agents and tools say")
+        file = WishFile.inside(graph.settings.data_path)
+        revision = graph.change_existing(
+            lambda session: decide_wishes(session, file, self.names, self.hashes, principal, reason=reason)
+        )
+        return Approved(wishes=wishes, revision=revision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +189,8 @@ class Approve(DecisionRequest[Approved]):
 
     def answer(self, graph: Graph, principal: Principal | None) -> Approved:
         names = approval.checked_names(self.names, hashes=self.hashes)
+        if grants := self.decide_wishes(graph, principal):
+            return grants
         return graph.change_existing(
             lambda session: approval.approve(session, *names, hashes=self.hashes, principal=principal)
         )
@@ -203,6 +222,8 @@ class Reject(DecisionRequest[Rejections]):
     def answer(self, graph: Graph, principal: Principal | None) -> Rejections:
         names = approval.checked_names(self.names, "reject", self.hashes)
         reason = approval.checked_reason(self.reason)
+        if refused := self.decide_wishes(graph, principal, reason):
+            return Rejections(wishes=refused.wishes, revision=refused.revision)
         return graph.change_existing(
             lambda session: approval.reject(
                 session, *names, reason=reason, by=self.by, hashes=self.hashes, principal=principal
@@ -266,4 +287,5 @@ class ListWaiting(PartRequest[Waiting]):
         return shapes.shape(shapes.shown_waiting(item, transport))
 
     def answer(self, graph: Graph, principal: Principal | None) -> Page[Waiting]:
-        return graph.read(lambda session: seen_waiting(session, principal, self.start, self.most))
+        file = WishFile.inside(graph.settings.data_path)
+        return graph.read(lambda session: seen_waiting(session, principal, self.start, self.most, file))

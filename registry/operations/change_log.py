@@ -33,6 +33,7 @@ from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
 from waygraph.registry.operations.catalog import part_of
 from waygraph.registry.operators.approval import waits
+from waygraph.registry.operators.box_wishes import WishFile, seen_wishes
 
 _READ_AT_ONCE = 1_000
 _SHOWN_CHARS = 100
@@ -123,8 +124,12 @@ class _Visibility:
         return replace(change, source=source, after=after, flags=seen_flags(change.flags, self.since.__contains__))
 
 
-def seen_waiting(session: GraphSession, principal: Principal | None, after: str, limit: int | None) -> Page[Waiting]:
-    """What waits, was rejected, or is flagged and not approved, by id, as far as the principal may see it."""
+def seen_waiting(
+    session: GraphSession, principal: Principal | None, after: str, limit: int | None, file: WishFile
+) -> Page[Waiting]:
+    """What waits, was rejected, or is flagged and not approved, by id, as far as the principal may see it. `file` has
+    what servers asked of their boxes.
+    """
     graph, state = read_graph_view(session), read_state(session)
     shows, some = graph.view_for(principal), None if principal is None else _Visibility.by(session, principal)
     owners = read_doubtful_tools(session)
@@ -138,12 +143,19 @@ def seen_waiting(session: GraphSession, principal: Principal | None, after: str,
         as_seen(mark_rejection(each, graph.settings.get(owner_of(each.id))), shows, principal) for each in entities
     )
     waiting = {each.id: each for each in all_entities if waits(each)}
-    ids, following = part_of(sorted(waiting), after, limit)
+    wishes = {each.id: each for each in seen_wishes(graph, file, principal)}
+    ids, following = part_of(sorted({**waiting, **wishes}), after, limit)
     sources: dict[str, set[str]] = {}
     for claim in graph.claims:
         sources.setdefault(claim.agent_id, set()).add(claim.source)
-    log = {agent_id: _newest_changes(session, agent_id, some) for agent_id in {owner_of(each) for each in ids}}
-    texts = (_waiting_text(waiting[each], log[owner_of(each)], sources.get(owner_of(each), ())) for each in ids)
+    log = {
+        agent_id: _newest_changes(session, agent_id, some)
+        for agent_id in {owner_of(each) for each in ids if each in waiting}
+    }
+    texts = (
+        wishes.get(each) or _waiting_text(waiting[each], log[owner_of(each)], sources.get(owner_of(each), ()))
+        for each in ids
+    )
     return Page(items=tuple(texts), revision=state.revision if state else 0, following=following)
 
 
@@ -155,7 +167,7 @@ def _newest_changes(session: GraphSession, agent_id: str, some: _Visibility | No
     for each in islice(_read(session, ChangesQuery(agent_id=agent_id), some), _READ_AT_ONCE):
         if each.what == "removed" and not each.tool:
             break
-        if each.what != "rejected":
+        if each.what != "rejected" and (each.after_hash or each.what != "changed"):  # a grant changes no text
             by_tool.setdefault(each.tool, []).append(each)
         if each.is_arrival:
             break

@@ -19,7 +19,7 @@ from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Ta
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings
+    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, Waiting
     from waygraph.registry.operations.agents import ListChanges, RemoveAgent
     from waygraph.registry.operations.oversight import ListUsage
     from waygraph.registry.registry import Registry
@@ -182,16 +182,31 @@ def changes(
     options: Invocation,
     *,
     since: Annotated[str, Option(metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")] = "",
+    waiting: Annotated[bool, Option("--waiting", help="What waits for a decision, and what was rejected.")] = False,
     request: "ListChanges",
 ) -> None:
     """List what came, and what sources changed of what was known, the newest first.
 
     waygraph changes --since 2d --agent harbor-git
     """
+    if waiting:
+        _show_waiting(options, request.agent)
+        return
     request = replace(request, since=since_when(since, datetime.now(UTC)))
     records = options.answer(lambda registry: registry.perform(request), _view_changes, shapes.changes)
     if not records:
         options.remark("no change was recorded" + (" since then" if since else ""))
+
+
+def _show_waiting(options: Invocation, agent: str) -> None:
+    from waygraph.registry.operations.agents import ListWaiting
+
+    def ask(registry: "Registry") -> "list[Waiting]":
+        return [each for each in registry.operator.waiting() if agent in ("", each.agent_id)]
+
+    columns = "name=id, since, description, rejected=rejection"
+    if not options.answer(ask, lambda items: [Table.of(items, columns)], ListWaiting().write):
+        options.remark("nothing waits")
 
 
 def usage(options: Invocation, *, request: "ListUsage") -> None:
@@ -246,8 +261,8 @@ def _collect_names(registry: "Registry", names: Texts, all_of: Texts, doing: str
 
 
 def _decide(options: Invocation, ask: "Callable[[Registry], Approved]") -> None:
-    result = options.answer(ask, lambda each: [Fields.of(each, "agents, tools, revision")])
-    if not (result.agents or result.tools):
+    result = options.answer(ask, lambda each: [Fields.of(each, "agents, tools, wishes, revision")])
+    if not (result.agents or result.tools or result.wishes):
         options.remark("nothing of it waited")
 
 

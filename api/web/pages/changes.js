@@ -46,7 +46,7 @@ function Choice({ items, shown, onDone }) {
   const [rests, setRests] = useState(/** @type {Rests} */ ({}));
   const names = items.filter((each) => chosen[each.id] === each.content_hash); // another text was not chosen
   const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
-    const some = items.filter((each) => each.id === id || each.agent_id === id); // an agent with its tools
+    const some = items.filter((each) => each.id === id || (each.tool && each.agent_id === id)); // an agent with its tools
     setChosen(on ? { ...chosen, ...hashesOf(some) } : hashesOf(names.filter((each) => !some.includes(each))));
   };
   const isRejected = Boolean(items[0].rejection);
@@ -91,7 +91,7 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
   return html`<article class="card" aria-label=${item.id}>
     <div class="row between">
       <h3>${maySet() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
-        <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.id)}>${revealed(item.id)}</a></h3>
+        <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.agent_id)}>${revealed(item.id)}</a></h3>
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
     </div>
@@ -108,7 +108,7 @@ const SAID = { tool: ["name", "questions", "tags", "input_schema", "output_schem
 
 /** All that it says now. @param {{item: Waiting, onRest: (item: Waiting, field: string, rest: number) => void}} props */
 function Present({ item, onRest }) {
-  const state = useGet(pathOf(item.tool ? "/v1/tools" : "/v1/agents", item.id), { schema: item.tool && true });
+  const state = useGet(item.tool ? pathOf("/v1/tools", item.id) : pathOf("/v1/agents", item.agent_id), { schema: item.tool && true });
   return html`<h4>What it says now</h4>
     <${Said} field="description" text=${item.description || "It has no description."} onRest=${(/** @type {number} */ rest) => onRest(item, "description", rest)} />
     <${Loaded} state=${state}>${(/** @type {any} */ answer) => {
@@ -148,11 +148,11 @@ function Decide({ decision, items, rests, onClose, onDone }) {
       if (error.status === 409) end(); // one says something else by now, which is to be read first
       throw error;
     });
-    notify(`${isApproval ? "Approved" : "Rejected"}: ${counted({ agents: answer.agents.length, tools: answer.tools.length })}.`);
+    notify(`${isApproval ? "Approved" : "Rejected"}: ${counted({ agents: answer.agents.length, tools: answer.tools.length, wishes: answer.wishes.length })}.`);
     end();
   };
-  return html`<${Dialog} title=${isApproval ? "Let this into routing?" : "Keep this out of routing?"} onClose=${onClose}>
-    <p>${isApproval ? "From now on requests find it, and models read its text, as it is now:" : "It stays out as it is now, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>
+  return html`<${Dialog} title=${isApproval ? "Approve this?" : "Reject this?"} onClose=${onClose}>
+    <p>${isApproval ? "From now on requests find it, and models read its text, as it is now. What a server asked for it may do from its next start on:" : "It stays out of routing as it is now, or refused, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>
     <ul>${items.map((each) => html`<li><b>${revealed(each.id)}</b>${suspicions(each.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`} <span class="quiet">${summaryOf(each, restOf(each, rests))}</span></li>`)}</ul>
     ${isApproval && flagged.length > 0 && html`<div class="notice"><p>Look at these texts first:</p><ul class="reasons">${flagged.flatMap((each) => each.flags).map((flag) => html`<li>${revealed(flag)}</li>`)}</ul></div>`}
     ${!isApproval && html`<label>Why? Whoever sees it reads this. <textarea rows="2" maxlength="1000" required value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)}></textarea></label>`}
