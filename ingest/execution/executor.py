@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -10,6 +11,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    suppress,
 )
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,6 +40,7 @@ from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, StdioL
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_in, vouched_file
 from waygraph.ingest.sources.formats.switches import Faulty
+from waygraph.ingest.upstream.box import Grant, profile_of
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
 from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import (
@@ -54,7 +57,7 @@ from waygraph.registry.model.nouns import Agent, AgentKind
 from waygraph.registry.model.numbers import FAR_S
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.operators.box_wishes import WishFile, grants_of
-from waygraph.registry.registry import Registry, require_local
+from waygraph.registry.registry import Registry, is_remote, require_local
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 _log = logging.getLogger("waygraph.gateway")
@@ -324,8 +327,8 @@ async def open_executor(
         services = load_services(settings.services_file)
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(aclosing(Web(settings)))
-        trust_file = vouched_file(settings.data_path, registry.store.place)
-        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, trust_file=trust_file)
+        launches = Launches.of_registry(registry, settings, surroundings)
+        trust_file = launches.trust_file
         finder = ServiceFinder(registry=registry, services=services, surroundings=surroundings)
         logins = OwnLogins(
             rules=services.logins,
@@ -379,6 +382,11 @@ class Launches:
     surroundings: Surroundings = field(repr=False)
     trust_file: VouchedFile
     _states: FIFOCache[str, "_LaunchState"] = field(default_factory=lambda: FIFOCache(MOST_AGENTS), repr=False)
+
+    @staticmethod
+    def of_registry(registry: LocalRegistry, settings: Settings, surroundings: Surroundings) -> "Launches":
+        file = vouched_file(settings.data_path, registry.store.place)
+        return Launches(registry=registry, settings=settings, surroundings=surroundings, trust_file=file)
 
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""
@@ -456,6 +464,17 @@ class _LaunchState:
         """None: it has to be looked for."""
         is_old = anyio.current_time() - self.at > FRESH_S
         return None if self.transport != agent.transport or is_old else self.launch
+
+
+def profile_here(registry: Registry, agent: Agent) -> Sequence[Grant]:
+    """What an agent's server may do when it is started on this machine; empty: nothing confines it, or it is not."""
+    if is_remote(registry) or agent.kind != "mcp_server":
+        return ()
+    launches = Launches.of_registry(require_local(registry), registry.settings, Surroundings.here(os.environ))
+    with suppress(NotCallable, UpstreamRefused, FileNotFoundError):
+        if isinstance(launch := launches.of(agent), StdioLaunch):
+            return profile_of(launch, os.environ, registry.settings) or ()
+    return ()
 
 
 def _not_vouched(claims: list[SourceClaim]) -> str:

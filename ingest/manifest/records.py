@@ -389,6 +389,10 @@ def shape_of(value: object) -> str:
     return str(names.get(type(value), "null" if value is None else type(value).__name__))
 
 
+def _forget(wish: str) -> None:
+    """Of a server that nobody watches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StdioLaunch:
     """A command to start; its arguments may hold secrets as well. `env` is all that the server gets beside PATH, HOME,
@@ -403,7 +407,7 @@ class StdioLaunch:
     """Whether it is confined, or what it may do beside its profile: `reads`, `writes`, `reaches`. None: the setting."""
     grants: tuple[str, ...] = field(default=(), repr=False)
     """What an operator granted it of what it asked for (`box_wishes`)."""
-    note_wish: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
+    note_wish: Callable[[str], None] = field(default=_forget, repr=False, compare=False)
     """Takes what it asks for and its box refuses, in a thread."""
     handshake: bool = False
     """Whether to speak to it in the handshake era of the protocol, whatever else it speaks."""

@@ -7,7 +7,7 @@ launcher fetches from, what its entry grants, and what an operator approved of w
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -50,23 +50,23 @@ _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "container"})
 _REFUSAL = re.compile(
     r"(?i)permission denied|not permitted|\bE(?:ACCES|PERM|CONNREFUSED|NOTFOUND|AI_AGAIN)\b|connection refused|"
     r"name resolution|not known|cannot find module|fetch failed|unable to open|connect(?:ion)? ?(?:error|issue)|"
-    r"all connection attempts failed|box of this server refuses"
+    r"all connection attempts failed"
 )
-_HOST = re.compile(
-    r"(?:ENOTFOUND |EAI_AGAIN |https?://|server refuses |host[ =:']{1,3})((?:[\w-]{1,63}\.){1,8}[a-z]{2,63})"
-)
-_PATH = re.compile(r"['\"](/[^'\"\n]{1,200})['\"]")
-MOST_WORDS_CHARS, MOST_WISHES = 2_000, 3
-"""Of an error, so much is looked at, and so many wishes are told."""
+_HOST = re.compile(r"(?:ENOTFOUND |EAI_AGAIN |https?://|host[ =:']{1,3})((?:[\w-]{1,63}\.){1,8}[a-z]{2,63})")
+MOST_WORDS_CHARS = 2_000
+"""Of an error, so much is looked at."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """`access`: reads, writes (and reads) or reaches. `what`: a path, or host:port. `why`: what it follows from."""
+    """`access`: reads, writes (and reads) or reaches. `what`: a path, or host:port. `why`: what it follows from.
+    `server`: whose, among those of several.
+    """
 
     access: str
     what: str
     why: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class Box:
     program: str
     folder: Path
     grants: tuple[Grant, ...]
+    note_wish: Callable[[str], None]
 
     def rules(self) -> list[Rule]:
         names = {"reads": "fs_read", "writes": "fs_write", "reaches": "net_allow"}
@@ -88,20 +89,19 @@ class Box:
         return {"HOME": str(self.folder), "TMPDIR": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
 
     def advice(self, words: str) -> str:
-        """How to grant what these words of the server say was refused; empty: they say nothing of that.
+        """How to grant what these words of the server say was refused; empty: they say nothing of that. Hosts in them
+        are noted: which names it looks up a box does not learn.
 
         It tells nothing that the words do not: not what the box has, nor whether a path is there.
         """
         words = words[:MOST_WORDS_CHARS]
         if not _REFUSAL.search(words):
             return ""
-        wishes = [f'"reaches": ["{host}:443"]' for host in _HOST.findall(words)]
-        wishes += [f'"reads": ["{path}"]' for path in _PATH.findall(words)]
-        example = ", ".join(list(dict.fromkeys(wishes))[:MOST_WISHES]) or '"reaches": ["HOST:PORT"]'
+        for address in {f"{host}:443" for host in _HOST.findall(words)} - {grant.what for grant in self.grants}:
+            self.note_wish(f"reaches {address}")
         return (
-            "it runs in a box, which may have refused this. A person who trusts it with what it says that it needs "
-            f'puts "isolate": {{{example}}} into its entry, and ingests it again, or approves what it asked for '
-            "(`waygraph changes --waiting`)"
+            "it runs in a box, which may have refused this. An operator who trusts it with what it asked for sees that "
+            "by `waygraph changes --waiting`, and grants it by `waygraph approve`"
         )
 
     def advise(self, result: Result) -> Result:
@@ -144,31 +144,23 @@ def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settin
         raise FileNotFoundError(launch.command)
     name = digest("box", launch.command, *launch.args, *map("=".join, sorted(launch.env.items())))[:16]
     grants = {each.what: each for each in _grants(launch, environment, program)}
-    return Box(program, settings.data_path / "boxes" / name, tuple(sorted(grants.values())))
+    return Box(program, settings.data_path / "boxes" / name, tuple(sorted(grants.values())), launch.note_wish)
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRow:
-    """One line of the table of what servers may do."""
-
-    server: str
-    grant: Grant
-
-
-def profiles_of(servers: Iterable[ServerEntry], environ: Mapping[str, str], settings: Settings) -> list[ProfileRow]:
+def profiles_of(servers: Iterable[ServerEntry], environ: Mapping[str, str], settings: Settings) -> list[Grant]:
     """What each server that is started may do, once servers are isolated. A command that is not there has no line."""
-    rows = list[ProfileRow]()
+    rows = list[Grant]()
     for server in servers:
         if isinstance(launch := server.launch, StdioLaunch):
             with suppress(FileNotFoundError):
                 grants = profile_of(launch, environ, replace(settings, isolate=True))
                 why = "its entry says so" if launch.isolate is False else "a container confines it, and this does not"
-                grants = (Grant("is not confined", "", why),) if grants is None else grants
-                rows += [ProfileRow(server.key, grant) for grant in grants]
+                grants = [Grant("is not confined", "", why)] if grants is None else grants
+                rows += [replace(each, server=server.key) for each in grants]
     return rows
 
 
-def profile_of(launch: StdioLaunch, environ: Mapping[str, str], settings: Settings) -> tuple[Grant, ...] | None:
+def profile_of(launch: StdioLaunch, environ: Mapping[str, str], settings: Settings) -> Sequence[Grant] | None:
     """What a server may do; None: nothing confines it. Raises UpstreamRefused, FileNotFoundError."""
     box = box_of(launch, inherited_variables(environ, launch.env) | dict(launch.env), settings)
     return box.grants if box else None

@@ -18,8 +18,6 @@ TYPE_CHECKING = False  # as type checkers know it: `typing` takes longer to impo
 if TYPE_CHECKING:
     from typing import Any
 
-    from waygraph.ingest.upstream.box_process import BoxRun
-
 GRACE_S = 0.5
 """Between SIGTERM and SIGKILL."""
 _MOST_STOPS = 20
@@ -38,11 +36,10 @@ def main() -> None:
         command, environment, folder, may_raise_privileges, box = marshal.load(file)  # noqa: S302 - written by us
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    report, run = _Report(control), None
+    report, running = _Report(control), None
     try:
         if box:
-            run = _box_process().start_in_box(command, environment, folder, box, signals=_DEFAULTS, report=report.write)
-            server = run.server
+            server, running = _start_in_box(command, environment, folder, box, report)
         else:
             server = _start(command, environment, folder, may_raise_privileges=may_raise_privileges)
         os.write(control, b"started\n")
@@ -52,7 +49,7 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(null, stream)
-    _thread.start_new_thread(_wait, (server, report, run))
+    _thread.start_new_thread(_wait, (server, report, running))
     os.read(control, 1)
     _end(server)
 
@@ -73,12 +70,20 @@ def _start(command: list[str], environment: dict[str, str], folder: str, *, may_
     return server
 
 
-def _box_process() -> "Any":
-    """The module beside this program, whose folder holds names of the standard library, too."""
+def _start_in_box(*arguments: "Any") -> "tuple[int, _thread.LockType]":
+    """As `_start`, by the module beside this program, whose folder holds names of the standard library, too."""
+    *request, report = arguments
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    module = __import__("box_process")
+    start_in_box = __import__("box_process").start_in_box
     sys.path.pop()
-    return module
+    os.environ["PATH"] = request[1].get("PATH", os.defpath)
+    for number in _DEFAULTS:  # a program inherits which signals are ignored
+        signal.signal(number, signal.SIG_DFL)
+    started: tuple[int, _thread.LockType] = start_in_box(*request, report.write)
+    for number in _DEFAULTS:
+        signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # only now: sandlock takes a descriptor from its child
+    return started
 
 
 class _Report:
@@ -93,15 +98,15 @@ class _Report:
                 os.write(self._control, b"%d\n" % status)
 
 
-def _wait(server: int, report: _Report, run: "BoxRun | None") -> None:
+def _wait(server: int, report: _Report, running: "_thread.LockType | None") -> None:
     """Leaves no zombie. A subreaper without children has no descendants: with the last one this process ends."""
     with suppress(ChildProcessError):
         while True:
             number, status = os.waitpid(-1, 0)
             if number == server:
                 report.write(os.waitstatus_to_exitcode(status))
-    if run:
-        run.await_end()
+    if running:
+        running.acquire()
     if sys.platform == "linux":
         os._exit(0)
 

@@ -121,6 +121,7 @@ class Child:
             )
         except BaseException:
             self._close_control()
+            self.wishes.close()
             raise
         finally:
             theirs.close()
@@ -334,8 +335,7 @@ async def stdio_transport(
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
         tasks.start_soon(server.listen_to_errors)
-        if wire.box and launch.note_wish:
-            tasks.start_soon(server.listen_to_wishes, launch.note_wish)
+        tasks.start_soon(server.listen_to_wishes, launch.note_wish)
         if wire.launcher:
             tasks.start_soon(server.watch_start)
         try:

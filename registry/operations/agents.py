@@ -1,7 +1,7 @@
 """What operators say of agents, tools and sources, and what becomes of what waits for them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import MaxLen, MinLen
@@ -163,19 +163,17 @@ class DecisionRequest[A](Request[A]):
     def sent_fields(self) -> dict[str, Any]:
         return {"hashes": dict(self.hashes)} if self.hashes else {"names": self.names}
 
-    def decide_wishes(self, graph: Graph, principal: Principal | None, reason: str = "") -> Approved | None:
+    def decide_wishes(self, graph: Graph, principal: Principal | None, reason: str = "") -> Rejections | None:
         """None: it is about texts. Raises InvalidSetting where it is about both."""
-        names = tuple(self.names or self.hashes)
-        wishes = tuple(filter(is_wish, names))
+        hashes = {name: self.hashes.get(name) for name in self.names or self.hashes}
+        wishes = tuple(filter(is_wish, hashes))
+        if wishes and len(wishes) < len(hashes):
+            raise InvalidSetting("what servers ask of their boxes is decided apart from what agents and tools say")
         if not wishes:
             return None
-        if len(wishes) < len(names):
-            raise InvalidSetting("what servers ask of their boxes is decided apart from what agents and tools say")
         file = WishFile.inside(graph.settings.data_path)
-        revision = graph.change_existing(
-            lambda session: decide_wishes(session, file, self.names, self.hashes, principal, reason=reason)
-        )
-        return Approved(wishes=wishes, revision=revision)
+        revision = graph.change_existing(lambda session: decide_wishes(session, file, hashes, principal, reason))
+        return Rejections(wishes=wishes, revision=revision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +221,7 @@ class Reject(DecisionRequest[Rejections]):
         names = approval.checked_names(self.names, "reject", self.hashes)
         reason = approval.checked_reason(self.reason)
         if refused := self.decide_wishes(graph, principal, reason):
-            return Rejections(wishes=refused.wishes, revision=refused.revision)
+            return refused
         return graph.change_existing(
             lambda session: approval.reject(
                 session, *names, reason=reason, by=self.by, hashes=self.hashes, principal=principal
@@ -282,6 +280,11 @@ class ListWaiting(PartRequest[Waiting]):
 
     operation = make_read("waiting", "/v1/waiting", "WaitingTexts")
     listing, noun = "waiting", Waiting
+
+    def write(self, answer: Page[Waiting], transport: TransportFilter = None) -> Shape:
+        """Wishes are for those who read how servers are started."""
+        items = tuple(each for each in answer if transport is None or not is_wish(each.id))
+        return super().write(replace(answer, items=items), transport)
 
     def write_item(self, item: Waiting, transport: TransportFilter) -> Shape:
         return shapes.shape(shapes.shown_waiting(item, transport))

@@ -148,10 +148,7 @@ def seen_waiting(
     sources: dict[str, set[str]] = {}
     for claim in graph.claims:
         sources.setdefault(claim.agent_id, set()).add(claim.source)
-    log = {
-        agent_id: _newest_changes(session, agent_id, some)
-        for agent_id in {owner_of(each) for each in ids if each in waiting}
-    }
+    log = {agent_id: _newest_changes(session, agent_id, some) for agent_id in {owner_of(each) for each in ids}}
     texts = (
         wishes.get(each) or _waiting_text(waiting[each], log[owner_of(each)], sources.get(owner_of(each), ()))
         for each in ids

@@ -7,17 +7,18 @@ here, lies in a file of the data folder: a grant that the graph alone holds, whi
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView
 from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.graph.write import put_settings
 from waygraph.registry.model.changes import Change, OperatorSettings, Waiting, plain_key
-from waygraph.registry.model.errors import InvalidSetting, RegistryLocked, StorageFailed, TextDiffers, UnknownName
+from waygraph.registry.model.errors import RegistryLocked, StorageFailed, TextDiffers, UnknownName
 from waygraph.registry.model.files import content_if_there, write_lock, write_private
 from waygraph.registry.model.nouns import Principal, canonical_json, parse_field
 from waygraph.registry.operators.rights import is_operator, refuse_non_operator
@@ -27,7 +28,8 @@ MOST_WAITING = 20
 """Wishes of one server that wait: it chooses their number."""
 WAITS, GRANTED, REFUSED = "", "granted", "refused"
 _LOCK_TIMEOUT_S = 10.0
-_ID = re.compile(r"(.+?) ((?:reads|writes|reaches) .+)")
+WISH = r"(?:reads|writes|reaches) .{1,300}"
+_ID = re.compile(f"(.+?) ({WISH})")
 """An agent's id, and its wish."""
 
 
@@ -42,8 +44,8 @@ class WishFile:
         return WishFile(folder / "wishes.json")
 
     def of(self, source: str, key: str) -> Mapping[str, str]:
-        """Raises StorageFailed."""
-        return self._content().get(source, {}).get(plain_key(key), {})
+        """By wish what became of it. Raises StorageFailed."""
+        return self.content().get(source, {}).get(plain_key(key), {})
 
     def note(self, source: str, key: str, wish: str) -> None:
         """Without effect if it is known, or enough wait, or the file cannot be written: the box refuses it anyway."""
@@ -55,11 +57,12 @@ class WishFile:
     def put(self, source: str, key: str, wishes: Mapping[str, str]) -> None:
         """Raises RegistryLocked, StorageFailed."""
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            content = self._content()
+            content = self.content()
             content.setdefault(source, {}).setdefault(plain_key(key), {}).update(wishes)
             write_private(self.path, content, indent=1)
 
-    def _content(self) -> dict[str, dict[str, dict[str, str]]]:
+    def content(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Raises StorageFailed."""
         try:
             return dict(json.loads(content_if_there(self.path) or b"{}"))
         except (ValueError, TypeError):
@@ -77,34 +80,27 @@ def grants_of(setting: OperatorSettings | None, here: Mapping[str, str]) -> tupl
     return tuple(sorted(wish for wish, state in here.items() if state == GRANTED and said.get(wish) == ""))
 
 
-def check_wishes(said: Mapping[str, str]) -> None:
-    """Of an export. Raises InvalidSetting."""
-    for wish in said:
-        if not _ID.fullmatch(f"agent {wish}") or not wish.isprintable():
-            raise InvalidSetting(f"{wish[:100]!r} is no wish: expected reads, writes or reaches, and what")
-
-
 def is_wish(name: str) -> bool:
     return bool(_ID.fullmatch(name))
 
 
-def _states(graph: GraphView, file: WishFile, agent_id: str) -> dict[str, str]:
-    """What became here of each wish of an agent, also of one that was decided elsewhere."""
-    states = dict.fromkeys(said_of_wishes(graph.settings.get(agent_id)), WAITS)
+def _states(graph: GraphView, file: WishFile) -> Mapping[str, Mapping[str, str]]:
+    """What became here of each wish, by agent; also of those that were decided elsewhere. Raises StorageFailed."""
+    said = {agent_id: said_of_wishes(setting) for agent_id, setting in graph.settings.items() if setting.wishes}
+    states = {agent_id: dict.fromkeys(wishes, WAITS) for agent_id, wishes in said.items()}
+    content = file.content()
     for claim in graph.claims:
-        if claim.agent_id == agent_id:
-            states |= file.of(claim.source, claim.key)
+        if here := content.get(claim.source, {}).get(plain_key(claim.key)):
+            states.setdefault(claim.agent_id, {}).update(here)
     return states
 
 
 def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -> Iterator[Waiting]:
     """What waits for an operator, and what was refused. They are launch data: nobody else is shown any."""
-    for agent_id in graph.agents if is_operator(principal) else ():
-        if not graph.shows(agent_id, principal):
-            continue
+    states = _states(graph, file) if is_operator(principal) else {}
+    for agent_id in (each for each in states if graph.shows(each, principal)):
         said = said_of_wishes(graph.settings.get(agent_id))
-        sources = tuple(sorted(claim.source for claim in graph.claims if claim.agent_id == agent_id))
-        for wish, state in _states(graph, file, agent_id).items():
+        for wish, state in states[agent_id].items():
             if state == GRANTED and said.get(wish) == "":
                 continue
             description = f"Its server {wish}. Its box refused that."
@@ -117,63 +113,51 @@ def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -
                 chars=len(description),
                 pending=True,
                 rejection=said.get(wish, ""),
-                sources=sources,
+                sources=tuple(sorted(claim.source for claim in graph.claims if claim.agent_id == agent_id)),
             )
 
 
 def decide_wishes(
-    session: WriteSession,
-    file: WishFile,
-    names: Sequence[str],
-    hashes: Mapping[str, str],
-    principal: Principal | None,
-    *,
-    reason: str = "",
+    session: WriteSession, file: WishFile, hashes: Mapping[str, str | None], principal: Principal | None, reason: str
 ) -> int:
-    """Grants them from the next start on, or with a `reason` refuses them; the revision then.
+    """Grants them from the next start on, or with a `reason` refuses them; the revision then. `hashes`: by the id of a
+    wish the content hash of its agent that was read; None: of any.
 
-    Raises UnknownName, TextDiffers, NotAllowed, and what a write raises.
+    Raises UnknownName, TextDiffers, NotAllowed, StorageFailed, and what a write raises.
     """
     refuse_non_operator("to decide on a wish", principal)
-    wishes: dict[str, dict[str, str]] = {}
+    session.begin()
     graph = session.read_graph_view()
-    for name in (*names, *hashes):
-        agent_id, wish = match.groups() if (match := _ID.fullmatch(name)) else (name, "")
-        known = _states(graph, file, agent_id) if graph.shows(agent_id, principal) else {}
-        if wish not in known:
-            raise UnknownName("wish of a server", name, (f"{agent_id} {each}" for each in known))
-        if hashes and hashes[name] != graph.agents[agent_id].agent.content_hash:
+    states = {each: wishes for each, wishes in _states(graph, file).items() if graph.shows(each, principal)}
+    known = {f"{agent_id} {wish}": (agent_id, wish) for agent_id, wishes in states.items() for wish in wishes}
+    decided: dict[str, dict[str, str]] = {}
+    for name, content_hash in hashes.items():
+        if name not in known:
+            raise UnknownName("wish of a server", name, ())
+        agent_id, wish = known[name]
+        if content_hash not in (None, graph.agents[agent_id].agent.content_hash):
             raise TextDiffers(name)
-        wishes.setdefault(agent_id, {})[wish] = reason
-    settings = [_with_wishes(graph.settings_of(agent_id), said) for agent_id, said in wishes.items()]
+        decided.setdefault(agent_id, {})[wish] = reason
+    settings = [graph.settings_of(agent_id) for agent_id in decided]
+    said = ({**said_of_wishes(each), **decided[each.agent_id]} for each in settings)
+    settings = [replace(each, wishes=canonical_json(wishes)) for each, wishes in zip(settings, said, strict=True)]
 
     def work(graph_session: GraphSession) -> None:
         put_settings(graph_session, settings)
-        link_subjects(graph_session, list(wishes))
-        session.log(graph_session, list(_changes(wishes, reason)))
+        link_subjects(graph_session, list(decided))
+        session.log(graph_session, [_change(agent_id, wishes, reason) for agent_id, wishes in decided.items()])
 
-    session.begin()
-    revision = session.write(work, list(wishes)).revision
+    revision = session.write(work, list(decided)).revision
     for claim in graph.claims:
-        if said := wishes.get(claim.agent_id):
-            file.put(claim.source, claim.key, dict.fromkeys(said, REFUSED if reason else GRANTED))
+        if claim.agent_id in decided:
+            state = REFUSED if reason else GRANTED
+            file.put(claim.source, claim.key, dict.fromkeys(decided[claim.agent_id], state))
     return revision
 
 
-def _with_wishes(setting: OperatorSettings, said: Mapping[str, str]) -> OperatorSettings:
-    return replace(setting, wishes=canonical_json({**said_of_wishes(setting), **said}))
-
-
-def _changes(wishes: Mapping[str, Iterable[str]], reason: str) -> Iterator[Change]:
+def _change(agent_id: str, wishes: Iterable[str], reason: str) -> Change:
     """Those that may not read how servers are started read no wish in the log either, as of any transport."""
-    for agent_id, each in wishes.items():
-        after = {"transport": {"refused" if reason else "granted": sorted(each)}} | (
-            {"reason": reason} if reason else {}
-        )
-        yield Change(
-            source="",
-            agent_id=agent_id,
-            what="rejected" if reason else "changed",
-            fields=("transport",),
-            after=canonical_json(after),
-        )
+    after = {"reason": reason, "transport": {"refused": sorted(wishes)}}
+    after = after if reason else {"transport": {"granted": sorted(wishes)}}
+    what: Literal["rejected", "changed"] = "rejected" if reason else "changed"
+    return Change(source="", agent_id=agent_id, what=what, fields=("transport",), after=canonical_json(after))

@@ -199,13 +199,13 @@ def changes(
 
 
 def _show_waiting(options: Invocation, agent: str) -> None:
-    from waygraph.registry.operations.agents import ListWaiting
-
     def ask(registry: "Registry") -> "list[Waiting]":
         return [each for each in registry.operator.waiting() if agent in ("", each.agent_id)]
 
-    columns = "name=id, since, description, rejected=rejection"
-    if not options.answer(ask, lambda items: [Table.of(items, columns)], ListWaiting().write):
+    def view(items: "list[Waiting]") -> list[Block]:
+        return [Table.of(items, "name=id, since, description, rejected=rejection")]
+
+    if not options.answer(ask, view, lambda items: {"waiting": list(map(shapes.shape, items))}):
         options.remark("nothing waits")
 
 

@@ -3,11 +3,10 @@
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -16,17 +15,11 @@ from waygraph.api.cli.options import RECIPES, Full, Groups, Invocation, Texts, p
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Table
 from waygraph.registry.model import shapes
-from waygraph.registry.model.errors import NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Route, Tool, ToolRoute, Turn
 from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import FILTER_LISTS, read_history
-from waygraph.registry.registry import is_remote, require_local
 from waygraph.registry.routing.recipes import BY_OPERATOR, Recipe, recipe_named
-
-if TYPE_CHECKING:
-    from waygraph.ingest.upstream.box import Grant
-    from waygraph.registry.registry import Registry
 
 Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
 Text = Annotated[str, Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
@@ -232,37 +225,12 @@ def show_one(
             case Tool() as tool:
                 options.show(tool, views.tool, shapes.tool)
             case Agent() as agent:
-                box = _rows_of_box(registry, agent)
-                table = [Table.of(box, "its server=access, what, why", title="box")] if box else []
-                options.show(
-                    registry.about(agent.id),
-                    lambda facts: [*views.about(facts), *table],
-                    lambda facts: shapes.about(facts) | {"box": list(map(asdict, box))},
-                )
+                from waygraph.ingest.execution.executor import profile_here
 
-
-def _rows_of_box(registry: "Registry", agent: Agent) -> "list[Grant]":
-    """What its server may do on this machine, and what it asked for beyond that; none if nothing confines it."""
-    from waygraph.ingest.execution.executor import Launches
-    from waygraph.ingest.manifest.environment import Surroundings
-    from waygraph.ingest.manifest.records import StdioLaunch
-    from waygraph.ingest.manifest.trust_store import vouched_file
-    from waygraph.ingest.upstream.box import Grant, profile_of
-    from waygraph.registry.operators.box_wishes import is_wish
-
-    if is_remote(registry) or agent.kind != "mcp_server":
-        return []
-    local, settings = require_local(registry), registry.settings
-    trust_file = vouched_file(settings.data_path, local.store.place)
-    around = Surroundings.here(os.environ)
-    launches = Launches(registry=local, settings=settings, surroundings=around, trust_file=trust_file)
-    with suppress(NotCallable, UpstreamRefused, FileNotFoundError):
-        launch = launches.of(agent)
-        grants = profile_of(launch, os.environ, settings) if isinstance(launch, StdioLaunch) else None
-        if grants is not None:
-            wishes = [each for each in registry.operator.waiting() if is_wish(each.id) and each.agent_id == agent.id]
-            return [*grants, *(Grant("asked", each.id, each.rejection or "it waits for approval") for each in wishes)]
-    return []
+                facts, grants = registry.about(agent.id), profile_here(registry, agent)
+                table = [Table.of(grants, "its server=access, what, why", title="box")] if grants else []
+                document = shapes.about(facts) | {"box": list(map(shapes.shape, grants))}
+                options.show(facts, lambda each: [*views.about(each), *table], lambda _: document)
 
 
 def status(options: Invocation) -> None:

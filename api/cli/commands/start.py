@@ -207,7 +207,7 @@ def _is_to_isolate(configs: Sequence[KnownConfig], settings: "Settings", *, yes:
         servers = mcp_config.servers(document, path, Intake(where=path, surroundings=around))
         rows += profiles_of(servers, os.environ, settings)
     if rows:
-        _print(Table.of(rows, "server, may=grant.access, what=grant.what, why=grant.why"))
+        _print(Table.of(rows, "server, may=access, what, why"))
     question = "Confine each of them to this and to a folder of its own?"
     return settings.isolate or (bool(rows) and (yes or typer.confirm(question, default=True, err=True)))
 

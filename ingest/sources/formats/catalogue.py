@@ -19,7 +19,7 @@ from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, AgentKind, Tool, canonical_json
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, check_tool_settings
 from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of
-from waygraph.registry.operators.box_wishes import check_wishes
+from waygraph.registry.operators.box_wishes import WISH
 from waygraph.registry.storage.noun_list import EXPORTED_NOUNS
 from waygraph.registry.writer import RegistryNoun
 
@@ -243,7 +243,7 @@ class _Setting(_Row):
     removed: bool
     tools: dict[str, dict[str, Any]] | None = None
     rejections: dict[str, list[_Rejection]] | None = None
-    wishes: dict[str, str] | None = None
+    wishes: dict[Annotated[str, Field(pattern=f"^{WISH}$")], str] | None = None
 
 
 class _Approval(_Row):
@@ -332,8 +332,7 @@ def _setting(row: _Setting, where: str) -> OperatorSettings:
         texts = [each for tool in (row.tools or {}).values() for each in _texts(tool)]
         rejections = {name: [each.model_dump() for each in some] for name, some in (row.rejections or {}).items()}
         texts += [each["reason"] for some in rejections.values() for each in some]
-        check_wishes(row.wishes or {})
-        texts += (row.wishes or {}).values()
+        texts += [each for wish in (row.wishes or {}).items() for each in wish]
         _refuse_hidden((*tags, *(visible_to or ()), *texts))
     except InvalidSetting as error:
         raise SourceError(where, f"holds damaged settings of {row.agent_id!r}: {error}", pointer="/operator") from error
