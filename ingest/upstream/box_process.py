@@ -154,24 +154,24 @@ class _Watch:
     def _note(self, call: _Call, memory: ctypes.c_void_p, folder: int, path: int, flags: int) -> None:
         """Raises OSError, ValueError."""
         text, length = ctypes.create_string_buffer(_MOST_PATH_BYTES), ctypes.c_size_t()
-        place = ctypes.c_uint64(call.arguments[path]), text, ctypes.c_size_t(len(text)), ctypes.byref(length)
-        if self._sandlock.sandlock_mem_read_cstr(memory, *place):
+        memory_range = ctypes.c_uint64(call.arguments[path]), text, ctypes.c_size_t(len(text)), ctypes.byref(length)
+        if self._sandlock.sandlock_mem_read_cstr(memory, *memory_range):
             return
         writes = bool(call.arguments[flags] & _WRITES)
-        allowed, wanted = self._writable if writes else self._readable, os.fsdecode(text.raw[: length.value])
-        if not wanted.startswith("/"):
+        roots, place = self._writable if writes else self._readable, os.fsdecode(text.raw[: length.value])
+        if not place.startswith("/"):
             number = ctypes.c_int32(call.arguments[folder]).value if folder >= 0 else -1
             base = os.readlink(f"/proc/{call.process}/{f'fd/{number}' if number >= 0 else 'cwd'}")
-            wanted = os.path.join(base, wanted)
-        wanted = os.path.normpath(wanted)
-        if f"{wanted}/".startswith(allowed):
+            place = os.path.join(base, place)
+        place = os.path.normpath(place)
+        if f"{place}/".startswith(roots):
             return
-        wanted = os.path.realpath(wanted)
-        if writes and not os.path.exists(wanted):
-            wanted = os.path.dirname(wanted)  # where it would be made
-        wish = f"{'writes' if writes else 'reads'} {wanted}"
+        place = os.path.realpath(place)
+        if writes and not os.path.exists(place):
+            place = os.path.dirname(place)  # where it would be made
+        wish = f"{'writes' if writes else 'reads'} {place}"
         is_sound = wish.isprintable() and len(wish) <= MOST_WISH_CHARS and wish not in self._known
-        if is_sound and os.path.exists(wanted) and not f"{wanted}/".startswith(allowed):
+        if is_sound and os.path.exists(place) and not f"{place}/".startswith(roots):
             self._known.add(wish)
             os.write(self._wishes, f"{wish}\n".encode())
 

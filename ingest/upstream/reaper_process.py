@@ -79,11 +79,11 @@ def _start_in_box(*arguments: "Any") -> "tuple[int, _thread.LockType]":
     os.environ["PATH"] = request[1].get("PATH", os.defpath)
     for number in _DEFAULTS:  # a program inherits which signals are ignored
         signal.signal(number, signal.SIG_DFL)
-    started: tuple[int, _thread.LockType] = start_in_box(*request, report.write)
+    server: tuple[int, _thread.LockType] = start_in_box(*request, report.write)
     for number in _DEFAULTS:
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # only now: sandlock takes a descriptor from its child
-    return started
+    return server
 
 
 class _Report:

@@ -220,8 +220,8 @@ class Reject(DecisionRequest[Rejections]):
     def answer(self, graph: Graph, principal: Principal | None) -> Rejections:
         names = approval.checked_names(self.names, "reject", self.hashes)
         reason = approval.checked_reason(self.reason)
-        if refused := self.decide_wishes(graph, principal, reason):
-            return refused
+        if rejections := self.decide_wishes(graph, principal, reason):
+            return rejections
         return graph.change_existing(
             lambda session: approval.reject(
                 session, *names, reason=reason, by=self.by, hashes=self.hashes, principal=principal

@@ -1,4 +1,4 @@
-"""What servers asked for that their boxes refused, and what operators said of it: granted, or refused for good.
+"""What servers asked for that their boxes refused, and what operators reasons of it: granted, or refused for good.
 
 A wish is a text: `reads PATH`, `writes PATH` or `reaches HOST:PORT`. What an operator says of it is a setting of the
 agent, which survives a sync and goes into exports. What a server asked for on this machine, and which grants were given
@@ -26,7 +26,7 @@ from waygraph.registry.writer import WriteSession
 
 MOST_WAITING = 20
 """Wishes of one server that wait: it chooses their number."""
-WAITS, GRANTED, REFUSED = "", "granted", "refused"
+WAITS, GRANT, REFUSAL = "", "granted", "refused"
 _LOCK_TIMEOUT_S = 10.0
 WISH = r"(?:reads|writes|reaches) .{1,300}"
 _ID = re.compile(f"(.+?) ({WISH})")
@@ -50,8 +50,8 @@ class WishFile:
     def note(self, source: str, key: str, wish: str) -> None:
         """Without effect if it is known, or enough wait, or the file cannot be written: the box refuses it anyway."""
         with suppress(RegistryLocked, StorageFailed):
-            known = self.of(source, key)
-            if wish not in known and list(known.values()).count(WAITS) < MOST_WAITING:
+            wishes_here = self.of(source, key)
+            if wish not in wishes_here and list(wishes_here.values()).count(WAITS) < MOST_WAITING:
                 self.put(source, key, {wish: WAITS})
 
     def put(self, source: str, key: str, wishes: Mapping[str, str]) -> None:
@@ -69,15 +69,15 @@ class WishFile:
             raise StorageFailed(f"{self.path}: is no file of wishes; remove it") from None
 
 
-def said_of_wishes(setting: OperatorSettings | None) -> Mapping[str, str]:
+def decisions_of(setting: OperatorSettings | None) -> Mapping[str, str]:
     """By wish why it is refused; empty: it is granted."""
     return (parse_field(setting.wishes) if setting else None) or {}
 
 
 def grants_of(setting: OperatorSettings | None, here: Mapping[str, str]) -> tuple[str, ...]:
     """What a server may do beside its profile. `here`: what became of its wishes on this machine."""
-    said = said_of_wishes(setting)
-    return tuple(sorted(wish for wish, state in here.items() if state == GRANTED and said.get(wish) == ""))
+    reasons = decisions_of(setting)
+    return tuple(sorted(wish for wish, state in here.items() if state == GRANT and reasons.get(wish) == ""))
 
 
 def is_wish(name: str) -> bool:
@@ -86,8 +86,8 @@ def is_wish(name: str) -> bool:
 
 def _states(graph: GraphView, file: WishFile) -> Mapping[str, Mapping[str, str]]:
     """What became here of each wish, by agent; also of those that were decided elsewhere. Raises StorageFailed."""
-    said = {agent_id: said_of_wishes(setting) for agent_id, setting in graph.settings.items() if setting.wishes}
-    states = {agent_id: dict.fromkeys(wishes, WAITS) for agent_id, wishes in said.items()}
+    reasons = {agent_id: decisions_of(setting) for agent_id, setting in graph.settings.items() if setting.wishes}
+    states = {agent_id: dict.fromkeys(wishes, WAITS) for agent_id, wishes in reasons.items()}
     content = file.content()
     for claim in graph.claims:
         if here := content.get(claim.source, {}).get(plain_key(claim.key)):
@@ -99,9 +99,9 @@ def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -
     """What waits for an operator, and what was refused. They are launch data: nobody else is shown any."""
     states = _states(graph, file) if is_operator(principal) else {}
     for agent_id in (each for each in states if graph.shows(each, principal)):
-        said = said_of_wishes(graph.settings.get(agent_id))
+        reasons = decisions_of(graph.settings.get(agent_id))
         for wish, state in states[agent_id].items():
-            if state == GRANTED and said.get(wish) == "":
+            if state == GRANT and reasons.get(wish) == "":
                 continue
             description = f"Its server {wish}. Its box refused that."
             yield Waiting(
@@ -112,7 +112,7 @@ def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -
                 fields=("description",),
                 chars=len(description),
                 pending=True,
-                rejection=said.get(wish, ""),
+                rejection=reasons.get(wish, ""),
                 sources=tuple(sorted(claim.source for claim in graph.claims if claim.agent_id == agent_id)),
             )
 
@@ -129,29 +129,30 @@ def decide_wishes(
     session.begin()
     graph = session.read_graph_view()
     states = {each: wishes for each, wishes in _states(graph, file).items() if graph.shows(each, principal)}
-    known = {f"{agent_id} {wish}": (agent_id, wish) for agent_id, wishes in states.items() for wish in wishes}
-    decided: dict[str, dict[str, str]] = {}
+    wishes_here = {f"{agent_id} {wish}": (agent_id, wish) for agent_id, wishes in states.items() for wish in wishes}
+    decisions: dict[str, dict[str, str]] = {}
     for name, content_hash in hashes.items():
-        if name not in known:
+        if name not in wishes_here:
             raise UnknownName("wish of a server", name, ())
-        agent_id, wish = known[name]
+        agent_id, wish = wishes_here[name]
         if content_hash not in (None, graph.agents[agent_id].agent.content_hash):
             raise TextDiffers(name)
-        decided.setdefault(agent_id, {})[wish] = reason
-    settings = [graph.settings_of(agent_id) for agent_id in decided]
-    said = ({**said_of_wishes(each), **decided[each.agent_id]} for each in settings)
-    settings = [replace(each, wishes=canonical_json(wishes)) for each, wishes in zip(settings, said, strict=True)]
+        decisions.setdefault(agent_id, {})[wish] = reason
+    settings = [
+        replace(each, wishes=canonical_json({**decisions_of(each), **decisions[each.agent_id]}))
+        for each in map(graph.settings_of, decisions)
+    ]
 
     def work(graph_session: GraphSession) -> None:
         put_settings(graph_session, settings)
-        link_subjects(graph_session, list(decided))
-        session.log(graph_session, [_change(agent_id, wishes, reason) for agent_id, wishes in decided.items()])
+        link_subjects(graph_session, list(decisions))
+        session.log(graph_session, [_change(agent_id, wishes, reason) for agent_id, wishes in decisions.items()])
 
-    revision = session.write(work, list(decided)).revision
+    revision = session.write(work, list(decisions)).revision
     for claim in graph.claims:
-        if claim.agent_id in decided:
-            state = REFUSED if reason else GRANTED
-            file.put(claim.source, claim.key, dict.fromkeys(decided[claim.agent_id], state))
+        if claim.agent_id in decisions:
+            state = REFUSAL if reason else GRANT
+            file.put(claim.source, claim.key, dict.fromkeys(decisions[claim.agent_id], state))
     return revision
 
 

@@ -133,7 +133,7 @@ def tool(entity: "Tool") -> Iterator[Block]:
 
 def about(facts: "About") -> Iterator[Block]:
     from waygraph.ingest.hosts.hosts import titles_of
-    from waygraph.registry.operators.box_wishes import said_of_wishes
+    from waygraph.registry.operators.box_wishes import decisions_of
 
     agent, setting, titles = facts.agent, facts.settings, titles_of(facts.sources)
     sources = [title if title.endswith(name) else f"{title} ({name})" for name, title in titles.items()]
@@ -153,8 +153,8 @@ def about(facts: "About") -> Iterator[Block]:
         if setting.visible_to is not None:
             lines.append(f"visible to: {', '.join(setting.visible_to) or 'everyone'}")
         lines += [name for name in ("pinned", "hidden", "removed") if getattr(setting, name)]
-        said = said_of_wishes(setting).items()
-        lines += [f"its server {wish}: {f'refused, {reason}' if reason else 'granted'}" for wish, reason in said]
+        decisions = decisions_of(setting).items()
+        lines += [f"its server {wish}: {f'refused, {reason}' if reason else 'granted'}" for wish, reason in decisions]
         yield Lines("\n".join(lines) or "nothing", title="set by an operator")
     yield from tools(facts.tools)
 
