@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from waygraph.api.cli.commands.connect import ConnectOutcome
 from waygraph.ingest.logins.store import Login
+from waygraph.ingest.upstream.box import Grant
 from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
@@ -56,7 +57,7 @@ SHAPES: dict[str, Any] = {
     "find": nouns.ToolRoute,
     "agents": {"agents": [fields(answers.ListedAgent, without=("cannot_run",))]},
     "tools": {"tools": [nouns.Tool]},
-    "show": changes.About,
+    "show": {**fields(changes.About), "box": [Grant]},
     "set": changes.OperatorSettings,
     "set-tool": changes.OperatorSettings,
     "remove": changes.OperatorSettings,

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -466,14 +465,14 @@ class _LaunchState:
         return None if self.transport != agent.transport or is_old else self.launch
 
 
-def profile_here(registry: Registry, agent: Agent) -> Sequence[Grant]:
+def profile_here(registry: Registry, agent: Agent, environ: Mapping[str, str]) -> Sequence[Grant]:
     """What an agent's server may do when it is started on this machine; empty: nothing confines it, or it is not."""
     if is_remote(registry) or agent.kind != "mcp_server":
         return ()
-    launches = Launches.of_registry(require_local(registry), registry.settings, Surroundings.here(os.environ))
+    launches = Launches.of_registry(require_local(registry), registry.settings, Surroundings.here(environ))
     with suppress(NotCallable, UpstreamRefused, FileNotFoundError):
         if isinstance(launch := launches.of(agent), StdioLaunch):
-            return profile_of(launch, os.environ, registry.settings) or ()
+            return profile_of(launch, environ, registry.settings) or ()
     return ()
 
 

@@ -4,7 +4,7 @@ Read by the parent of one server (reaper_process.py), with the standard library 
 program that is run is compiled at each start.
 """
 
-import _socket  # `socket` takes longer to import than a box may take to start
+import _socket  # the module socket takes longer to import than a box may take to start
 import _thread
 import ctypes
 import errno
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-TYPE_CHECKING = False  # as type checkers know it: `typing` takes longer to import than a start may take
+TYPE_CHECKING = False  # as type checkers know it: the module typing takes longer to import than a start may take
 if TYPE_CHECKING:
     pass
 
@@ -103,7 +103,7 @@ def _first_child() -> int:
 
 
 class _Call(ctypes.Structure):
-    """A call of the kernel, as sandlock tells of it (`sandlock_notif_data_t`)."""
+    """A call of the kernel, as sandlock tells of it (sandlock_notif_data_t)."""
 
     _fields_ = (
         ("id", ctypes.c_uint64),

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 
-TYPE_CHECKING = False  # as type checkers know it: `typing` takes longer to import than a start may take
+TYPE_CHECKING = False  # as type checkers know it: the module typing takes longer to import than a start may take
 if TYPE_CHECKING:
     from typing import Any
 

@@ -29,7 +29,7 @@ MOST_WAITING = 20
 WAITS, GRANT, REFUSAL = "", "granted", "refused"
 _LOCK_TIMEOUT_S = 10.0
 WISH = r"(?:reads|writes|reaches) .{1,300}"
-_ID = re.compile(f"(.+?) ({WISH})")
+_ID = re.compile(rf"\S+ {WISH}")
 """An agent's id, and its wish."""
 
 
@@ -121,23 +121,22 @@ def decide_wishes(
     session: WriteSession, file: WishFile, hashes: Mapping[str, str | None], principal: Principal | None, reason: str
 ) -> int:
     """Grants them from the next start on, or with a `reason` refuses them; the revision then. `hashes`: by the id of a
-    wish the content hash of its agent that was read; None: of any.
+    wish the content hash of its agent that was read; None: of any. A folder stands for each wish below it.
 
     Raises UnknownName, TextDiffers, NotAllowed, StorageFailed, and what a write raises.
     """
     refuse_non_operator("to decide on a wish", principal)
     session.begin()
     graph = session.read_graph_view()
-    states = {each: wishes for each, wishes in _states(graph, file).items() if graph.shows(each, principal)}
-    wishes_here = {f"{agent_id} {wish}": (agent_id, wish) for agent_id, wishes in states.items() for wish in wishes}
-    decisions: dict[str, dict[str, str]] = {}
+    states, decisions = _states(graph, file), dict[str, dict[str, str]]()
     for name, content_hash in hashes.items():
-        if name not in wishes_here:
+        agent_id, _, wish = name.partition(" ")
+        below = [each for each in states.get(agent_id, ()) if each == wish or each.startswith(f"{wish}/")]
+        if not below or not graph.shows(agent_id, principal):
             raise UnknownName("wish of a server", name, ())
-        agent_id, wish = wishes_here[name]
         if content_hash not in (None, graph.agents[agent_id].agent.content_hash):
             raise TextDiffers(name)
-        decisions.setdefault(agent_id, {})[wish] = reason
+        decisions.setdefault(agent_id, {}).update(dict.fromkeys((wish, *below), reason))
     settings = [
         replace(each, wishes=canonical_json({**decisions_of(each), **decisions[each.agent_id]}))
         for each in map(graph.settings_of, decisions)

@@ -226,8 +226,9 @@ def test_what_a_server_asks_for_waits_for_an_operator(
     run(*ingest, here="there")
     assert read(wanted, here="there").startswith("refused")
     assert waiting("there") == {grant: "", refusal: "none of its business"}
-    run("approve", grant, here="there")
+    run("approve", f"hostile reads {tmp_path}", here="there")  # a folder stands for what was asked for in it
     assert read(wanted, here="there").startswith("granted text")
+    assert waiting("there") == {}
 
 
 def test_limits_hold_in_a_box(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def show_one(
             case Agent() as agent:
                 from waygraph.ingest.execution.executor import profile_here
 
-                facts, grants = registry.about(agent.id), profile_here(registry, agent)
+                facts, grants = registry.about(agent.id), profile_here(registry, agent, os.environ)
                 table = [Table.of(grants, "its server=access, what, why", title="box")] if grants else []
                 document = shapes.about(facts) | {"box": list(map(shapes.shape, grants))}
                 options.show(facts, lambda each: [*views.about(each), *table], lambda _: document)
