@@ -303,7 +303,7 @@ def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, nam
 
 def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
     ingest(client, "s", agent("a", visible_to=["g"]))
-    rest = {"agent_id": "a", "removed": False, "tools": None, "rejections": None}
+    rest = {"agent_id": "a", "removed": False, "tools": None, "rejections": None, "wishes": None}
     said = rest | {"tags": ["a", "b"], "visible_to": None, "pinned": True, "hidden": False}
 
     def patched(**changes: object) -> dict[str, Any]:
