@@ -335,7 +335,8 @@ async def stdio_transport(
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
         tasks.start_soon(server.listen_to_errors)
-        tasks.start_soon(server.listen_to_wishes, launch.note_wish)
+        if wire.box:
+            tasks.start_soon(server.listen_to_wishes, launch.note_wish)
         if wire.launcher:
             tasks.start_soon(server.watch_start)
         try:
