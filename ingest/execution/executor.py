@@ -13,7 +13,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import anyio
@@ -39,7 +38,7 @@ from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, StdioL
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_in, vouched_file
 from waygraph.ingest.sources.formats.switches import Faulty
-from waygraph.ingest.upstream.box import Grant, profile_of
+from waygraph.ingest.upstream.box import Grant, profile_of, with_grants
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
 from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import (
@@ -55,7 +54,6 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import Agent, AgentKind
 from waygraph.registry.model.numbers import FAR_S
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.operators.box_wishes import WishFile, grants_of
 from waygraph.registry.registry import Registry, is_remote, require_local
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -410,7 +408,8 @@ class Launches:
         for claim, server in servers_vouched_for(self.trust_file, claims, agent):
             try:
                 launch = self._launch(claim, server, agent)
-                return self._watch(launch, claim, agent) if isinstance(launch, StdioLaunch) else launch
+                setting = self.registry.store.look(lambda index: index.settings().get(agent.id))
+                return with_grants(launch, self.settings, claim.source, claim.key, setting)
             except (Faulty, SourceError, Refusal) as fault:
                 faults.append(str(fault))  # another source may name the same server, and be as it was
         if faults:
@@ -431,13 +430,6 @@ class Launches:
         if isinstance(launch, HttpLaunch):
             return replace(launch, public=server.public, oauth=launch.oauth or server.oauth)
         return launch_in(launch, server.folder)
-
-    def _watch(self, launch: StdioLaunch, claim: SourceClaim, agent: Agent) -> StdioLaunch:
-        """With what an operator granted it on this machine, and where its further wishes are noted."""
-        file = WishFile.inside(self.settings.data_path)
-        setting = self.registry.store.look(lambda index: index.settings().get(agent.id))
-        grants = grants_of(setting, file.of(claim.source, claim.key))
-        return replace(launch, grants=grants, note_wish=partial(file.note, claim.source, claim.key))
 
     def _from_config(self, claim: SourceClaim, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""

@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Launch, Manifest, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import MAX_TEXT_CHARS, Intake, Manifest, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.listings import tool_records
 from waygraph.ingest.sources.formats.skill import read_listing
+from waygraph.ingest.upstream.box import with_grants
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
@@ -24,7 +25,6 @@ from waygraph.registry.model.identity import sealed_agent, sound_names
 from waygraph.registry.model.nouns import NO_DESCRIPTION, Tool, failing, suspicions, unreachable
 from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.operators.box_wishes import WishFile
 
 LIVE_RANK = 1
 """Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
@@ -118,7 +118,7 @@ class McpServers:
         async with create_task_group() as tasks:
             tasks.start_soon(self._tell_waits, waits)
             try:
-                async with connect(self._watched_launch(server)) as connection:
+                async with connect(with_grants(server.launch, self.settings, self.name, server.key)) as connection:
                     waits.append(replace(asking, awaits="list", limit_s=self.settings.upstream_list_timeout_s))
                     listing = await connection.listing()
                 answer = entry_of(server, listing, self.name)
@@ -135,13 +135,6 @@ class McpServers:
             count = len(answer.entry.tools)
             self.on_asked(ServerProgress(key=server.key, state="online", tools=count, seconds=seconds))
         return answer
-
-    def _watched_launch(self, server: ServerEntry) -> Launch:
-        """What it asks for and its box refuses is noted from its first start on."""
-        if not isinstance(server.launch, StdioLaunch):
-            return server.launch
-        note = WishFile.inside(self.settings.data_path).note
-        return replace(server.launch, note_wish=partial(note, self.name, server.key))
 
     async def _tell_waits(self, waits: Sequence[ServerProgress]) -> None:
         """Tells of the last wait, each second that it goes on."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -18,13 +18,15 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import inherited_variables, installer_addresses
 from waygraph.ingest.manifest.fields import fields_of, items_of
-from waygraph.ingest.manifest.records import ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.box_process import Rule
 from waygraph.ingest.upstream.connection import Result
 from waygraph.ingest.upstream.process_health import launcher_of
+from waygraph.registry.model.changes import OperatorSettings
 from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.operators.box_wishes import WishFile, grants_of
 
 _SYSTEM = (
     *"/usr /bin /sbin /lib /lib32 /lib64 /proc /dev/zero /dev/random /dev/urandom /sys/devices/system/cpu".split(),
@@ -134,8 +136,7 @@ def sandlock_library() -> str:
 
 def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settings) -> Box | None:
     """None: it is not isolated. Raises UpstreamRefused where it cannot be and has to be, FileNotFoundError."""
-    is_wanted = settings.isolate if launch.isolate is None else launch.isolate is not False
-    if not is_wanted or launcher_of(launch) in _CONTAINERS:
+    if not _is_wanted(launch, settings) or launcher_of(launch) in _CONTAINERS:
         return None
     sandlock_library()
     search = environment.get("PATH", os.defpath)
@@ -145,6 +146,24 @@ def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settin
     name = digest("box", launch.command, *launch.args, *map("=".join, sorted(launch.env.items())))[:16]
     grants = {each.what: each for each in _grants(launch, environment, program)}
     return Box(program, settings.data_path / "boxes" / name, tuple(sorted(grants.values())), launch.note_wish)
+
+
+def _is_wanted(launch: StdioLaunch, settings: Settings) -> bool:
+    return settings.isolate if launch.isolate is None else launch.isolate is not False
+
+
+def with_grants(
+    launch: Launch, settings: Settings, source: str, key: str, setting: OperatorSettings | None = None
+) -> Launch:
+    """With what an operator granted it on this machine, and where its further wishes are noted. Raises StorageFailed.
+
+    `key`: the source's of the server. `setting`: of its agent; None: it is not looked at, as before the graph is read.
+    """
+    if not isinstance(launch, StdioLaunch) or not _is_wanted(launch, settings):
+        return launch
+    file = WishFile.inside(settings.data_path)
+    grants = grants_of(setting, file.of(source, key))
+    return replace(launch, grants=grants, note_wish=partial(file.note, source, key))
 
 
 def profiles_of(servers: Iterable[ServerEntry], environ: Mapping[str, str], settings: Settings) -> list[Grant]:

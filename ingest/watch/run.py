@@ -19,6 +19,7 @@ from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, op
 from waygraph.ingest.sources.parse import beside, is_skill
 from waygraph.ingest.sources.read import STDIN, Parts
 from waygraph.ingest.sync.apply import Member
+from waygraph.ingest.upstream.box import with_grants
 from waygraph.ingest.upstream.connection import SERVERS_AT_ONCE, START_S, Clock, Connect, Starts, SystemClock
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.queue import Inbox, Offer, WriteAbandoned, Writer
@@ -213,7 +214,7 @@ class Watch:
         for each, its in self._parts.items():
             for server in its.servers:
                 name = _name(server.launch)
-                launches[name] = server.launch
+                launches[name] = with_grants(server.launch, self._watching.settings, each, server.key)
                 self._members.setdefault(name, []).append((each, server))
         self._latest = {name: event for name, event in self._latest.items() if name in launches}
         for name, key in before - set(self._keys(source)):
@@ -297,7 +298,7 @@ def _name(launch: Launch) -> str:
     """The same for the same launch, whoever names it; nothing can be read from it."""
     match launch:
         case StdioLaunch():
-            parts: object = (launch.command, launch.args, sorted(launch.env.items()), launch.cwd)
+            parts: object = (launch.command, launch.args, sorted(launch.env.items()), launch.cwd, launch.isolate)
         case HttpLaunch():
             parts = (launch.url, sorted(launch.headers.items()), launch.form, launch.oauth, launch.public)
     return sha256(ascii(parts).encode()).hexdigest()

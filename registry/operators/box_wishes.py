@@ -77,7 +77,7 @@ def decisions_of(setting: OperatorSettings | None) -> Mapping[str, str]:
 def grants_of(setting: OperatorSettings | None, here: Mapping[str, str]) -> tuple[str, ...]:
     """What a server may do beside its profile. `here`: what became of its wishes on this machine."""
     reasons = decisions_of(setting)
-    return tuple(sorted(wish for wish, state in here.items() if state == GRANT and reasons.get(wish) == ""))
+    return tuple(sorted(wish for wish, state in here.items() if state == GRANT and not reasons.get(wish)))
 
 
 def is_wish(name: str) -> bool:
@@ -101,7 +101,7 @@ def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -
     for agent_id in (each for each in states if graph.shows(each, principal)):
         reasons = decisions_of(graph.settings.get(agent_id))
         for wish, state in states[agent_id].items():
-            if state == GRANT and reasons.get(wish) == "":
+            if state == GRANT and not reasons.get(wish):
                 continue
             description = f"Its server {wish}. Its box refused that."
             yield Waiting(
