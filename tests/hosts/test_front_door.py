@@ -148,9 +148,8 @@ def test_from_a_host_s_file_to_a_green_line(house: House) -> None:
     done = house.run("start", "--yes")
     assert done.returncode == 0, done.stderr
     assert "gone stays with Cursor" in done.stderr
-    assert "Please evaluate the expression" in done.stdout
     assert set(json.loads(house.cursor.read_text())["mcpServers"]) == {"gone", "waygraph"}
-    assert "Now ask Cursor for this: Please evaluate the expression" in done.stdout, "nothing that destroys"
+    assert "Now ask Cursor for something" in done.stdout
     tools = json.loads(house.run("tools", "--json").stdout)["tools"]
     assert sorted(tool["id"] for tool in tools) == [f"calculator/{name}" for name in ("erase", "evaluate", "wait")]
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import IndexState, Rejected
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
 
 CHECK = "waygraph connect --check"
-REQUESTS = 3
-"""So many requests are tried."""
 MOST_SHOWN_CHARS, MOST_RESULT_CHARS = 2_000, 200
 """Of a tool's text; of a call's result, which is shown as proof that it came."""
 EXAMPLES = {
@@ -228,19 +225,6 @@ def _offer_example(configs: Sequence[KnownConfig], location: str) -> None:
     _print(Lines(f"An example to try:\n{example}"))
 
 
-@dataclass(frozen=True, slots=True)
-class TriedRequest:
-    """What a person may ask for who wants a tool, and the id of the tool or agent that came first; empty: none did."""
-
-    text: str
-    tool: "Tool"
-    first: str
-
-    @property
-    def is_right(self) -> bool:
-        return self.first == self.tool.id
-
-
 def _take_in(
     options: Invocation, settings: "Settings", configs: Sequence[KnownConfig], *, yes: bool
 ) -> list[tuple[KnownConfig, Mapping[str, str]]]:
@@ -316,70 +300,21 @@ def _report(config: KnownConfig, outcome: "Outcome") -> None:
         note(f"nothing of {config.client} was taken in, and its file stays as it is: `waygraph start` tries again")
 
 
-def _samples(registry: "Registry") -> list[tuple[str, "Tool"]]:
-    """At most `REQUESTS`. Agents take turns, tools that only read first; one that waits is passed over."""
-    by_agent: dict[str, list[tuple[str, Tool]]] = {}
-    for tool in sorted(registry.tools(), key=lambda tool: not _only_reads(tool)):
-        if not tool.pending:
-            by_agent.setdefault(tool.agent_id, []).append((_wish(tool), tool))
-    most = max(map(len, by_agent.values()), default=0)
-    turns = [samples[turn] for turn in range(most) for samples in by_agent.values() if turn < len(samples)]
-    return turns[:REQUESTS]
-
-
-def _wish(tool: "Tool") -> str:
-    """What somebody may say who wants such a tool: by its name, and what it needs.
-
-    A name of one word is taken for a verb, and the first of several if the description begins with it too, as that of
-    `open_nodes` with "Opens nodes".
-    """
-    from waygraph.ingest.manifest.questions import ASKS, SYNONYMS, imperative, parameter_words, verb_and_thing
-
-    verb, thing = verb_and_thing(tool.name)
-    asks = ASKS.get(SYNONYMS.get(verb, verb), ())
-    if asks and thing:
-        return asks[1].format(thing)
-    first, _, rest = (thing or verb).partition(" ")
-    if rest and first != imperative(tool.description).partition(" ")[0]:
-        return f"Help me with the {thing or verb}"
-    objects = [each for each in (rest, *parameter_words(tool)) if each]
-    return " ".join(["Please", first, *(f"the {each}" for each in objects[:1])])
-
-
-def _only_reads(tool: "Tool") -> bool:
-    """Whether its server says so."""
-    return danger_in(tool.annotations) == "reads"
-
-
 def _try_out(options: Invocation, settings: "Settings", hosts: Sequence[KnownConfig]) -> None:
-    """Asks the registry as people do, and calls one tool that only reads as the first host will: by its entry."""
+    """Calls one tool that only reads as the first host will: by its entry."""
     from waygraph.api.cli.commands.connect import EntryOptions, target_of
-    from waygraph.registry.model.nouns import Query
 
-    requests = []
-    with options.open_own() as registry:
-        for text, tool in _samples(registry) if registry.store.exists else ():
-            best = next(iter(registry.route(Query(text=text, limit=1)).matches), None)
-            first = (best.tools[0] if best.tools else best.agent).id if best else ""
-            requests.append(TriedRequest(text=text, tool=tool, first=first))
-        callable_tools = [tool for tool in registry.tools() if _runs_at_once(tool)] if requests else []
-    if requests:
-        columns = "request=text, came first, right=is_right"
-        right = sum(each.is_right for each in requests)
-        _print(
-            Table.of(requests, columns, came_first=lambda each: each.first or "nothing"),
-            Lines(f"{right} of {len(requests)} came first."),
-        )
     if not hosts:
         return
+    with options.open_own() as registry:
+        tools = registry.tools() if registry.store.exists else ()
     host = hosts[0].host
-    if callable_tools:
+    if callable_tools := list(filter(_runs_at_once, tools)):
         target = target_of(options, host.id, EntryOptions(file=str(hosts[0].path)))
         _print(Lines(_call(target.config.servers[target.name], callable_tools[0], host, settings)))
     else:
         note("no tool that only reads runs without arguments, so none was called")
-    harmless = [each.text for each in requests if _only_reads(each.tool)]
-    wish = f"this: {harmless[0]}" if harmless else "something that one of these tools does"
+    wish = "something that one of these tools does"
     _print(Lines(f"Now ask {host.name} for {wish}\nThen see it arrive: {CHECK} {host.id}"))
 
 
@@ -387,7 +322,7 @@ def _runs_at_once(tool: "Tool") -> bool:
     """Whether its server and its name say that it only reads, and it needs no arguments."""
     from waygraph.registry.model.parameters import parameters_of_text
 
-    is_harmless = _only_reads(tool) and says_that_it_reads(tool.name)
+    is_harmless = danger_in(tool.annotations) == "reads" and says_that_it_reads(tool.name)
     return is_harmless and not (tool.pending or tool.flags or parameters_of_text(tool.input_schema).required)
 
 
