@@ -92,14 +92,12 @@ class Searchable(Performer, Protocol):
         """The tools of one agent, or of all that the principal may see, by id: those after the id `after`, at most
         `limit` of them. Raises UnknownName.
         """
-        start, most = cursor(after), checked_most(limit)
-        if agent_id is None:
-            return self.perform(catalog.ListTools(cursor=start, limit=most), principal)
-        return self.perform(catalog.ListToolsOfAgent(agent_id=agent_id, cursor=start, limit=most), principal)
+        request = catalog.ListTools(agent=agent_id, cursor=cursor(after), limit=checked_most(limit))
+        return self.perform(request, principal)
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
         """By id (`agent/tool`) or by call name (`<agent>__<tool>`). Raises UnknownName, as `agent`."""
-        return self.perform(catalog.GetTool.of(name), principal)
+        return self.perform(catalog.GetTool(tool_id=name), principal)
 
     def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
         """The agent of that id, else the tool of that id or call name. Raises UnknownName, as `agent`."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from annotated_types import MinLen
+from annotated_types import MaxLen, MinLen
 
 from waygraph.registry.access.visibility import fits, narrow
 from waygraph.registry.index.names import agent_named, seen_tools, tool_named, visible_agents
@@ -22,8 +22,8 @@ from waygraph.registry.model.nouns import ONLINE, Agent, Filters, Principal, Too
 from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.model.tool_settings import parse_rejections
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.model.validation import FILTER_LISTS, check_limit, checked_filters
-from waygraph.registry.operations.request import Graph, Id, PartRequest, Request, make_read
+from waygraph.registry.model.validation import FILTER_LISTS, MAX_ID_CHARS, check_limit, checked_filters
+from waygraph.registry.operations.request import Graph, Id, PartRequest, Request, make_read, path_segment
 
 NO_FILTERS = Filters()
 
@@ -103,64 +103,35 @@ class GetAbout(WholeRequest[About]):
 
 @dataclass(frozen=True, kw_only=True)
 class ListTools(WholeRequest[Page[Tool]], PartRequest[Tool]):
-    """The tools of all agents, by id."""
+    """The tools of all agents, or of one, by id."""
 
     operation = make_read("tools", "/v1/tools", "Tools")
     listing, noun = "tools", Tool
 
+    agent: Annotated[str, MaxLen(MAX_ID_CHARS)] | None = None
+    """Only the tools of this agent, by its id."""
+
+    def sent_fields(self) -> dict[str, Any]:
+        if self.agent is not None:
+            path_segment("agent", self.agent)  # what no service takes is no name
+        return super().sent_fields()
+
     def answer(self, graph: Graph, principal: Principal | None) -> Page[Tool]:
-        agent_id = getattr(self, "agent_id", None)
-        return graph.look(lambda index: tools_page(index, agent_id, principal, self.start, self.most))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListToolsOfAgent(ListTools):
-    """The tools of an agent, by id."""
-
-    operation = make_read("agent_tools", "/v1/agents/{agent_id}/tools", "Tools")
-
-    agent_id: Id
-    """An agent's id."""
+        return graph.look(lambda index: tools_page(index, self.agent, principal, self.start, self.most))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GetTool(WholeRequest[Tool]):
-    """One tool, by its agent and its name."""
+    """One tool, by its id or its call name."""
 
-    operation = make_read("tool", "/v1/tools/{agent_id}/{tool_name:path}", "DefinedTool")
+    operation = make_read("tool", "/v1/tools/{tool_id:path}", "DefinedTool")
     noun = Tool
 
-    agent_id: Id
-    """An agent's id."""
-    tool_name: Annotated[str, MinLen(1)]
-    """The name of one of its tools."""
-
-    @staticmethod
-    def of(name: str) -> "GetTool | GetToolByCallName":
-        """By id or call name."""
-        agent_id, slash, tool_name = name.partition("/")
-        return GetTool(agent_id=agent_id, tool_name=tool_name) if slash else GetToolByCallName(call_name=name)
-
-    @property
-    def name(self) -> str:
-        return f"{self.agent_id}/{self.tool_name}"
+    tool_id: Annotated[str, MinLen(1)]
+    """A tool's id, or the name under which hosts call it."""
 
     def answer(self, graph: Graph, principal: Principal | None) -> Tool:
-        return graph.look(lambda index: tool_named(index, self.name, principal))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GetToolByCallName(WholeRequest[Tool]):
-    """One tool, by its call name."""
-
-    operation = make_read("tool_called", "/v1/tools/{call_name}", "DefinedTool")
-    noun = Tool
-
-    call_name: Id
-    """The name under which hosts call it."""
-
-    def answer(self, graph: Graph, principal: Principal | None) -> Tool:
-        return graph.look(lambda index: tool_named(index, self.call_name, principal))
+        return graph.look(lambda index: tool_named(index, self.tool_id, principal))
 
 
 @dataclass(frozen=True, kw_only=True)

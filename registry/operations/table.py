@@ -13,11 +13,7 @@ from waygraph.registry.operations.request import Operation, Request, make_read, 
 Foreign = dict[str, Any]
 
 
-def _search(name: str, path: str, answer: type | str, **more: Any) -> Operation:
-    return Operation(name, "POST", path, more.pop("tag", "search"), "route", answer, **more)
-
-
-ROUTE_BATCH = _search("route_batch", "/v1/route/batch", "Batch")
+ROUTE_BATCH = Operation("route_batch", "POST", "/v1/route/batch", "search", "route", "Batch")
 RECIPES = Operation("recipes", "GET", "/v1/recipes", "search", "route", "Recipes")
 
 RECORDED_CALLS = Operation("recorded_calls", "GET", "/v1/calls", "catalog", "use", "RecordedCalls")
@@ -44,7 +40,7 @@ SERVER_CARD = replace(
     is_conditional=False,
     media_types=("application/mcp-server-card+json",),
 )
-SEARCH_RESOURCES = _search("search_resources", "/ard/search", Foreign, tag="discovery")
+SEARCH_RESOURCES = Operation("search_resources", "POST", "/ard/search", "discovery", "route", Foreign)
 SERVERS = make_read("servers", "/v0.1/servers", Foreign, tag="discovery")
 SERVER_VERSIONS = make_read("server_versions", "/v0.1/servers/{server_name:path}/versions", Foreign, tag="discovery")
 SERVER = make_read("server", "/v0.1/servers/{server_name:path}/versions/{version}", Foreign, tag="discovery")

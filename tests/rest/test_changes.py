@@ -105,7 +105,7 @@ def test_a_flag_names_another_agent_to_those_alone_who_see_it(money: Served) -> 
     reads: list[Callable[[httpx2.Client], httpx2.Response]] = [
         lambda c: c.get("/v1/agents/lure"),
         lambda c: c.get("/v1/tools"),
-        lambda c: c.get("/v1/agents/lure/tools", params={"schema": True}),
+        lambda c: c.get("/v1/tools", params={"agent": "lure", "schema": True}),
         lambda c: c.get("/v1/tools/lure__send"),
         lambda c: c.get("/v1/tools/lure/send"),
         lambda c: c.get("/v1/changes"),

@@ -9,7 +9,7 @@ import pytest
 from tests.service import Served, agent, assert_careful, assert_good, ingest, served
 
 PATHS = (
-    "/v1/agents /v1/agents/open /v1/agents/open/tools /v1/tools /v1/tools/open/look /v1/tools/open__look /v1/map "
+    "/v1/agents /v1/agents/open /v1/tools?agent=open /v1/tools /v1/tools/open/look /v1/tools/open__look /v1/map "
     "/v1/graph?around=agent:open /v1/sources /v1/changes /v1/status /.well-known/ai-catalog.json "
     "/.well-known/ard.json"
 ).split()

@@ -272,7 +272,7 @@ def approvals(client: httpx2.Client, world: World, groups: Sequence[str]) -> Ite
 
 def names(word: str) -> list[str]:
     tools = (f"/v1/tools/{word}/{word}_0", f"/v1/tools/{word}__{word}_0")
-    return [f"/v1/agents/{word}", f"/v1/agents/{word}/tools", *tools]
+    return [f"/v1/agents/{word}", f"/v1/tools?agent={word}", *tools]
 
 
 def parts(client: httpx2.Client, path: str) -> Iterator[httpx2.Response]:

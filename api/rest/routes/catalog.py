@@ -37,11 +37,7 @@ from waygraph.registry.operations.request import MEDIA_TYPES, ExportFormat, plac
 from waygraph.registry.operations.search import CallTool
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=validation.MAX_ID_CHARS)]
-ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
 ToolId = Annotated[str, Path(description="A tool's id or its call name.", min_length=1)]
-CallName = Annotated[
-    str, Path(description="The name under which hosts call it.", min_length=1, max_length=validation.MAX_ID_CHARS)
-]
 
 LOOK_S = 0.5
 """So often it is looked whether who called is still there."""
@@ -127,7 +123,8 @@ class Detail(Schemas):
 
 
 class ToolsPart(Part, Detail):
-    pass
+    agent: str | None = Field(default=None, max_length=validation.MAX_ID_CHARS)
+    """Only the tools of this agent, by its id."""
 
 
 def _stamp_of_agents(exchange: Exchange) -> str:
@@ -165,20 +162,10 @@ def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Quer
     return {**shape, "cannot_run": exchange.why_not(facts.agent)}
 
 
-@handles(catalog.ListToolsOfAgent.operation)
-def agent_tools(exchange: Exchange, agent_id: AgentId, part: Annotated[ToolsPart, Query()]) -> Shape:
-    """The tools of an agent, by id."""
-    return _list_tools(exchange, agent_id, part)
-
-
 @handles(catalog.ListTools.operation)
 def tools(exchange: Exchange, part: Annotated[ToolsPart, Query()]) -> Shape:
-    """The tools of all agents, by id."""
-    return _list_tools(exchange, None, part)
-
-
-def _list_tools(exchange: Exchange, agent_id: str | None, part: ToolsPart) -> Shape:
-    page = exchange.registry.tools(agent_id, after=part.start, limit=part.limit, principal=exchange.principal)
+    """The tools of all agents, or of one, by id."""
+    page = exchange.registry.tools(part.agent, after=part.start, limit=part.limit, principal=exchange.principal)
     return {
         **shapes.tools(page.items, schemas=part.tool_schema),
         **place_of(page),
@@ -187,19 +174,9 @@ def _list_tools(exchange: Exchange, agent_id: str | None, part: ToolsPart) -> Sh
 
 
 @handles(catalog.GetTool.operation)
-def tool(exchange: Exchange, agent_id: AgentId, tool_name: ToolName, detail: Annotated[Detail, Query()]) -> Shape:
-    """One tool, by its agent and its name."""
-    return _describe_tool(exchange, f"{agent_id}/{tool_name}", detail)
-
-
-@handles(catalog.GetToolByCallName.operation)
-def tool_called(exchange: Exchange, call_name: CallName, detail: Annotated[Detail, Query()]) -> Shape:
-    """One tool, by its call name."""
-    return _describe_tool(exchange, call_name, detail)
-
-
-def _describe_tool(exchange: Exchange, name: str, detail: Detail) -> Shape:
-    tool = exchange.registry.tool(name, principal=exchange.caller.writer)
+def tool(exchange: Exchange, tool_id: ToolId, detail: Annotated[Detail, Query()]) -> Shape:
+    """One tool, by its id or its call name."""
+    tool = exchange.registry.tool(tool_id, principal=exchange.caller.writer)
     shape = shapes.tool(tool, schemas=detail.tool_schema)
     if detail.tool_schema and exchange.transport_filter is None:
         shape["source_form"] = _source_form(exchange, tool.id)
