@@ -16,7 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Match, Route
+from starlette.routing import Route
 
 from waygraph.api.rest import problems
 from waygraph.api.rest.browser_sessions import SessionApplication
@@ -29,7 +29,7 @@ from waygraph.api.rest.routes import admin, catalog, discovery, search  # noqa: 
 from waygraph.api.rest.routes.explorer import explorer_routes
 from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.rest.service import Exchange, handles, router
-from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
+from waygraph.api.telemetry.request_log import Application, ObservedApplication
 from waygraph.registry.operations import table as operations
 from waygraph.registry.storage.usage_file import USAGE_EVERY_S, repeat_write
 
@@ -90,36 +90,6 @@ async def read_file(request: Request) -> Response:
     response = await FILES.get_response(PATHS[request.scope["path"]], request.scope)
     response.headers.update(HEADERS)
     return response
-
-
-class HeadApplication:
-    """The application, with HEAD wherever an endpoint has GET; what streams without end, as MCP does, has none."""
-
-    def __init__(self, application: FastAPI) -> None:
-        self._application: Application = application
-        self._routes = application.state.routes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD":
-            await self._application(scope, receive, send)
-            return
-        read_scope = {**scope, "method": "GET"}
-        is_read = any(route.matches(read_scope)[0] is Match.FULL for route in self._routes)
-        scope["method"] = "GET" if is_read else "HEAD"
-        try:
-            await self._application(scope, receive, _as_head(scope, send))
-        finally:
-            scope["method"] = "HEAD"  # whoever stands around this may have to answer in its place
-
-
-def _as_head(scope: Scope, send: Send) -> Send:
-    """Without content. By the scope, which is its own, the server sees that the length it is told is not of this."""
-
-    async def send_head(message: Message) -> None:
-        scope["method"] = "HEAD"
-        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
-
-    return send_head
 
 
 DESCRIPTION = """Which agents, and which of their tools, can do this?
@@ -227,8 +197,8 @@ def application(
 ) -> Application:
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
     settings = service.settings
-    whole = HeadApplication(create_app(service, gateway))
-    inner = LimitedApplication(whole, settings, admit=lambda scope: service.admit(Request(scope)))
+    endpoints = create_app(service, gateway)
+    inner = LimitedApplication(endpoints, settings, admit=lambda scope: service.admit(Request(scope)))
     app: Application = Stoppable(SessionApplication(inner, service.sessions) if service.authenticator else inner)
     if gateway is not None and settings.oidc_issuer:
         app = ChallengingApplication(app, settings)

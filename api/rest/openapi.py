@@ -1,7 +1,7 @@
 """The OpenAPI document: what it says of each operation, and the models by which FastAPI describes answers.
 
-A model is made of a noun, or of a class of `registry.operations.answer_shapes`. Those of answers in formats of others
-stand here.
+A model is made of a noun, or of a class of `registry.operations.answer_shapes`. An answer in a format of others is an
+object, which their specification describes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,11 +82,10 @@ def _good(operation: Operation) -> dict[str, Any]:
     if kind is str:
         types = {each: "object" if each == "application/json" else "string" for each in operation.media_types}
         return {"description": "A file.", "content": {each: {"schema": {"type": types[each]}} for each in types}}
-    model = FOREIGN.get(operation.name) or answer_model(kind)
     [media_type] = operation.media_types
-    if media_type == "application/json":
-        return {"model": model, "description": "The answer.", "content": {media_type: {}}}
-    return {"description": "The catalogue.", "content": {media_type: {"schema": model.model_json_schema()}}}
+    if kind is dict or get_origin(kind) is dict:
+        return {"description": "In a format of others.", "content": {media_type: {"schema": {"type": "object"}}}}
+    return {"model": answer_model(kind), "description": "The answer.", "content": {media_type: {}}}
 
 
 def _answer_kind(operation: Operation) -> type:
@@ -177,71 +176,3 @@ def json_type(hint: Any) -> Any:
         return reduce(or_, map(json_type, arguments))
     is_noun = is_dataclass(hint) or is_typeddict(hint) or hint is Vote or getattr(hint, "__module__", "") == _OURS
     return answer_model(hint) if is_noun else hint
-
-
-class ListedServer(BaseModel):
-    server: dict[str, Any]
-    meta: dict[str, Any] = Field(alias="_meta")
-
-
-class ServerPlace(BaseModel):
-    count: int
-    nextCursor: str | None = None  # noqa: N815 - as the format spells it
-
-
-class ServerList(BaseModel):
-    servers: list[ListedServer]
-    metadata: ServerPlace
-
-
-class ToolResult(BaseModel):
-    """A `CallToolResult` of MCP as the tool's server has it, an error that the tool tells (`isError`) included."""
-
-    model_config = ConfigDict(extra="allow")
-
-    content: list[dict[str, Any]] = []
-    structuredContent: Any = None  # noqa: N815 - as the protocol spells it
-    isError: bool = False  # noqa: N815
-
-
-class Resource(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    identifier: str
-    displayName: str  # noqa: N815 - as the format spells it
-    type: str
-    url: str
-
-
-class FoundResource(Resource):
-    """An entry of the catalogue, and how well it fits: 100 is the best there can be. It says nothing of trust."""
-
-    score: int = Field(ge=0, le=100)
-    source: str
-
-
-class FoundResources(BaseModel):
-    results: list[FoundResource]
-    referrals: list[dict[str, Any]] | None = None
-    pageToken: str | None = None  # noqa: N815
-
-
-class AiCatalog(BaseModel):
-    specVersion: str  # noqa: N815 - as the format spells it
-    entries: list[dict[str, Any]]
-
-
-class ServerCard(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    name: str
-    version: str
-    description: str
-
-
-FOREIGN: dict[str, type[BaseModel]] = {
-    "call_tool": ToolResult, "ai_catalog": AiCatalog, "ard_manifest": AiCatalog, "resource": Resource,
-    "server_card": ServerCard, "search_resources": FoundResources, "servers": ServerList,
-    "server_versions": ServerList, "server": ListedServer,
-}  # fmt: skip
-"""Operation → its answer."""

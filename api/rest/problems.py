@@ -172,7 +172,7 @@ def _allow_header(request: Request) -> dict[str, str]:
     """The methods of all routes of this path: starlette tells those of the first."""
     routes = request.app.state.routes
     methods = {method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods}
-    return {"Allow": ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))}
+    return {"Allow": ", ".join(sorted(methods))}
 
 
 async def _too_late(request: Request, _: Exception) -> Response:

@@ -420,5 +420,10 @@ def router() -> APIRouter:
     """
     router = APIRouter()
     for operation in sorted(OPERATIONS.values(), key=lambda each: (each.tag != "search", each.path)):
-        router.add_api_route(operation.path, ENDPOINTS[operation.name], **describe(operation))
+        endpoint = ENDPOINTS[operation.name]
+        router.add_api_route(operation.path, endpoint, **describe(operation))
+        if operation.method == "GET":  # the server leaves the content out
+            router.add_api_route(
+                operation.path, endpoint, methods=["HEAD"], response_model=None, include_in_schema=False
+            )
     return router
