@@ -16,7 +16,7 @@ from cachetools import FIFOCache
 from waygraph.registry.access.api_keys import is_plain
 from waygraph.registry.access.visibility import SCOPES, Caller, Scope
 from waygraph.registry.http.addresses import Reach, is_loopback
-from waygraph.registry.http.client import CutOff, TooMuch, TooSlow, Undecodable, decode_body, http_client, whole_body
+from waygraph.registry.http.client import TooMuch, TooSlow, Undecodable, decode_body, http_client, whole_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated, UpstreamRefused
 from waygraph.registry.model.nouns import Principal
@@ -94,38 +94,32 @@ class IssuerDocuments:
             raise self._trouble(f"publishes no usable address of {what}: {exc}") from None
 
     def _fetch(self, url: httpx2.URL, guard: Guard, form: Mapping[str, str] | None = None) -> Document:
-        cut_off = CutOff(self._timeout_s)
         try:
-            with cut_off:
-                document = json.loads(self._content(url, cut_off, guard, form))
+            document = json.loads(self._content(url, guard, form))
         except UpstreamRefused as exc:
             raise self._trouble(f"cannot be asked: {exc.reason}") from None
         except Undecodable as exc:
             raise self._trouble(str(exc)) from None
         except TooMuch:
             raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
-        except TooSlow:
-            raise self._too_slow() from None
+        except (TooSlow, httpx2.TimeoutException) as exc:
+            raise self._trouble(f"did not answer in full within {self._timeout_s:g} s") from exc
         except (httpx2.HTTPError, OSError) as exc:
-            if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
-                raise self._too_slow() from exc
             raise self._trouble(f"cannot be reached: {exc or type(exc).__name__}") from exc
-        except (ValueError, RecursionError):  # of a body that was cut off, too
-            raise self._too_slow() if cut_off.is_over else self._trouble("answers with what is no JSON") from None
+        except (ValueError, RecursionError):
+            raise self._trouble("answers with what is no JSON") from None
         if not isinstance(document, dict):
             raise self._trouble("answers with JSON that is no object")
         return document
 
-    def _content(self, url: httpx2.URL, cut_off: CutOff, guard: Guard, form: Mapping[str, str] | None) -> bytes:
+    def _content(self, url: httpx2.URL, guard: Guard, form: Mapping[str, str] | None) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         with (
             http_client(
                 httpx2.Client, guard=guard, timeout=self._timeout_s, follow_redirects=False, headers=headers
             ) as client,
-            client.stream(
-                "POST" if form else "GET", url, data=form, extensions={"trace": cut_off.note_event}
-            ) as response,
+            client.stream("POST" if form else "GET", url, data=form) as response,
         ):
             if response.status_code != 200:
                 redirect = "; redirects are not followed" if response.is_redirect else ""
@@ -133,9 +127,6 @@ class IssuerDocuments:
             decode_body(response)
             chunks = response.iter_raw()
             return whole_body(chunks, most_bytes=self._max_bytes, ends_at=deadline_s, clock=time.monotonic)
-
-    def _too_slow(self) -> IssuerUnavailable:
-        return self._trouble(f"did not answer in full within {self._timeout_s:g} s")
 
     def _trouble(self, reason: str) -> IssuerUnavailable:
         return IssuerUnavailable(self.host, reason)

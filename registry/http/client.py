@@ -4,13 +4,11 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from threading import Lock, Timer
-from typing import Any, Self
+from typing import Any
 
 import httpx2
 
@@ -174,54 +172,6 @@ def whole_body(parts: Iterable[bytes], *, most_bytes: int, ends_at: float, clock
         if clock() > ends_at:
             raise TooSlow
     return bytes(content)
-
-
-# An end for an exchange over HTTP once it is connected, the head of its answer included: a client's own limit is for
-# each read.
-
-
-_CONNECTION_EVENTS = ("connect_tcp.complete", "start_tls.complete")
-
-
-class CutOff:
-    """While it is entered: after `after_s` seconds what was connected is shut down, and whoever reads there stops.
-
-    `seen` belongs into the request's extensions as `trace`. For clients that are used once: it does not hear of a
-    connection that stood before.
-    """
-
-    def __init__(self, after_s: float) -> None:
-        self.is_over = False
-        """Whether the time was up."""
-        self._timer = Timer(after_s, self._cut)
-        self._timer.daemon = True
-        self._sockets: list[socket.socket] = []
-        self._lock = Lock()
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-    def note_event(self, event: str, info: Mapping[str, Any]) -> None:
-        """What the client tells of a connection: https://www.encode.io/httpcore/extensions/#trace."""
-        if event.endswith(_CONNECTION_EVENTS):
-            with self._lock:
-                self._sockets.append(info["return_value"].get_extra_info("socket"))
-                if self.is_over:
-                    self._shut()
-
-    def _cut(self) -> None:
-        with self._lock:
-            self.is_over = True
-            self._shut()
-
-    def _shut(self) -> None:
-        for each in self._sockets:
-            with suppress(OSError):  # ended already, or TLS has taken its place
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # without what TLS does, which is the reader's
 
 
 @cache

@@ -196,7 +196,6 @@ def test_remembered_tokens_are_bounded(world: World, checks: list[str]) -> None:
         ({"headers": {"Content-Encoding": "gzip"}}, "compressed"),
         ({"gate": False}, "did not answer in full within 1 s"),
         ({"drip_s": 0.1}, "did not answer in full within 1 s"),
-        ({"head_drip_s": 0.1}, "did not answer in full within 1 s"),
         ({"discovery": {"issuer": "https://evil.example.com"}}, "of another issuer"),
         ({"discovery": {"jwks_uri": "http://keys.example.com/keys"}}, "must begin with https://"),
         ({"discovery": {"jwks_uri": "file:///etc/passwd"}}, "must be an address"),
@@ -210,7 +209,7 @@ def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any],
             world.issuer.gate.clear()
         else:
             setattr(world.issuer, name, value)
-    tokens = world.reader(timeout_s=1.0 if behaviour.keys() & {"gate", "drip_s", "head_drip_s"} else 30.0)
+    tokens = world.reader(timeout_s=1.0 if behaviour.keys() & {"gate", "drip_s"} else 30.0)
     with pytest.raises(IssuerUnavailable, match=told):
         tokens.caller(world.token())
 
