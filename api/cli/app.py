@@ -93,21 +93,8 @@ _COMMANDS = {
 }
 
 
-_OTHER_WORDS = {"search": "find", "delete": "remove", "forget": "remove"}
-"""What people type for a command of another name."""
-
-
-def _is_watched() -> bool:
-    """Whether a person sees on a terminal what is printed, and can answer."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
 class _Program(LazyGroup):
     lazy = _COMMANDS
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        self.no_args_is_help = not _is_watched()
-        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -117,15 +104,6 @@ class _Program(LazyGroup):
                 raise
             typer.echo(err=True)
             raise typer.Exit(INTERRUPT) from None
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        from difflib import get_close_matches
-
-        name = args[0]
-        if name not in self.lazy and (near := get_close_matches(name, _OTHER_WORDS, n=1)):
-            hint = "" if near[0] == name else f" ({near[0]})"
-            ctx.fail(f"No such command {name!r}. Did you mean {_OTHER_WORDS[near[0]]!r}{hint}?")
-        return super().resolve_command(ctx, args)
 
 
 # Without rich typer starts three times as fast, and help is plain text wherever it is read.
@@ -154,7 +132,7 @@ _EMBEDDER_HELP = (
 _REGISTRY_HELP = "A file, a server (neo4j://HOST) or a service (https://HOST). Default: a file in your data folder."
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def before_command(
     context: typer.Context,
     registry: Annotated[str, Option(metavar="PLACE", envvar="WAYGRAPH_REGISTRY", help=_REGISTRY_HELP)] = "",
@@ -169,12 +147,6 @@ def before_command(
     """
     note(misspelt(os.environ))
     context.obj = Invocation(location=registry, embedder=embedder)
-    if context.invoked_subcommand is None:
-        if not _is_watched():
-            context.fail("Missing command.")
-        from waygraph.api.cli.commands.start import show_overview
-
-        show_overview(context.obj)
 
 
 def run() -> int:

@@ -347,16 +347,6 @@ def test_an_error_of_ours_is_one_line(words: list[str], status: int, told: str, 
     assert told in answer.err
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [("search", "'find'?"), ("delete", "'remove'?"), ("serach", "'find' (search)?"), ("delte", "'remove' (delete)?")],
-)
-def test_a_command_is_found_by_what_people_type_for_it(word: str, meant: str, run: Run) -> None:
-    answer = run(word, "x")
-    assert (answer.status, answer.out) == (2, "")
-    assert f"No such command '{word}'. Did you mean {meant}" in answer.err
-
-
 @pytest.mark.parametrize("command", ["ingest", "watch"])
 @pytest.mark.parametrize("words", [["uvx", "mcp-server-time"], ["npx", "-y", "a"], ["sh", "-c", "true"]])
 def test_a_program_in_place_of_a_source_gets_the_dashes_named(command: str, words: list[str], run: Run) -> None:

@@ -1,4 +1,4 @@
-"""`waygraph` alone says what is here and what comes next; `start` leads from nothing to hosts that are connected."""
+"""`start`: leads from nothing to hosts that are connected."""
 
 import os
 import shutil
@@ -13,19 +13,18 @@ import typer
 from typer import Option
 
 from waygraph.api.cli.options import Invocation, invocation, opening
-from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table, complain, note, one_line, one_lines, show
+from waygraph.api.cli.render.output import Block, Cell, Lines, Table, complain, note, one_line, one_lines, show
 from waygraph.api.telemetry.logs import without_secrets
 from waygraph.ingest.hosts.hosts import HOSTS, Host, KnownConfig, known_configs
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.registry.access.policy import danger_in, load_policy, says_that_it_reads
-from waygraph.registry.model.errors import CallTimedOut, ModelNotFound, UpstreamRefused, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, UpstreamRefused, WaygraphError
 from waygraph.registry.model.files import absolute_place
-from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
     from waygraph.api.cli.commands.ingest import Outcome
-    from waygraph.registry.model.changes import IndexState, Rejected
+    from waygraph.registry.model.changes import Rejected
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -41,51 +40,6 @@ EXAMPLES = {
 """By the program that has to be here: servers that run, and a catalogue."""
 
 
-# -- `waygraph` without a command ------------------------------------------------------------------
-
-
-def show_overview(options: Invocation) -> None:
-    """What is here, and the one next step. Makes no registry. Raises WaygraphError for what cannot be read."""
-    from waygraph.registry.storage.usage_file import read_contacts
-
-    settings, place = options.settings, options.place
-    configs, is_away = _configs(settings), is_service(place)
-    with options.open() as registry:
-        state = registry.status().state if is_away or registry.store.exists else None
-    calls = [] if is_away else [each for each in read_contacts(settings, str(place)) if each.event == "ok"]
-    last_call = f"{calls[-1].tool_id} by {calls[-1].client}, {calls[-1].at[:16].replace('T', ' ')} UTC" if calls else ""
-    location = absolute_place(place)
-    hosts = [config.client for config in configs if config.reaches(location)]
-    free = [config for config in configs if config.names and not config.gateways]
-    elsewhere = [config for config in configs if config.gateways and not config.reaches(location)]
-    pairs = [
-        ("registry", here(place)),
-        ("holds", f"{_count(state.agents, 'agent')}, {_count(state.tools, 'tool')}" if state else "nothing yet"),
-        ("searched", _model(options, state)),
-        ("connected", hosts or "no host"),
-        ("elsewhere", [f"{each.client} (to {', '.join(map(here, each.registries))})" for each in elsewhere]),
-        ("not yet", [f"{each.client} ({_count(each.servers, 'server')})" for each in free]),
-        ("last call", last_call),
-        ("next", _next_step(state, configs, location, last_call or not settings.usage, is_away=is_away)),
-    ]
-    _print(Fields(pairs))
-
-
-def _next_step(
-    state: "IndexState | None", configs: Sequence[KnownConfig], place: str, has_call: object, *, is_away: bool
-) -> str:
-    """`is_away`: a service keeps the registry, and sees the calls."""
-    if state is None or not state.agents:
-        start = "start (takes in what the hosts here have, and connects them)"
-        return f"waygraph {'ingest SOURCE' if is_away else start}"
-    if not any(config.reaches(place) for config in configs):
-        host = next((config.host.id for config in configs if config.names), "")
-        return f"waygraph connect {host or 'HOST'} --{'import' if host and not is_away else 'write'}"
-    if not (has_call or is_away):
-        return f"{CHECK} (waits for a host's first call)"
-    return "waygraph explore (shows in your browser why it answers as it does)"
-
-
 def _print(*blocks: Block) -> None:
     show(blocks, list, lambda blocks: blocks, False)
 
@@ -96,36 +50,8 @@ def here(place: str | Path) -> str:
     return f"~/{text.removeprefix(home)}" if text.startswith(home) else text
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _configs(settings: "Settings") -> list[KnownConfig]:
     return known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
-
-
-def _model(options: Invocation, state: "IndexState | None") -> str:
-    """By which model requests are compared. `state` None: there is no registry yet."""
-    from waygraph.registry.embedding.embedder import parse_spec
-    from waygraph.registry.embedding.factory import default_spec
-    from waygraph.registry.embedding.weights import locate, vectors_advice
-
-    settings = options.settings
-    spec = options.wanted_embedder or (state and state.embedder_spec) or default_spec(settings)
-    parts = parse_spec(spec)
-    if parts.scheme == "none":
-        return "by words alone"
-    if state and state.agents and not state.embedder:
-        return f"by words alone. {vectors_advice(settings)}"
-    if parts.scheme == "onnx" and not is_service(options.place):
-        try:
-            locate(f"onnx:{parts.model}", settings)
-        except ModelNotFound as error:
-            return f"by words alone: {error}"
-    return f"by words and {parts.model}"
-
-
-# -- start -----------------------------------------------------------------------------------------
 
 
 def start(
