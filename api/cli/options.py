@@ -85,24 +85,22 @@ class Invocation:
         """The spec asked for by option or environment; empty if none was."""
         return self.embedder or self.settings.embedder
 
-    def answer[T](
-        self, ask: "Callable[[Registry], T]", view: View[T], shape: ShapeOf[T] = None, *, brief: bool = False
-    ) -> T:
+    def answer[T](self, ask: "Callable[[Registry], T]", view: View[T], shape: ShapeOf[T] = None) -> T:
         """Asks the registry, and shows what it answers."""
         with self.open() as registry:
             answer = ask(registry)
-        self.show(answer, view, shape, brief=brief)
+        self.show(answer, view, shape)
         return answer
 
     def perform[A](self, request: "Request[A]", view: View[A], principal: Principal | None = None) -> A:
         """Has the registry perform it, and shows the answer; JSON is what a service answers."""
         return self.answer(lambda registry: registry.perform(request, principal), view, request.write)
 
-    def show[T](self, thing: T, view: View[T], shape: ShapeOf[T] = None, *, brief: bool = False) -> None:
+    def show[T](self, thing: T, view: View[T], shape: ShapeOf[T] = None) -> None:
         """As `output.show`; without a `shape` JSON has the noun's own fields."""
         from waygraph.registry.model.shapes import shape as fields_of_noun
 
-        show(thing, shape or fields_of_noun, view, self.as_json, brief=brief)
+        show(thing, shape or fields_of_noun, view, self.as_json)
 
     def remark(self, text: str) -> None:
         """A note on an answer, from which a reader of JSON sees the same."""
@@ -141,7 +139,6 @@ def offer_texts(help_text: str) -> Any:
 Texts = list[str] | None
 """The values of an option that may be repeated; None without it."""
 AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.schema.json describes.")]
-Full = Annotated[bool, Option(help="In a pipe, print descriptions whole.")]
 Groups = Annotated[
     Texts, Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything.")
 ]

@@ -34,7 +34,7 @@ KEY_ID = "0123456789ab"
 COMMANDS: dict[str, list[list[str]]] = {
     "ingest": [["ingest", str(CATALOG), "/nowhere"], ["ingest", str(CATALOG), "--dry-run"]],
     "route": [["route", "book a table"], ["route", "--step", "book a table", "--step", "pay", "--explain"]],
-    "find": [["find", "convert currency", "--schema"]],
+    "find": [["find", "convert currency"]],
     "agents": [["agents"]],
     "tools": [["tools"], ["tools", "bureau-fx"], ["tools", "fernwise"]],
     "show": [["show", "bureau-fx"]],

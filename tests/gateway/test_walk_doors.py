@@ -285,10 +285,10 @@ def test_a_service_walks_for_each_caller_what_it_sees(place: Place, fake: FakeOp
             return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 
         public, board = service.key(), service.key(groups=(GROUP,))
-        answer = json.loads(run(public, "find", TEXT, "--limit", "1", "--json", "--full").stdout)
+        answer = json.loads(run(public, "find", TEXT, "--limit", "1", "--json").stdout)
         assert set(answer["walked"]["selected"]) == {"github/create_issue", "tracker/create_issue"}
         assert "company" not in json.dumps(prompts_of(fake))
-        answer = json.loads(run(board, "find", TEXT, "--limit", "1", "--json", "--full").stdout)
+        answer = json.loads(run(board, "find", TEXT, "--limit", "1", "--json").stdout)
         assert f"{SECRET}/create_issue" in answer["walked"]["selected"]
         assert "company" in json.dumps(prompts_of(fake))
         drawn = run(public, "find", TEXT, "--limit", "1", "--explain", "--mode", "get_important").stdout

@@ -79,7 +79,6 @@ LOOKING: tuple[tuple[str, ...], ...] = (
     ("route", "send a mail", "--recipe", "lexical", "--agent-weight", "2"),
     ("route", "send a mail", "--recipe", "hybird"),
     ("route", "send a mail", "--agent-weight", "-1"),
-    ("find", "convert currency", "--schema"),
     ("find", "convert currency", "--agent", "bureau-fx", "-k", "1"),
     ("find", "convert currency", "--recipe", "agents"),
     ("agents",),

@@ -227,20 +227,6 @@ def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
     assert [row[0] for row in run("agents", on=on).rows] == ["a0"]
 
 
-def test_a_piped_list_cuts_long_descriptions_unless_full(run: Run, tmp_path: Path) -> None:
-    """Of agents and tools, listed and found; JSON and what is shown alone stay whole."""
-    long = "moors ships " * 99
-    where = tmp_path / "long.grafeo"
-    tool = {"name": "look", "description": long}
-    said = catalogue(tmp_path / "long.json", {"id": "a", "description": long, "tools": [tool]})
-    assert run("--embedder", "none", "ingest", said, on=where).status == 0
-    for words in (("agents",), ("tools",), ("find", "moors")):
-        cut, whole = (run(*words, *full, on=where).rows[0][-1] for full in ((), ("--full",)))
-        assert (len(cut), cut[-1], whole) == (200, "…", long.rstrip())
-    assert run("agents", "--json", on=where).json["agents"][0]["description"] == long
-    assert long.rstrip() in run("show", "a", on=where).out
-
-
 def test_a_strict_answer_that_is_withheld_names_the_nearest(run: Run) -> None:
     for command in ("route", "find"):
         withheld = run(command, "supernova remnants in dwarf galaxies", "--strict")
@@ -396,7 +382,7 @@ def test_a_hostile_description_steers_nothing(run: Run, tmp_path: Path) -> None:
     on = tmp_path / "new.grafeo"
     bad = {"id": "mail", "description": HOSTILE, "tools": [{"name": "read", "description": HOSTILE}]}
     run("ingest", catalogue(tmp_path / "bad.json", bad), on=on)
-    lists = (["agents", "--full"], ["tools", "--full"], ["find", "mail", "--full"])
+    lists = (["agents"], ["tools"], ["find", "mail"])
     commands = (*lists, ["show", "mail"], ["show", "mail/read"], ["export"])
     cypher = ["cypher", "MATCH (a:Agent) RETURN a.description"]
     for words in (*commands[:-1], cypher, *([*words, "--json"] for words in commands)):

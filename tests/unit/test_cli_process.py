@@ -115,7 +115,7 @@ def test_the_version_is_printed() -> None:
 
 def test_a_pipe_gets_plain_text(held: Path) -> None:
     """No escape sequence, no box, no cut, whatever the environment says of colours and width."""
-    done = run("--registry", held, "agents", "--full", FORCE_COLOR="1", COLUMNS="20", TERM="xterm-256color")
+    done = run("--registry", held, "agents", FORCE_COLOR="1", COLUMNS="20", TERM="xterm-256color")
     assert done.returncode == 0
     assert not re.search("[\x1b─━│…]", done.stdout)
     assert {line.count("\t") for line in done.stdout.splitlines()} == {5}

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import RECIPES, Full, Groups, Invocation, Texts, principal
+from waygraph.api.cli.options import RECIPES, Groups, Invocation, Texts, principal
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Table
 from waygraph.registry.model import shapes
@@ -146,7 +146,6 @@ def route(
     why: Annotated[
         str, Option(metavar="NAME", help="Why not this one? Say where an agent or a tool stands, and what it lacks.")
     ] = "",
-    full: Full = False,
 ) -> None:
     """Find the agents that can do this, best first.
 
@@ -165,7 +164,7 @@ def route(
     if why:
         options.show(answer, views.placement)
         return
-    options.show(answer, views.explained_route if explain else views.route, shapes.route, brief=not full)
+    options.show(answer, views.explained_route if explain else views.route, shapes.route)
     _remark(options, answer)
 
 
@@ -177,21 +176,16 @@ def find(
     limit: Limit = 5,
     rank: RankOptions,
     search: SearchOptions,
-    schema: Annotated[bool, Option(help="Print the input schema of each tool too.")] = False,
     explain: Annotated[bool, Option(help="Draw the walk, and the votes that put each tool there.")] = False,
-    full: Full = False,
 ) -> None:
     """Find the tools that can do this, best first, whoever owns them.
 
-    waygraph find "convert currency" --schema
+    waygraph find "convert currency"
     """
-    if schema and explain:
-        raise typer.BadParameter("give --schema or --explain", param_hint="'--explain'")
     query = search.query(text, limit, rank, options.settings)
     with options.open() as registry:
         answer = registry.find_tools(query, recipe=rank.named_recipe(), principal=principal(search.group))
-    view = views.tool_route_with_schemas if schema else views.explained_route if explain else views.route
-    options.show(answer, view, shapes.tool_route, brief=not full)
+    options.show(answer, views.explained_route if explain else views.route, shapes.tool_route)
     _remark(options, answer)
 
 
@@ -200,19 +194,18 @@ def _remark(options: Invocation, answer: Route | ToolRoute) -> None:
         options.remark(each.text)
 
 
-def agents(options: Invocation, *, selection: AgentSelection, full: Full = False) -> None:
+def agents(options: Invocation, *, selection: AgentSelection) -> None:
     """List the agents."""
     filters = selection.filters()
-    options.answer(lambda each: each.agents_page(filters=filters).items, views.agents, shapes.agents, brief=not full)
+    options.answer(lambda each: each.agents_page(filters=filters).items, views.agents, shapes.agents)
 
 
 def tools(
     options: Invocation,
     agent: Annotated[str | None, Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
-    full: Full = False,
 ) -> None:
     """List the tools of all agents, or of one."""
-    options.answer(lambda registry: registry.tools(agent), views.tools, shapes.tools, brief=not full)
+    options.answer(lambda registry: registry.tools(agent), views.tools, shapes.tools)
 
 
 def show_one(

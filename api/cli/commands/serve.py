@@ -5,7 +5,6 @@ may call a service.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread, Timer
@@ -144,9 +143,6 @@ def explore(
     *,
     port: Annotated[int, Option(min=0, max=65535, help="The port on this machine; 0: any that is free.")] = 0,
     no_browser: Annotated[bool, Option(help="Print the address, and open nothing.")] = False,
-    evals: Annotated[
-        str, Option(metavar="DIR", help="Show records of `waygraph eval` in this folder. Default: WAYGRAPH_EVALS_DIR.")
-    ] = "",
 ) -> None:
     """See the registry in your browser, ask it, and see why it answered, until Ctrl-C.
 
@@ -187,10 +183,9 @@ def explore(
     service = ServiceOptions(
         location=place, embedder=options.embedder, port=port, local=f"wg_local_{secrets.token_urlsafe(32)}"
     )
-    settings = replace(options.settings, evals_dir=str(Path(evals).absolute())) if evals else options.settings
     with TemporaryDirectory(prefix="waygraph-") as folder:  # others on this machine cannot look into it
         page = Path(folder, "explore.html")
-        explore(service, settings, show, note_shown)
+        explore(service, options.settings, show, note_shown)
 
 
 NOT_AGAIN = "keep the key now: only its hash is stored, and it is not shown again"

@@ -84,14 +84,9 @@ def read_fields(noun: object, columns: str, **functions: Reader) -> Iterator[tup
         yield title, Time(value) if is_time else value
 
 
-PIPED_CHARS = 200
-"""Of a brief column in a pipe."""
-
-
 class Table(NamedTuple):
-    """Rows under columns. On a terminal the columns in `brief` are cut to the line, in a pipe to PIPED_CHARS unless
-    they are wanted whole. A terminal that is too narrow for all columns lacks those that say nothing in any row, then
-    those in `spare`, the first one first.
+    """Rows under columns. On a terminal the columns in `brief` are cut to the line. A terminal that is too narrow for
+    all columns lacks those that say nothing in any row, then those in `spare`, the first one first.
     """
 
     columns: Sequence[str]
@@ -164,26 +159,20 @@ def cell_text(cell: Cell) -> str:
     return ", ".join(cell)
 
 
-def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str]:
-    """The text of each block but the asides, a blank line between them. `brief` cuts the columns that may be cut."""
-    texts = (_plain(block, brief) for block in blocks if not isinstance(block, Aside))
+def plain_texts(blocks: Iterable[Block]) -> Iterator[str]:
+    """The text of each block but the asides, a blank line between them."""
+    texts = (_plain(block) for block in blocks if not isinstance(block, Aside))
     yield from (f"\n{text}" if number else text for number, text in enumerate(texts))
 
 
-def _plain(block: Table | Fields | Lines, brief: bool) -> str:
+def _plain(block: Table | Fields | Lines) -> str:
     if isinstance(block, Fields):
         return "\n".join(f"{name}\t{one_line(cell_text(value))}" for name, value in block.filled_pairs)
     title = [one_line(block.title)] if block.title else []
     if isinstance(block, Lines):
         return "\n".join([*title, many_lines(block.text)])
-    rows = ("\t".join(_cells(block, row, brief)) for row in block.rows)
+    rows = ("\t".join(one_lines(map(cell_text, row))) for row in block.rows)
     return "\n".join([*title, "\t".join(one_lines(block.columns)), *rows])
-
-
-def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
-    for column, text in zip(table.columns, one_lines(map(cell_text, row)), strict=True):
-        is_cut = brief and column in table.brief and len(text) > PIPED_CHARS
-        yield f"{text[: PIPED_CHARS - 1]}…" if is_cut else text
 
 
 BAR_CELLS = 10
@@ -331,17 +320,15 @@ INTERRUPT, BROKEN_PIPE = 130, 141
 _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
 
 
-def show[T](
-    thing: T, shape: Callable[[T], object], view: Callable[[T], Iterable[Block]], as_json: bool, *, brief: bool = False
-) -> None:
-    """Prints `thing` in its documented JSON shape, or as `view` lays it out; `brief`: a list, cut in a pipe too."""
+def show[T](thing: T, shape: Callable[[T], object], view: Callable[[T], Iterable[Block]], as_json: bool) -> None:
+    """Prints `thing` in its documented JSON shape, or as `view` lays it out."""
     is_terminal = sys.stdout.isatty()
     if as_json:
         _out(escape_unsafe(json.dumps(shape(thing), ensure_ascii=False, indent=2 if is_terminal else None)))
     elif is_terminal:
         draw(view(thing))
     else:
-        for text in plain_texts(view(thing), brief=brief):
+        for text in plain_texts(view(thing)):
             _out(text)
 
 

@@ -78,12 +78,6 @@ def _walk(walk: "Walked", step: str) -> Lines:
     return Lines("\n".join(lines), title)
 
 
-def tool_route_with_schemas(answer: ToolRoute) -> Iterator[Block]:
-    yield from route(answer)
-    for match in answer.matches:
-        yield Lines.of_json(match.tool.input_schema, title=f"input of {match.tool.id}")
-
-
 def _votes(number: int, match: "AgentMatch | ToolMatch", step: str) -> Table:
     """The votes of one agent or tool, and their sum: its score."""
     name = match.tool.id if isinstance(match, ToolMatch) else match.agent.id
