@@ -4,15 +4,12 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -21,7 +18,6 @@ from waygraph.api.telemetry.logs import request_id
 from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem, public_problem
 from waygraph.registry.model import errors as e
-from waygraph.registry.model.errors import nearest
 from waygraph.registry.model.validation import reason_of
 
 
@@ -150,7 +146,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return answer(problem(415, "media-type", detail, _instance()))
     if unread := [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "json_invalid"]:
         return answer(problem(400, "bad-request", f"the body is no JSON: {unread[0]}", _instance()))
-    faults = faults_of(request, error.errors()[:_FAULTS])
+    faults = faults_of(error.errors()[:_FAULTS])
     summary = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
     return answer(problem(422, "invalid-request", summary[:2000], _instance(), facts={"faults": faults}))
 
@@ -218,50 +214,6 @@ class Stoppable:
             await stop_response()(scope, receive, send)
 
 
-def faults_of(request: Request, errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+def faults_of(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """`at`, the place with dots between its parts, and `reason`, of each error that pydantic tells of a request."""
-    body = _body_of(request)
-    return [{"at": ".".join(map(str, fault["loc"])), "reason": _reason(fault, body)} for fault in errors]
-
-
-def _body_of(request: Request) -> type[BaseModel] | None:
-    route = request.scope.get("route")
-    field = route.body_field if isinstance(route, APIRoute) else None
-    return _model_in(field.field_info.annotation) if field else None
-
-
-def _reason(fault: Mapping[str, Any], body: type[BaseModel] | None) -> str:
-    reason = reason_of(fault)
-    if fault["type"] != "extra_forbidden" or body is None:
-        return reason
-    _, *way, name = fault["loc"]
-    return reason + _suggestion(str(name), _fields(_model_at(body, way)))
-
-
-def _suggestion(name: str, fields: Mapping[str, FieldInfo]) -> str:
-    if holders := [outer for outer, field in fields.items() if name in _fields(_model_in(field.annotation))]:
-        return f" here; it belongs in `{holders[0]}`"
-    near = nearest(name, fields)
-    hint = f"; did you mean `{near[0]}`?" if near else ""
-    return f"; known: {', '.join(fields)}{hint}"
-
-
-def _fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
-    """By the names that a request gives them."""
-    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
-
-
-def _model_at(model: type[BaseModel] | None, way: Sequence[object]) -> type[BaseModel] | None:
-    """`way`: names of fields, and numbers of the entries of lists."""
-    for part in way:
-        if isinstance(part, str):
-            field = _fields(model).get(part)
-            model = _model_in(field.annotation) if field else None
-    return model
-
-
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The model itself, or the one in a list or union."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+    return [{"at": ".".join(map(str, fault["loc"])), "reason": reason_of(fault)} for fault in errors]

@@ -52,8 +52,6 @@ class SourceForm:
 
 
 class DefinedTool(Tool):
-    definitions: Definitions = ()
-    """It in a host's own format, if asked for."""
     source_form: SourceForm | None = None
     """What operators changed, for callers with the scope admin; null: nothing."""
 
@@ -130,8 +128,6 @@ class Agents(Part):
 
 class Tools(Part):
     tools: tuple[Tool, ...]
-    definitions: Definitions = ()
-    """The tools in a host's own format, if asked for."""
 
 
 class CategoryPage(CategoryView):

@@ -80,8 +80,8 @@ def call(environ: dict[str, str]) -> Call:
         ((EVALUATE, "expr=2*3"), 1, "", '/expr: is not known; known: "expression"; did you mean "expression"?'),
         ((EVALUATE, "expression=2*3", "expression=2*4"), 2, "", "'expression' is given twice"),
         (("abacus/total", "numbers=[1, 2]"), 0, "3", ""),
-        (("abacus/total", "numbers=1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
-        (("abacus/total", "numbers=[1,2,3"), 1, "", "write it as JSON: 'numbers=[1, 2, 3]'"),
+        (("abacus/total", "numbers=1,2,3"), 1, "", "/numbers: "),
+        (("abacus/total", "numbers=[1,2,3"), 1, "", "/numbers: "),
         (("abacus/picture",), 0, "[image image/png]", ""),
         (("calculator/erase", "--yes"), 0, "erased", ""),
         *(

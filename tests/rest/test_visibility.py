@@ -22,7 +22,6 @@ from tests.gateway_catalog import by_hand
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, manifest, served
 from waygraph.registry.access.visibility import MAX_FLAGS, MAX_OWNERS
-from waygraph.registry.catalog.tool_formats import TOOL_FORMATS
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import notices_of
 from waygraph.registry.model.settings import Settings
@@ -203,8 +202,7 @@ def answers(client: httpx2.Client, world: World, groups: Sequence[str]) -> Itera
     yield client.post("/v1/route/batch", json={"requests": batch})
     yield from categories(client, [near(word) for word in words])
     yield from toolsets(client, [f"set-{number}" for number in range(len(words) + 2)])
-    for tool_format in TOOL_FORMATS:
-        yield client.get("/v1/tools", params={"format": tool_format, "schema": True})
+    yield client.get("/v1/tools", params={"schema": True})
     for path in ("/v1/agents", "/v1/tools", "/v1/changes"):
         yield from parts(client, path)
     yield client.get("/v1/changes", params={"since": "2020-01-01"})

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import Groups, Invocation, json_or_text, principal
 from waygraph.api.cli.render.output import Lines, one_line
-from waygraph.registry.model.arguments import json_kind, types_of
-from waygraph.registry.model.errors import AmbiguousTool, InvalidArguments, NeedsConsent, NotCallable, UnknownName
+from waygraph.registry.model.arguments import types_of
+from waygraph.registry.model.errors import AmbiguousTool, NeedsConsent, NotCallable, UnknownName
 
 if TYPE_CHECKING:
     from waygraph.api.library import Registry
@@ -59,8 +59,6 @@ def call(
             if not yes:
                 _require_consent(registry.agent(tool.agent_id, principal=who), tool, by_name, error)
             result = run(tool.content_hash)
-        except InvalidArguments as error:
-            raise _with_json_forms(error, tool, values or ()) from error
     options.show(result, lambda each: [Lines(each.text)], _shape)
     if result.is_error:
         raise typer.Exit(1)
@@ -104,35 +102,6 @@ def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[s
             raise typer.BadParameter(message, param_hint="'[NAME=VALUE]...'")
         texts[name] = text if "string" in types_of(tool, name) else json_or_text(text)
     return by_name | texts
-
-
-def _with_json_forms(error: InvalidArguments, tool: "Tool", values: Sequence[str]) -> InvalidArguments:
-    """The same, with the JSON that was probably meant where a value that is no JSON does not fit."""
-    from waygraph.registry.model.parameters import parameters_of
-
-    properties = parameters_of(tool.parameters).properties
-    texts = {f"/{name}": text for name, _, text in (value.partition("=") for value in values)}
-
-    def advise(place: str, expectation: str) -> str:
-        text, name = texts.get(place), place[1:]
-        if text is None or name not in properties or json_or_text(text) != text:
-            return expectation
-        form = next((form for form in _json_forms(text) if json_kind(form) in types_of(tool, name)), None)
-        if form is None:
-            return expectation
-        return f"{expectation}; write it as JSON: {shlex.quote(f'{name}={json.dumps(form, ensure_ascii=False)}')}"
-
-    return InvalidArguments(error.tool, [(place, advise(place, text)) for place, text in error.faults])
-
-
-def _json_forms(text: str) -> Iterator[Any]:
-    """What a text that is no JSON may mean: brackets that were forgotten, or values between commas."""
-    completion = text + ("]" if text.startswith("[") else "}" if text.startswith("{") else "")
-    for candidate in (completion, f"[{text}]"):
-        value = json_or_text(candidate)
-        if value != candidate:
-            yield value
-    yield [part.strip() for part in text.strip("[]").split(",")]
 
 
 def _require_consent(agent: "Agent", tool: "Tool", arguments: Mapping[str, Any], error: NeedsConsent) -> None:

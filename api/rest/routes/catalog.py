@@ -1,7 +1,6 @@
 """What the registry holds, as far as the caller may see it."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -16,17 +15,15 @@ from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.perform import serve
 from waygraph.api.rest.recorded_calls import note_result
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, Parameters, ToolsetName
-from waygraph.api.rest.routes.search import define_tools
 from waygraph.api.rest.service import NO_GATEWAY, Exchange, Lanes, handles
 from waygraph.ingest.hosts.hosts import titles_of
 from waygraph.ingest.logins.store import login_file
-from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.index.names import find_all_named
 from waygraph.registry.model import shapes, validation
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
-from waygraph.registry.model.nouns import AgentKind, Filters, Tool
+from waygraph.registry.model.nouns import AgentKind, Filters
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.operations import catalog
 from waygraph.registry.operations import table as operations
@@ -115,14 +112,7 @@ class Schemas(Parameters):
     """Tell the schemas of tools too."""
 
 
-class Detail(Schemas):
-    """How much of a tool is told."""
-
-    format: ToolFormat | None = None
-    """Also give the tools in this host's own format, as `definitions`."""
-
-
-class ToolsPart(Part, Detail):
+class ToolsPart(Part, Schemas):
     agent: str | None = Field(default=None, max_length=validation.MAX_ID_CHARS)
     """Only the tools of this agent, by its id."""
 
@@ -166,21 +156,17 @@ def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Quer
 def tools(exchange: Exchange, part: Annotated[ToolsPart, Query()]) -> Shape:
     """The tools of all agents, or of one, by id."""
     page = exchange.registry.tools(part.agent, after=part.start, limit=part.limit, principal=exchange.principal)
-    return {
-        **shapes.tools(page.items, schemas=part.tool_schema),
-        **place_of(page),
-        **_offer_tools(exchange, page.items, part.format),
-    }
+    return {**shapes.tools(page.items, schemas=part.tool_schema), **place_of(page)}
 
 
 @handles(catalog.GetTool.operation)
-def tool(exchange: Exchange, tool_id: ToolId, detail: Annotated[Detail, Query()]) -> Shape:
+def tool(exchange: Exchange, tool_id: ToolId, detail: Annotated[Schemas, Query()]) -> Shape:
     """One tool, by its id or its call name."""
     tool = exchange.registry.tool(tool_id, principal=exchange.caller.writer)
     shape = shapes.tool(tool, schemas=detail.tool_schema)
     if detail.tool_schema and exchange.transport_filter is None:
         shape["source_form"] = _source_form(exchange, tool.id)
-    return {**shape, **_offer_tools(exchange, [tool], detail.format)}
+    return shape
 
 
 def _source_form(exchange: Exchange, tool_id: str) -> Shape | None:
@@ -331,11 +317,3 @@ async def export(exchange: Exchange, query: Annotated[ExportQuery, Query()]) -> 
 
 serve(ListToolsets, extend=lambda exchange, _: {"revision": exchange.status.state.revision})
 serve(DrawMap, lane=Lanes.draw)
-
-
-def _offer_tools(exchange: Exchange, tools: "Sequence[Tool]", tool_format: ToolFormat | None) -> Shape:
-    """In a host's format, if one was asked for: neither tools that wait for approval nor those of agents that do."""
-    if tool_format is None:
-        return {}
-    waiting = {agent.id for agent in exchange.registry.agents(principal=exchange.principal) if agent.pending}
-    return define_tools([tool for tool in tools if tool.agent_id not in waiting], tool_format)
