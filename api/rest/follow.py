@@ -20,7 +20,6 @@ from waygraph.api.telemetry.logs import FACTS
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.pipeline import Ingestion, ask_servers
 from waygraph.ingest.sources.opening import Opening
-from waygraph.ingest.sync.apply import counts
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.run import FollowedSource, Watch, followed_sources, watching
 from waygraph.registry.access.visibility import Caller
@@ -143,17 +142,14 @@ def follow_sources(
 
 def log_event(event: events.WatchEvent) -> None:
     """A line of the log; of a sync its numbers."""
-    level = logging.INFO
     match event:
-        case events.SourceSynced(report=report):
-            facts = {**counts(report.changes), "source": report.changes.source, "revision": report.revision}
-            _log.info("synced", extra={FACTS: facts})
-            return
         case (
             events.SourceFailed()
             | events.NotWritten()
             | events.ServerSeen(event=events.Unreachable() | events.Failing())
         ):
             level = logging.WARNING
-    facts = events.shape_of_event(event)
+        case _:
+            level = logging.INFO
+    facts = events.facts_of_event(event)
     _log.log(level, str(facts.pop("event")), extra={FACTS: facts})

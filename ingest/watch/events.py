@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from waygraph.ingest.sync.apply import counts
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.registry.model.changes import SyncReport
 from waygraph.registry.model.nouns import ONLINE, failing, unreachable
@@ -124,6 +125,14 @@ def shape_of_event(event: WatchEvent) -> Shape:
             return {"source": event.report.changes.source, "event": "synced", "report": report(event.report)}
         case NotWritten():
             return {"event": "not-written", "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
+
+
+def facts_of_event(event: WatchEvent) -> Shape:
+    """The same in one line: of a sync its numbers."""
+    if not isinstance(event, SourceSynced):
+        return shape_of_event(event)
+    changes = event.report.changes
+    return {"source": changes.source, "event": "synced", "revision": event.report.revision, **counts(changes)}
 
 
 def _server(event: ServerEvent) -> Shape:

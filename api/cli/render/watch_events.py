@@ -9,7 +9,7 @@ from waygraph.api.cli.render.output import one_line, print_line
 from waygraph.api.cli.render.views import notice_line
 from waygraph.ingest.hosts.hosts import title_of
 from waygraph.ingest.watch import events
-from waygraph.registry.model.changes import ChangeSet, SyncReport
+from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.foreign_text import escape_unsafe
 from waygraph.registry.model.nouns import notices_of, suspicions
 
@@ -32,30 +32,17 @@ def json_line(event: events.WatchEvent) -> list[str]:
 
 
 def describe_lines(event: events.WatchEvent) -> list[str]:
-    """In words."""
-    who, what = describe_event(event)
-    return [one_line(f"{now()} {who}: {text}") for text in (what, *remarks(event))]
+    """Of whom, what, and its figures but for those that are 0; then what of it a person should look at."""
+    facts = events.facts_of_event(event)
+    source, what = facts.pop("source", "registry"), facts.pop("event")
+    who = facts.pop("server", source)
+    figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items() if value)
+    texts = (f"{what}: {figures}" if figures else what, *remarks(event))
+    return [one_line(f"{now()} {who}: {text}") for text in texts]
 
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def describe_event(event: events.WatchEvent) -> tuple[str, str]:
-    """Of whom, and what, in words."""
-    match event:
-        case events.ServerSeen():
-            return event.key, describe_server(event.event)
-        case events.SourceRead():
-            suffix = f", {event.rejected} rejected" if event.rejected else ""
-            counts = f"{_count_text(event.servers, 'server')}, {_count_text(event.agents, 'agent')}"
-            return event.source, f"read: {counts}{suffix}"
-        case events.SourceFailed():
-            return event.source, f"not taken: {event.reason}"
-        case events.SourceSynced():
-            return event.report.changes.source, describe_sync(event.report)
-        case events.NotWritten():
-            return "registry", f"not written, tried again in {event.again_in_s:.1f} s: {event.reason}"
 
 
 def remarks(event: events.WatchEvent) -> tuple[str, ...]:
@@ -79,38 +66,3 @@ def flag_remarks(changes: ChangeSet) -> Iterator[tuple[str, str, str]]:
     ids = [each.id for each in changes.flagged for _ in notices_of(each.flags)]
     if ids:
         yield "notices", title_of(changes.source), notice_line(len(ids), ids[0])
-
-
-def describe_server(event: events.ServerEvent) -> str:
-    match event:
-        case events.Starting():
-            return "starting"
-        case events.ServerListed():
-            return f"online, {_count_text(len(event.listing.tools), 'tool')} ({event.seconds:.2f} s)"
-        case events.Unreachable():
-            return f"unreachable, tried again in {event.again_in_s:.0f} s: {event.reason}"
-        case events.Failing():
-            return f"failing, asked again in {event.again_in_s:.0f} s: {event.reason}"
-        case events.ServerStopped():
-            return "stopped"
-
-
-def describe_sync(report: SyncReport) -> str:
-    changes = report.changes
-    counts = (
-        (len(changes.created_agents), "agent", "created"),
-        (len(changes.updated_agents), "agent", "changed"),
-        (len(changes.removed_agents), "agent", "removed"),
-        (len(changes.created_tools), "tool", "added"),
-        (len(changes.updated_tools), "tool", "changed"),
-        (len(changes.removed_tools), "tool", "removed"),
-        (len(changes.rejected), "record", "rejected"),
-    )
-    parts = [f"{_count_text(count, noun)} {what}" for count, noun, what in counts if count]
-    if waiting := len(changes.waiting):
-        parts.append(f"{waiting} waiting for approval")
-    return f"revision {report.revision}: {', '.join(parts) or 'claims confirmed'} ({report.seconds:.2f} s)"
-
-
-def _count_text(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
