@@ -294,10 +294,7 @@ def test_a_check_that_sees_no_call_says_how_far_it_came(house: House) -> None:
     house.call("cursor-vscode", "calculator__evaluate", {"formula": "6"})
     refused = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert refused.returncode == 1
-    assert (
-        "cursor-vscode called calculator/evaluate, and the gateway refused it: its arguments do not fit"
-        in refused.stderr
-    )
+    assert "cursor-vscode called calculator/evaluate, and the gateway refused it" in refused.stderr
     house.call("cursor-vscode", "calculator__evaluate", {"expression": "none"})
     reported = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert "reported an error" in reported.stderr
@@ -359,17 +356,9 @@ async def test_a_refusal_before_a_tool_is_known_is_seen(house: House, tool: str,
         assert (await host.call_tool(tool, arguments)).is_error
     check = house.run("connect", "--check", "cursor", "--timeout", "0.1")
     assert check.returncode == 1
-    assert f"cursor-vscode called {tool}, and the gateway refused it: its arguments do not fit" in check.stderr
+    assert f"cursor-vscode called {tool}, and the gateway refused it" in check.stderr
     assert "does not look for tools" not in check.stderr
     assert all(b"s3cr3t" not in path.read_bytes() for path in house.registry.parent.glob("usage.sqlite*"))
-
-
-def test_where_nothing_is_the_check_does_not_wait(house: House) -> None:
-    done = house.run("connect", "--check")
-    assert done.returncode == 1
-    assert "there is no registry at" in done.stderr
-    assert "waygraph start" in done.stderr
-    assert not house.registry.parent.exists()
 
 
 async def test_a_gateway_that_runs_already_is_seen(house: House) -> None:

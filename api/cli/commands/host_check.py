@@ -1,20 +1,17 @@
 """`connect --check`: waits until a host has called a tool through a gateway of this registry."""
 
-import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import typer
 
 from waygraph.api.cli.options import Invocation
 from waygraph.api.cli.render.output import INTERRUPT, Block, Lines, complain, note
 from waygraph.ingest.hosts.config import HostConfig
-from waygraph.ingest.hosts.hosts import Host, host_of_client, known_configs, reaches_gateway
+from waygraph.ingest.hosts.hosts import Host, host_of_client, reaches_gateway
 from waygraph.ingest.manifest.own_gateway import is_gateway, registry_of
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import absolute_place
@@ -35,25 +32,11 @@ _EVENTS = {
     "list": "{client} asked for the list of tools",
     "find": "{client} looked for tools",
     "tool_error": "{client} called {tool}, which reported an error",
-    "refused": "{client} called {tool}, and the gateway refused it{error}",
-    "upstream_failed": "{client} called {tool}, whose server cannot be reached or broke off{error}",
+    "refused": "{client} called {tool}, and the gateway refused it",
+    "upstream_failed": "{client} called {tool}, whose server cannot be reached or broke off",
     "timed_out": "{client} called {tool}, which gave no answer in time",
     "cancelled": "{client} called {tool}, and cancelled it",
 }
-_REASONS = {
-    "InvalidArguments": "its arguments do not fit",
-    "InvalidQuery": "its request is not valid",
-    "UnknownName": "there is no such tool",
-    "AmbiguousTool": "several tools fit",
-    "NotCallable": "it may not be called now",
-    "NeedsConsent": "a person has to agree first",
-    "NeedsLogin": "somebody has to log in first",
-    "NotAllowed": "the caller may not do that",
-    "UpstreamUnreachable": "it cannot be reached",
-    "UpstreamRefused": "it gave no result",
-    "UpstreamAnswered": "it answered with an error",
-}
-"""By the type of what was raised: its own text may hold what a request said."""
 _FAILURES = {
     "tool_error": "try another tool, or other words",
     "refused": "the host shows the gateway's answer, which says why",
@@ -120,8 +103,7 @@ class HostCheck:
         before = self.contacts.get(key)
         self.contacts[key] = contact
         if before is None or (contact.event in _FAILURES and before.at != contact.at):
-            error = f": {_REASONS[contact.error]}" if contact.error in _REASONS else ""
-            facts = {"client": contact.client, "tool": contact.tool_id or "a tool", "error": error}
+            facts = {"client": contact.client, "tool": contact.tool_id or "a tool"}
             note(f"{_clock(contact.at)} {_EVENTS[contact.event].format_map(facts)}")
 
     @property
@@ -143,8 +125,6 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float)
             "also in the hosts' entries: `waygraph connect HOST --write`"
         )
     place = absolute_place(location)
-    if config is None:
-        _refuse_nothing(options, place)
     others = config is not None and _is_of_others(config, place)
     check = HostCheck(settings, place, config.host if config else None, takes_earlier=not others)
     name = config.host.name if config else "a host"
@@ -161,17 +141,6 @@ def check_host(options: Invocation, config: HostConfig | None, timeout_s: float)
         raise typer.Exit(1)
     is_earlier = datetime.fromisoformat(call.at) < check.began
     options.show(call, partial(_view_call, is_earlier=is_earlier), asdict)
-
-
-def _refuse_nothing(options: Invocation, place: str) -> None:
-    """Nobody can call: there is no registry, and no host has a gateway: it says so, and exits with 1."""
-    with options.open() as registry:
-        if registry.store.exists:
-            return
-    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=options.settings)
-    if not any(config.gateways for config in configs):
-        complain(f"there is no registry at {place} yet, and no host has a gateway: `waygraph start` sets both up")
-        raise typer.Exit(1)
 
 
 def _before(config: HostConfig | None, place: str) -> Iterator[str]:
