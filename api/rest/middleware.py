@@ -10,6 +10,7 @@ import re
 import termios
 from array import array
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
+from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
@@ -158,7 +159,6 @@ ENDLESS = "waygraph.endless"
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_S = 30.0
 """From a connection, or the first byte of a further request, to the end of its head."""
-_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 ONCE = (
@@ -280,6 +280,6 @@ class Protocol(HttpToolsProtocol):
             (b"x-request-id", request_id.encode()),
         ]
         lines = (b"%s: %s\r\n" % header for header in headers)
-        first = f"HTTP/1.1 {status} {_REASONS[status]}\r\n".encode()
+        first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
         self.transport.write(b"".join((first, *lines, b"\r\n", content)))
         self.transport.close()

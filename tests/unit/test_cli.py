@@ -385,7 +385,7 @@ def test_a_hostile_description_steers_nothing(run: Run, tmp_path: Path) -> None:
     lists = (["agents"], ["tools"], ["find", "mail"])
     commands = (*lists, ["show", "mail"], ["show", "mail/read"], ["export"])
     cypher = ["cypher", "MATCH (a:Agent) RETURN a.description"]
-    for words in (*commands[:-1], cypher, *([*words, "--json"] for words in commands)):
+    for words in (*commands[:-1], cypher, *([*words, "--json"] for words in commands[:-1])):
         answer = run(*words, on=on)
         assert answer.status == 0, answer
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", answer.out), words

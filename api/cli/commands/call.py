@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,11 +12,10 @@ from typer import Argument, Option
 from waygraph.api.cli.options import Groups, Invocation, json_or_text, principal
 from waygraph.api.cli.render.output import Lines, one_line
 from waygraph.registry.model.arguments import types_of
-from waygraph.registry.model.errors import AmbiguousTool, NeedsConsent, NotCallable, UnknownName
+from waygraph.registry.model.errors import NeedsConsent, NotCallable
 
 if TYPE_CHECKING:
-    from waygraph.api.library import Registry
-    from waygraph.registry.model.nouns import Agent, Principal, Tool
+    from waygraph.registry.model.nouns import Agent, Tool
     from waygraph.registry.model.tool_calls import ToolResult
 
 
@@ -39,10 +38,11 @@ def call(
     By the policy, the checks of arguments and the audit that hold for hosts.
     """
     from waygraph.api.library import Registry
+    from waygraph.registry.catalog.resolve import tool_meant
 
     who = principal(group)
     with Registry.open(options.place, embedder=options.embedder or None, settings=options.settings) as registry:
-        tool = find_meant(registry, name, who)
+        tool = tool_meant(registry, name=name, principal=who)
         by_name = read_arguments(tool, values or (), arguments)
 
         def run(consent: str = "") -> "ToolResult":
@@ -62,23 +62,6 @@ def call(
     options.show(result, lambda each: [Lines(each.text)], _shape)
     if result.is_error:
         raise typer.Exit(1)
-
-
-def find_meant(registry: "Registry", name: str, who: "Principal | None") -> "Tool":
-    """The tool of that name, by the rule of the gateway. Raises UnknownName and AmbiguousTool, with ids."""
-    from waygraph.registry.catalog.resolve import tool_meant
-
-    def ids(call_names: Iterable[str]) -> list[str]:
-        return [registry.tool(each, principal=who).id for each in call_names]
-
-    try:
-        return tool_meant(registry, name=name, principal=who)
-    except AmbiguousTool as error:
-        raise AmbiguousTool(error.query, ids(error.candidates)) from error
-    except UnknownName as error:
-        near = ids(error.nearest)
-        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise UnknownName("tool", name, (), hint=hint) from error
 
 
 def read_arguments(tool: "Tool", values: Sequence[str], document: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """`cypher`: asks the graph statements, one of an argument or several of standard input."""
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -13,10 +12,7 @@ from typer import Argument, Option
 from waygraph.api.cli.options import Invocation, Texts, json_or_text
 from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note
 from waygraph.registry.model.changes import CypherResult
-from waygraph.registry.model.errors import CypherFailed, WaygraphError
-
-_MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
-"""As Grafeo says it, and as Neo4j does."""
+from waygraph.registry.model.errors import WaygraphError
 
 
 def cypher(
@@ -35,12 +31,7 @@ def cypher(
     with options.open() as registry:
 
         def ask(text: str) -> None:
-            try:
-                result = registry.operator.cypher(text, params)
-            except CypherFailed as error:
-                if missing := _MISSING.search(str(error)):  # is named as it is given here
-                    raise CypherFailed(f"{error}; give it by --param {missing[1]}=…") from error
-                raise
+            result = registry.operator.cypher(text, params)
             options.show(result, _view_rows)
             note(result.notice)
             if result.truncated:

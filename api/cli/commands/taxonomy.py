@@ -41,11 +41,6 @@ class BuildOptions:
     leaf_size: Annotated[int, Option(min=1, help="A category of more is split.")] = 40
     max_depth: Annotated[int, Option(min=1, max=32, help="Of the tree, below its root.")] = 3
     max_categories: Annotated[int, Option(min=2, help="Children of a category.")] = 20
-    keyword_threshold: Annotated[
-        int, Option(min=1, help="A model designs a category of more from keywords, not from texts.")
-    ] = 500
-    max_refinements: Annotated[int, Option(min=0, help="By a model, of one category's children.")] = 3
-    workers: Annotated[int, Option(min=1, help="Calls of a model at once.")] = 20
     cross_domain: Annotated[
         bool, Option("--cross-domain/--one-parent", help="Whether something may stand under two top categories.")
     ] = True
