@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
+from types import MappingProxyType
 from typing import Annotated, Any, cast, get_type_hints
 
 from fastapi import Body, Path, Query
@@ -30,24 +31,26 @@ def serve(
     *,
     model: type[BaseModel] | None = None,
     make: Make | None = None,
+    fills: Mapping[str, Callable[[Exchange], object]] = MappingProxyType({}),
     check: Callable[[Exchange, Any], None] | None = None,
     extend: Callable[[Exchange, Any], Mapping[str, object]] | None = None,
     lane: Lane | None = None,
 ) -> None:
     """Binds a kind of request to its operation, where more is to be said of it than `serve_others` knows.
 
-    `model` and `make`: where the body is not the request's own fields. `check`: what else a caller needs, by raising
-    NotAllowed; `extend`: more of the answer, once it is there.
+    `model` and `make`: where the body is not the request's own fields; `fills`: the fields that a caller does not say.
+    `check`: what else a caller needs, by raising NotAllowed; `extend`: more of the answer, once it is there.
     """
     operation = kind.operation
     hints, texts = get_type_hints(kind, include_extras=True), field_texts(kind)
     path_names = re.findall(r"\{(\w+)", operation.path)
-    own = {each.name: each for each in fields(kind) if each.name not in path_names}
+    own = {each.name: each for each in fields(kind) if each.name not in (*path_names, *fills)}
     is_query = operation.method in ("GET", "DELETE")
     body = model or (_model(kind, own, hints, texts, Parameters if is_query else Strict) if own else None)
 
     def handler(exchange: Exchange, **parts: Any) -> Shape:
         given = parts.pop("given", None)
+        parts |= {name: fill(exchange) for name, fill in fills.items()}
         request = make(exchange, parts, given) if make else kind(**parts, **dict(given or ()))
         with ExitStack() as within:
             attempt = None

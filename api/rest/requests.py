@@ -8,9 +8,8 @@ from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, CallOutcome, Query, TextForm, TurnRole
-from waygraph.registry.model.tool_settings import MAX_QUESTIONS, MAX_REASON_CHARS
+from waygraph.registry.model.tool_settings import MAX_QUESTIONS
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
-from waygraph.registry.operators import approval
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, MOST_WEIGHT, RECIPES, Recipe, recipe_named
 
 MAX_STEPS = 50
@@ -21,7 +20,6 @@ NULL: dict[str, JsonValue] = {"type": "null"}
 Words = Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
 """A text that is not blank: the core says so when it is asked."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS)]
-ApprovedName = Annotated[str, StringConstraints(min_length=1, max_length=approval.MAX_NAME_CHARS)]
 CategoryPath = Annotated[
     str, Field(max_length=MAX_NAME_CHARS, description="Only what is in this category, such as travel/flights.")
 ]
@@ -244,47 +242,6 @@ class ManifestRequest(Strict):
         if (self.manifest is None) == (self.documents is None):
             raise ValueError("give a manifest, or documents: one of the two")
         return self
-
-
-class ApprovalRequest(Strict):
-    """What to approve as it is now: `names`, all that waits of a `source`, or both; or else those of `hashes`."""
-
-    names: list[ApprovedName] = Field(default=[], max_length=MAX_NAMES)
-    """Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name."""
-    source: Name | None = None
-    """The source of which all is meant that waits."""
-    hashes: dict[ApprovedName, Annotated[str, StringConstraints(max_length=64)]] = Field(
-        default={}, max_length=MAX_NAMES
-    )
-    """By id the `content_hash` of what was read: these alone are meant, and none if one differs."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"required": ["hashes"], "properties": {"hashes": {"minProperties": 1}}},
-            "then": {"properties": {"names": {"maxItems": 0}, "source": NULL}},
-            "else": {
-                "if": {"required": ["names"], "properties": {"names": {"minItems": 1}}},
-                "else": {"required": ["source"], "properties": {"source": {"type": "string"}}},
-            },
-        }
-    )
-
-    @model_validator(mode="after")
-    def _something(self) -> "ApprovalRequest":
-        if bool(self.names or self.source) == bool(self.hashes):
-            raise ValueError("say what: names, or a source; or else hashes")
-        return self
-
-    def agents_wanted(self) -> list[str]:
-        """As `Operator.approve` and `reject` take it."""
-        return [*self.names, *([f"{approval.OF_SOURCE}{self.source}"] if self.source else [])]
-
-
-class RejectionRequest(ApprovalRequest):
-    """What to reject as it is now, and why: `names`, all that waits of a `source`, or both; or those of `hashes`."""
-
-    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARS)
-    """Why; whoever sees it reads this."""
 
 
 class ParameterSetting(Strict):

@@ -12,7 +12,7 @@ from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, Unknown
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.shapes import Shape, TransportFilter
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, merge_tool_setting
-from waygraph.registry.model.validation import MAX_ID_CHARS, setting_changes
+from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAMES, setting_changes
 from waygraph.registry.operations.change_log import ChangesQuery, seen_changes, seen_waiting
 from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, make_read, make_write
 from waygraph.registry.operators import approval
@@ -145,15 +145,19 @@ class RemoveAgent(SettingRequest):
         return SetAgent(agent_id=self.agent_id, changes={"removed": True}).answer(graph, principal)
 
 
+ApprovedName = Annotated[str, MinLen(1), MaxLen(approval.MAX_NAME_CHARS)]
+ApprovedHashes = Annotated[Mapping[ApprovedName, Annotated[str, MaxLen(64)]], MaxLen(MAX_NAMES)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class DecisionRequest[A](Request[A]):
     """About what waits."""
 
-    names: Sequence[str] = ()
+    names: Annotated[Sequence[ApprovedName], MaxLen(MAX_NAMES)] = ()
     """Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name; `source:NAME`. Or wishes
     of servers in boxes, such as `AGENT reaches HOST:PORT`.
     """
-    hashes: Mapping[str, str] = field(default_factory=dict)
+    hashes: ApprovedHashes = field(default_factory=dict)
     """By id the `content_hash` of what was read: these alone are meant, and none if one differs."""
 
     @property
@@ -183,7 +187,9 @@ class Approve(DecisionRequest[Approved]):
     It needs the scope `admin` too, or a caller who sees everything.
     """
 
-    operation = make_write("approve", "POST", "/v1/approvals", Approved, audit=("approve", "{target}"))
+    operation = make_write(
+        "approve", "POST", "/v1/approvals", Approved, audit=("approve", "{target}"), body="ApprovalRequest"
+    )
 
     def answer(self, graph: Graph, principal: Principal | None) -> Approved:
         names = approval.checked_names(self.names, hashes=self.hashes)
@@ -202,7 +208,9 @@ class Reject(DecisionRequest[Rejections]):
     It needs the scope `admin` too, or a caller who sees everything.
     """
 
-    operation = make_write("reject", "POST", "/v1/rejections", Rejections, audit=("reject", "{target}"))
+    operation = make_write(
+        "reject", "POST", "/v1/rejections", Rejections, audit=("reject", "{target}"), body="RejectionRequest"
+    )
 
     reason: Annotated[str, MinLen(1), MaxLen(MAX_REASON_CHARS)]
     """Why; whoever sees it reads this."""

@@ -260,9 +260,9 @@ def approvable(word: str) -> tuple[str, ...]:
 def approvals(client: httpx2.Client, world: World, groups: Sequence[str]) -> Iterator[httpx2.Response]:
     """Of all that is visible, which a source may hold beside other things."""
     for source in world.sources:
-        yield client.post("/v1/approvals", json={"source": near(source)})
+        yield client.post("/v1/approvals", json={"names": [f"source:{near(source)}"]})
         if any(secret.seen_by(groups) for secret in world.secrets if secret.source == source):
-            yield client.post("/v1/approvals", json={"source": source})
+            yield client.post("/v1/approvals", json={"names": [f"source:{source}"]})
     for secret in world.secrets:
         if secret.seen_by(groups):
             yield client.post("/v1/approvals", json={"names": [secret.word]})

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path
 from fastapi.responses import Response
@@ -39,7 +39,7 @@ from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 from waygraph.registry.operations import oversight
 from waygraph.registry.operations import table as operations
-from waygraph.registry.operations.agents import Approve, Reject, SetAgent, SetTool
+from waygraph.registry.operations.agents import Reject, SetAgent, SetTool
 from waygraph.registry.operations.graph_views import RunCypher
 
 SourceName = Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)]
@@ -129,16 +129,7 @@ def _serve_settings(kind: type[SetAgent | SetTool], model: type[BaseModel]) -> N
     serve(kind, model=model, make=lambda _, path, body: kind(**path, changes=body.model_dump(exclude_unset=True)))
 
 
-def _approval(_: Exchange, __: Mapping[str, Any], body: requests.ApprovalRequest) -> Approve:
-    return Approve(names=body.agents_wanted(), hashes=body.hashes)
-
-
-def _rejection(exchange: Exchange, _: Mapping[str, Any], body: requests.RejectionRequest) -> Reject:
-    return Reject(names=body.agents_wanted(), hashes=body.hashes, reason=body.reason, by=exchange.caller.id)
-
-
-serve(Approve, model=requests.ApprovalRequest, make=_approval)
-serve(Reject, model=requests.RejectionRequest, make=_rejection)
+serve(Reject, fills={"by": lambda exchange: exchange.caller.id})
 _serve_settings(SetAgent, requests.SettingsRequest)
 _serve_settings(SetTool, requests.ToolSettingsRequest)
 serve(oversight.ListUsage, lane=Lanes.wait)
