@@ -1,6 +1,5 @@
 """Documents by their address: limits, redirects, certificates; no secret is sent or told where it must not be."""
 
-import gzip
 import json
 import time
 import zlib
