@@ -192,7 +192,7 @@ class _Calls:
         caller = LOCAL if principal is None else replace(LOCAL, id=principal.id or LOCAL.id, principal=principal)
 
         async def call() -> ToolResult:
-            asker = Asker(caller=caller, session=session)
+            asker = Asker(caller=caller, session=session, door="program")
             return ToolResult.read(await call_alone(gateway, asker, name, dict(arguments), **options))
 
         return portal.start_task_soon(call)

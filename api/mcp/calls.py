@@ -103,7 +103,7 @@ def count_call(gateway: Gateway, asker: Asker) -> Iterator[CallRecord]:
         outcome = record.outcome(error)
         duration_s = None if record.sent_at is None else perf_counter() - record.sent_at
         if gateway.usage and record.tool_id:
-            gateway.usage.note(record.tool_id, outcome, duration_s, asker.caller.id)
+            gateway.usage.note(record.tool_id, outcome, duration_s, asker.caller.id, asker.door)
         if gateway.usage and (client := asker.session.client):
             kind = type(error).__name__ if error else ""
             gateway.usage.note_host(client, outcome, record.tool_id, kind, duration_s)

@@ -41,6 +41,7 @@ from waygraph.registry.access.visibility import Scope as Grant
 from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import TooManySessions
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.usage import Door
 
 # How many sessions of the handshake era one caller may keep open, so that none takes the room of all others.
 #
@@ -304,12 +305,14 @@ class HttpGateway:
         *,
         authorization: str = "",
         sent_to: str = "",
+        door: Door = "rest",
         **options: Any,
     ) -> Result:
         """As `call_alone`."""
         assert self._gateway is not None, "it is not running"  # noqa: S101
         site = public_address(self._parts.settings.public_url, sent_to)
-        asker = Asker(caller=caller, session=Session(), owner=caller.id, token=bearer_token(authorization), site=site)
+        token = bearer_token(authorization)
+        asker = Asker(caller=caller, session=Session(), owner=caller.id, token=token, site=site, door=door)
         return await call_alone(self._gateway, asker, name, arguments, timeout_s=timeout_s, **options)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, *, caller: Caller, namespace: str = "") -> None:

@@ -23,6 +23,7 @@ from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import NeedsLogin, TooManyRequests
 from waygraph.registry.model.nouns import Agent, Principal, Tool, Turn
+from waygraph.registry.model.usage import Door
 
 Context = ServerRequestContext[Any, Any]
 
@@ -101,7 +102,7 @@ class Asker:
 
     `owner`: whose request it is, as far as that is known. Requests of different owners come from different hosts.
     `token`: the bearer token that the request showed. `site`: where a person reaches this gateway with a browser;
-    empty: that is not known; None: there is no such place.
+    empty: that is not known; None: there is no such place. `door`: by which it came.
     """
 
     caller: Caller
@@ -110,6 +111,7 @@ class Asker:
     owner: str = ""
     token: str = field(default="", repr=False)
     site: str | None = None
+    door: Door = "mcp"
 
     def login_page(self, agent_id: str) -> str:
         """Where the caller logs in at the agent's server; empty: nowhere."""

@@ -169,6 +169,11 @@ class SessionApplication:
         show_credential(request.scope, session.secret)
 
 
+def is_of_page(request: Request) -> bool:
+    """Whether a page of the explorer sent it. Over plain http from elsewhere browsers do not say of which site one is."""
+    return SESSION in request.scope or request.headers.get("sec-fetch-site") == "same-origin"
+
+
 def refuse_foreign(request: Request, welcome: Collection[str] = ()) -> None:
     """Raises NotAllowed for what a page of elsewhere sent, if the browser says so. `welcome`: origins that may."""
     site, origin = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin")

@@ -1,5 +1,6 @@
 // A file that is dropped, chosen or pasted: first what it would do, then it is taken in.
 import { html, useState } from "./vendor/preact.js";
+import { Form } from "./fields.js";
 import { request } from "./http.js";
 import { Act, Badge, marked, NoticeLine, notify, SourceLink, suspicions, Words } from "./parts.js";
 import { revealed } from "./difference.js";
@@ -32,23 +33,21 @@ export function Intake({ onDone }) {
   };
   const isReady = Boolean(documents.length && source.trim());
   const isTried = answer && !answer.problem && answer.reports.every((/** @type {any} */ each) => each.dry_run);
-  return html`<form class=${`card drop ${isOver ? "over" : ""}`} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}
-      onDragOver=${(/** @type {Event} */ event) => (event.preventDefault(), setOver(true))} onDragLeave=${() => setOver(false)} onDrop=${drop}>
+  const changing = (/** @type {(value: any) => void} */ set) => (/** @type {any} */ value) => (setAnswer(null), set(value));
+  return html`<div class=${`card drop ${isOver ? "over" : ""}`} onDragOver=${(/** @type {Event} */ event) => (event.preventDefault(), setOver(true))} onDragLeave=${() => setOver(false)} onDrop=${drop}>
     <p>Drop files here, or choose or paste them: a catalogue, an OpenAPI document, an A2A card, skills, an export. Servers are not started by this service for it.</p>
-    <label>Files <input type="file" multiple onChange=${(/** @type {any} */ event) => take([...event.target.files])} /></label>
-    <label>Or its text <textarea rows="4" placeholder="waygraph: 1 …" value=${documents.length === 1 && documents[0].name === PASTED ? documents[0].text : ""}
-      onInput=${(/** @type {any} */ event) => (setAnswer(null), setDocuments(event.target.value ? [{ name: PASTED, text: event.target.value }] : []))}></textarea></label>
-    <div class="row">
-      <label>Name of the source <input required value=${source} onInput=${(/** @type {any} */ event) => (setAnswer(null), setSource(event.target.value))} /></label>
-      <label>Policy <select value=${policy} onChange=${(/** @type {any} */ event) => (setAnswer(null), setPolicy(event.target.value))}>
-        <option value="">as it was</option>${["accept", "hold", "strict"].map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
-      <label class="beside"><input type="checkbox" checked=${isMass} onChange=${(/** @type {any} */ event) => (setAnswer(null), setMass(event.target.checked))} /> most of what it had may go</label>
-    </div>
+    <${Form} class="row" fields=${[
+      { label: "Files", as: "file", multiple: true, set: take },
+      { label: "Or its text", as: "area", rows: 4, placeholder: "waygraph: 1 …", value: documents.length === 1 && documents[0].name === PASTED ? documents[0].text : "", set: changing((text) => setDocuments(text ? [{ name: PASTED, text }] : [])) },
+      { label: "Name of the source", required: true, value: source, set: changing(setSource) },
+      { label: "Policy", as: "choice", value: policy, options: [["", "as it was"], "accept", "hold", "strict"], set: changing(setPolicy) },
+      { label: "most of what it had may go", as: "check", value: isMass, set: changing(setMass) },
+    ]} />
     <p class="quiet">${documents.length ? `${documents.map((each) => each.name).join(", ")}: ${documents.reduce((sum, each) => sum + each.text.length, 0).toLocaleString("en")} characters.` : "No file is chosen."}</p>
     <div class="row"><${Act} act=${() => send(true)} disabled=${!isReady}>See what it would do<//>
       ${isTried && html`<${Act} class="main" act=${() => send(false)}>Take it in<//>`}</div>
     ${answer && html`<div role="status">${answer.problem && html`<div class="fault"><p>${answer.problem.detail}</p></div>`}${answer.reports.map((/** @type {any} */ each) => html`<${Report} report=${each} />`)}</div>`}
-  </form>`;
+  </div>`;
 }
 
 const PASTED = "pasted.yaml";

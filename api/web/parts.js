@@ -100,23 +100,25 @@ export function Notices() {
   return html`<div class="notices" role="status">${notices.value.map((each) => html`<p key=${each.id} class=${each.kind}>${each.text}</p>`)}</div>`;
 }
 
+/** Does it, and says what fails. @param {() => unknown} act @param {(busy: boolean) => void} setBusy Whether it is under way. */
+export async function attempt(act, setBusy) {
+  setBusy(true);
+  try {
+    await act();
+  } catch (error) {
+    notify(/** @type {Error} */ (error).message, "fault");
+  } finally {
+    setBusy(false);
+  }
+}
+
 /**
  * A button for what takes a moment. What fails is said.
  * @param {{act: () => Promise<unknown>, children: any, class?: string, disabled?: boolean, label?: string}} props
  */
 export function Act({ act, children, class: kind, disabled, label }) {
   const [busy, setBusy] = useState(false);
-  const run = async () => {
-    setBusy(true);
-    try {
-      await act();
-    } catch (error) {
-      notify(/** @type {Error} */ (error).message, "fault");
-    } finally {
-      setBusy(false);
-    }
-  };
-  return html`<button class=${kind} disabled=${disabled || busy} aria-busy=${busy} aria-label=${label} onClick=${run}>${children}</button>`;
+  return html`<button type="button" class=${kind} disabled=${disabled || busy} aria-busy=${busy} aria-label=${label} onClick=${() => attempt(act, setBusy)}>${children}</button>`;
 }
 
 // -- what waits ---------------------------------------------------------------------------------------------------------

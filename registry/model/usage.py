@@ -2,10 +2,11 @@
 
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil, log2
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, cast
 
 Outcome = Literal["ok", "tool_error", "refused", "upstream_failed", "timed_out", "cancelled"]
@@ -13,6 +14,8 @@ Outcome = Literal["ok", "tool_error", "refused", "upstream_failed", "timed_out",
 Sort = Literal["calls", "errors", "p95"]
 UsageOf = Literal["tool", "caller", "request"]
 UsageBy = Literal["day", "name"]
+Door = Literal["mcp", "rest", "explorer", "program", ""]
+"""By which a call came: a host, an HTTP client, the explorer's pages, Python or the command line; empty: not known."""
 HostEvent = Literal["start", "session", "list", "find", Outcome]
 """A host started the gateway, introduced itself, asked for the list of tools, looked for tools; or how a call ended."""
 MAX_DAYS = 90
@@ -26,7 +29,7 @@ NOT_TIMED = -1
 class Count(NamedTuple):
     """`calls` of a tool, by a caller, or as requests of one, that ended in one way within one bucket of durations on a
     day; times are ISO 8601 in UTC. Of a `word` or a `text` of requests it has no outcome, and the day of a text is a
-    time. The name of a `host` is made by `host_name`.
+    time. The name of a `host` is made by `host_name`; that of a `tool` is its id, and behind a tab the door.
     """
 
     of: UsageOf | Literal["word", "text", "host"]
@@ -38,6 +41,15 @@ class Count(NamedTuple):
     first_at: str
     last_at: str
 
+    @property
+    def target(self) -> str:
+        """The name without the door."""
+        return self.name.partition("\t")[0]
+
+    @property
+    def door(self) -> Door:
+        return cast("Door", self.name.partition("\t")[2])
+
     def plus(self, other: "Count") -> "Count":
         return self._replace(
             calls=self.calls + other.calls,
@@ -48,9 +60,10 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUsage:
-    """How the calls of one tool ended. Durations are None where no call was sent and ended."""
+    """How the calls of one tool by one door ended. Durations are None where no call was sent and ended."""
 
     tool_id: str
+    door: Door = ""
     calls: int
     ok: int = 0
     tool_error: int = 0
@@ -185,14 +198,14 @@ def bucket_of(duration_s: float) -> int:
 
 
 def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage]:
-    """What each tool's counts come to: the `limit` that have most of what is sorted by, then by id."""
+    """What each tool's counts come to by each door: the `limit` that have most of what is sorted by, then by id."""
     of = {"calls": "calls", "errors": "errors", "p95": "p95_ms"}[sort]
     usages = []
-    for tool_id, group in _group(counts, "name"):
+    for (tool_id, door), group in _group(counts, attrgetter("target", "door")):
         outcomes, sums = _sum(group)
         first_at, last_at = min(count.first_at for count in group), max(count.last_at for count in group)
-        usages.append(ToolUsage(tool_id=tool_id, **outcomes, **sums, first_at=first_at, last_at=last_at))
-    return sorted(usages, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id))[:limit]
+        usages.append(ToolUsage(tool_id=tool_id, door=door, **outcomes, **sums, first_at=first_at, last_at=last_at))
+    return sorted(usages, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id, usage.door))[:limit]
 
 
 def usage_parts(counts: Iterable[Count], by: UsageBy, name: str) -> list[UsagePart]:
@@ -206,7 +219,7 @@ def usage_parts(counts: Iterable[Count], by: UsageBy, name: str) -> list[UsagePa
             empty=outcomes["nothing"],
             **sums,
         )
-        for key, group in _group(counts, by)
+        for key, group in _group(counts, attrgetter("day" if by == "day" else "target"))
         for outcomes, sums in [_sum(group)]
     ]
 
@@ -215,16 +228,16 @@ def unknown_words(counts: Iterable[Count]) -> list[UnknownWord]:
     """Those of the most requests first, without what was said on one day alone: it may be a name, or worse."""
     words = [
         UnknownWord(word=word, requests=sum(each.calls for each in group), last_day=max(each.day for each in group))
-        for word, group in _group(counts, "name")
+        for word, group in _group(counts, attrgetter("name"))
         if len(group) > 1
     ]
     return sorted(words, key=lambda each: -each.requests)
 
 
-def _group(counts: Iterable[Count], by: UsageBy) -> list[tuple[str, list[Count]]]:
-    groups: defaultdict[str, list[Count]] = defaultdict(list)
+def _group(counts: Iterable[Count], key: Callable[[Count], Any]) -> list[tuple[Any, list[Count]]]:
+    groups: defaultdict[Any, list[Count]] = defaultdict(list)
     for count in counts:
-        groups[getattr(count, by)].append(count)
+        groups[key(count)].append(count)
     return sorted(groups.items())
 
 

@@ -212,14 +212,20 @@ class Operator:
         return self._registry.perform(request, principal)
 
     def usage(
-        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
+        self,
+        *,
+        agent_id: str = "",
+        sort: Sort = "calls",
+        limit: int = 100,
+        days: int = 0,
+        principal: Principal | None = None,
     ) -> list[ToolUsage]:
-        """How often and how fast the gateways of this machine ran each tool: the `limit` (1 to 1,000) with the most
-        calls, errors or the longest `p95`. Empty for a registry in memory.
+        """How often and how fast the gateways of this machine ran each tool, by door: the `limit` (1 to 1,000) with the
+        most calls, errors or the longest `p95`, of the last 1 to 90 `days`, or of all. Empty for a registry in memory.
 
         Raises InvalidQuery, UnknownName, RegistryNotFound, StorageFailed.
         """
-        return self._registry.perform(ListUsage(agent=agent_id, sort=sort, limit=limit), principal)
+        return self._registry.perform(ListUsage(agent=agent_id, sort=sort, limit=limit, days=days), principal)
 
     def why(
         self,

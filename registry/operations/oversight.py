@@ -89,8 +89,8 @@ class RevokeKey(Request[KeySummary]):
 
 @dataclass(frozen=True, kw_only=True)
 class ListUsage(ListRequest[usage.ToolUsage]):
-    """Calls, errors and latencies by tool, since they are counted. It needs the scope `admin` and a caller who sees
-    everything.
+    """Calls, errors and latencies by tool and door, since they are counted. It needs the scope `admin` and a caller
+    who sees everything.
     """
 
     operation = Operation("usage", "GET", "/v1/usage", "admin", "admin", "Usage", whole="usage")
@@ -102,8 +102,12 @@ class ListUsage(ListRequest[usage.ToolUsage]):
     """What the tools with the most of come first."""
     limit: Annotated[int, Ge(1), Le(MAX_PART)] = 100
     """How many to give at most."""
+    days: Annotated[int, Ge(0), Le(usage.MAX_DAYS)] = 0
+    """Only of so many days, today included; 0: all."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.days <= usage.MAX_DAYS:
+            raise InvalidQuery(f"days: expected 0 to {usage.MAX_DAYS}, not {self.days}")
         if self.sort not in get_args(usage.Sort):
             raise InvalidQuery(f"usage is sorted by {', '.join(get_args(usage.Sort))}, not by {self.sort!r}")
         if not 1 <= self.limit <= MAX_PART:
@@ -117,7 +121,7 @@ class ListUsage(ListRequest[usage.ToolUsage]):
             return set(chain.from_iterable(index.tool_ids_of([agent.id for agent in agents]).values()))
 
         tool_ids = graph.look(held_tools)
-        counts = (each for each in graph.usage_counts("tool") if each.name in tool_ids)
+        counts = (each for each in graph.usage_counts("tool", self.days) if each.target in tool_ids)
         return usage.summarize(counts, self.sort, self.limit)
 
 
@@ -147,7 +151,7 @@ class ListUsageDays(ListRequest[usage.UsagePart]):
             raise InvalidQuery(f"days: expected 1 to {usage.MAX_DAYS}, not {self.days}")
 
     def answer(self, graph: Graph, principal: Principal | None) -> list[usage.UsagePart]:
-        counts = (each for each in graph.usage_counts(self.of, self.days) if self.name in ("", each.name))
+        counts = (each for each in graph.usage_counts(self.of, self.days) if self.name in ("", each.target))
         return usage.usage_parts(counts, self.by, self.name)
 
 

@@ -23,7 +23,7 @@ from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.files import PRIVATE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
-from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, HostEvent, Outcome, bucket_of
+from waygraph.registry.model.usage import MAX_DAYS, NOT_TIMED, Count, Door, HostEvent, Outcome, bucket_of
 from waygraph.registry.storage.location import is_server, is_service
 from waygraph.registry.storage.store import MEMORY, Store
 
@@ -140,11 +140,13 @@ class UsageCounter:
         self._counted: dict[tuple[object, ...], Count] = {}
         self._lock, self._is_failing = Lock(), False
 
-    def note(self, tool_id: str, outcome: Outcome, duration_s: float | None, caller_id: str = "") -> None:
+    def note(
+        self, tool_id: str, outcome: Outcome, duration_s: float | None, caller_id: str = "", door: Door = ""
+    ) -> None:
         """A call has ended. `duration_s` None: it was not sent."""
         at = self._clock()
         bucket = NOT_TIMED if duration_s is None or outcome == "cancelled" else bucket_of(duration_s)
-        call = Count("tool", at[:10], tool_id, outcome, bucket, 1, at, at)
+        call = Count("tool", at[:10], f"{tool_id}\t{door}", outcome, bucket, 1, at, at)
         self._add([call, call._replace(of="caller", name=caller_id)])
 
     def note_host(

@@ -108,4 +108,4 @@ def test_a_dropped_file_is_named_and_what_is_wrong_is_said(
     page.get_by_label("Files").set_input_files(broken)
     expect(page.get_by_label("Name of the source")).to_have_value("broken")
     page.get_by_role("button", name="See what it would do").click()
-    expect(page.locator("form .fault")).to_contain_text("nonsense")
+    expect(page.locator(".drop .fault")).to_contain_text("nonsense")

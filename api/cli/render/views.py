@@ -168,7 +168,7 @@ def status(summary: "Status", sources: "Sequence[SourceSummary]", titles: "Mappi
 def usage(usages: "Iterable[ToolUsage]") -> Iterator[Block]:
     counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
     spare = ("ok", "cancelled", "refused", "p50 ms", "timed out", "upstream failed", "tool error")
-    yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at", spare=spare)
+    yield Table.of(usages, f"tool=tool_id, door, {counts}, p50 ms, p95 ms, last at", spare=spare)
 
 
 def sources(summaries: "Sequence[SourceSummary]", titles: "Mapping[str, str]") -> Iterator[Block]:

@@ -10,7 +10,7 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from waygraph.api.rest.browser_sessions import SESSION
+from waygraph.api.rest.browser_sessions import SESSION, is_of_page
 from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.perform import serve
 from waygraph.api.rest.recorded_calls import note_result
@@ -188,7 +188,7 @@ async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> R
     if gateway is None:
         raise NotCallable(tool_id, NO_GATEWAY)
     more: dict[str, Any] = {"authorization": request.headers.get("authorization", ""), "for_model": body.for_model}
-    more["sent_to"] = str(request.base_url)
+    more |= {"sent_to": str(request.base_url), "door": "explorer" if is_of_page(request) else "rest"}
     is_recorded = service.settings.explorer_calls
     if is_recorded and _is_of_person(exchange):
         more["consent"] = body.consent

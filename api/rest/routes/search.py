@@ -7,7 +7,7 @@ from time import perf_counter
 
 from fastapi.responses import Response
 
-from waygraph.api.rest.browser_sessions import SESSION
+from waygraph.api.rest.browser_sessions import is_of_page
 from waygraph.api.rest.perform import serve
 from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest, WhyRequest
@@ -82,10 +82,8 @@ serve(
 
 def _note_request(exchange: Exchange, body: SearchRequest, start_s: float, *, is_answered: bool) -> None:
     """Not of the explorer, which asks while its person types."""
-    usage, text, request = exchange.service.usage, body.text or " ".join(body.steps), exchange.request
-    # Over plain http from elsewhere browsers do not say of which site a page is.
-    is_page = SESSION in request.scope or request.headers.get("sec-fetch-site") == "same-origin"
-    if usage and text.strip() and not is_page:
+    usage, text = exchange.service.usage, body.text or " ".join(body.steps)
+    if usage and text.strip() and not is_of_page(exchange.request):
         usage.note_request(without_secrets(text), exchange.caller.id, perf_counter() - start_s, is_answered=is_answered)
 
 

@@ -1,5 +1,6 @@
 // What operators set of an agent. It survives every sync.
 import { html, useState } from "../vendor/preact.js";
+import { Form, namesIn } from "../fields.js";
 import { request } from "../http.js";
 import { Act, Dialog, notify } from "../parts.js";
 import { go, HOME } from "../place.js";
@@ -19,7 +20,6 @@ export function AgentSettings({ agent, settings, again }) {
     notify(`${agent.id} is removed.`);
     go(`${HOME}/agents`);
   };
-  const groups = settings?.visible_to || [];
   return html`<details class="card"><summary><h2 class="inline">Settings of operators</h2></summary>
     <p class="quiet">They lie beside what the source states, and stay whatever it states next.</p>
     <p class="row">
@@ -27,21 +27,13 @@ export function AgentSettings({ agent, settings, again }) {
       <${Act} act=${() => set({ hidden: !agent.hidden }, agent.hidden ? "It is shown again." : "It is hidden: no answer has it.")}>${agent.hidden ? "Show" : "Hide"}<//>
       <button class="danger" onClick=${() => setAsks(true)}>Remove …</button>
     </p>
-    <${Names} key=${`tags ${settings?.tags}`} label="Tags beside the source's own, with commas between" names=${settings?.tags || []}
-      save=${(/** @type {string[]} */ tags) => set({ tags }, "The tags are set.")} />
-    <${Names} key=${`groups ${groups}`} label="Only these groups may see it, with commas between; none: as the source says" names=${groups}
-      save=${(/** @type {string[]} */ names) => set({ visible_to: names.length ? names : null }, "Who may see it is set.")} />
+    <${Form} class="row" isEdit fields=${[{ name: "tags", label: "Tags beside the source's own, with commas between", value: (settings?.tags || []).join(", ") }]}
+      act=${(/** @type {any} */ { tags }) => set({ tags: namesIn(tags) }, "The tags are set.")} />
+    <${Form} class="row" isEdit fields=${[{ name: "groups", label: "Only these groups may see it, with commas between; none: as the source says", value: (settings?.visible_to || []).join(", ") }]}
+      act=${(/** @type {any} */ { groups }) => set({ visible_to: groups.trim() ? namesIn(groups) : null }, "Who may see it is set.")} />
     ${asks && html`<${Dialog} title="Remove this agent?" onClose=${() => setAsks(false)}>
       <p>${agent.id} and its tools go, and stay away whatever its source states.</p>
       <p class="row"><${Act} class="danger" act=${remove}>Remove<//> <button autofocus onClick=${() => setAsks(false)}>Keep</button></p>
     <//>`}
   </details>`;
-}
-
-/** @param {{label: string, names: string[], save: (names: string[]) => Promise<void>}} props */
-function Names({ label, names, save }) {
-  const [text, setText] = useState(names.join(", "));
-  const now = text.split(",").map((name) => name.trim()).filter(Boolean);
-  return html`<div class="row"><label>${label} <input value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
-    <${Act} act=${() => save(now)} disabled=${now.join() === names.join()}>Save<//></div>`;
 }

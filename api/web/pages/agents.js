@@ -1,5 +1,6 @@
 // The agents that who looks may see: a list that is searched while one types; `agent.js` shows one.
 import { html } from "../vendor/preact.js";
+import { Form } from "../fields.js";
 import { may, request } from "../http.js";
 import { AgentLink, Badge, Described, KINDS, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useTyped, Words } from "../parts.js";
 import { setQuery } from "../place.js";
@@ -78,33 +79,25 @@ function claimsOf(sources) {
 /** @param {{query: URLSearchParams, sources: {name: string, title: string}[], agents: any[]}} props */
 function Filters({ query, sources, agents }) {
   const tags = [...new Set([...agents.flatMap((agent) => agent.tags), ...query.getAll("tag")])].sort();
-  const set = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
-  return html`<form class="row" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <${Typed} query=${query} name="text" label="Search" />
-    <${Choice} label="Kind" value=${query.get("kind")} options=${KINDS.map((kind) => [kind, kindOf(kind)])} onChange=${set("kind")} />
-    <${Choice} label="State" value=${query.get("state")} options=${Object.entries(STATES)} onChange=${set("state")} />
-    <${Choice} label="Source" value=${query.get("source")} options=${sources.map(({ name, title }) => [name, title])} onChange=${set("source")} />
-    <${Choice} label="Tag" value=${query.get("tag")} options=${tags.map((tag) => [tag, tag])} onChange=${set("tag")} />
-    <label>Tools, at least <input type="number" min="0" max="1000000" value=${query.get("least_tools") || ""} onChange=${set("least_tools")} /></label>
-  </form>`;
+  const field = (/** @type {string} */ name, /** @type {any} */ more) => ({ value: query.get(name) || "", set: (/** @type {string} */ value) => setQuery({ [name]: value }), ...more });
+  const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {[string, string][]} */ options) => {
+    const now = query.get(name) || "", isKnown = !now || options.some(([value]) => value === now);
+    return field(name, { as: "choice", label, options: [["", "any"], ...(isKnown ? [] : [now]), ...options] });
+  };
+  return html`<${Form} class="row" role="search" fields=${[
+    useSearch(query, "Search"),
+    choice("kind", "Kind", KINDS.map((kind) => [kind, kindOf(kind)])),
+    choice("state", "State", Object.entries(STATES)),
+    choice("source", "Source", sources.map(({ name, title }) => [name, title])),
+    choice("tag", "Tag", tags.map((tag) => [tag, tag])),
+    field("least_tools", { label: "Tools, at least", as: "number", min: 0, max: 1000000, late: true }),
+  ]} />`;
 }
 
-/**
- * A text that stands in the query once nobody types any more.
- * @param {{query: URLSearchParams, name: string, label: string}} props
- */
-export function Typed({ query, name, label }) {
-  const [text, setText] = useTyped(query, name, SETTLED_MS);
-  return html`<label>${label} <input type="search" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>`;
-}
-
-/** @param {{label: string, value: string | null, options: string[][], onChange: (event: any) => void}} props */
-function Choice({ label, value, options, onChange }) {
-  const known = !value || options.some(([each]) => each === value);
-  return html`<label>${label} <select value=${value || ""} onChange=${onChange}>
-    <option value="">any</option>
-    ${(known ? options : [[value, value], ...options]).map(([each, name]) => html`<option value=${each} selected=${each === value}>${name}</option>`)}
-  </select></label>`;
+/** A field whose text stands in the query once nobody types any more. @param {URLSearchParams} query @param {string} label */
+export function useSearch(query, label) {
+  const [value, set] = useTyped(query, "text", SETTLED_MS);
+  return { label, as: "search", value, set };
 }
 
 /** What a search for tools finds, the best first. @param {{text: string, limit: number}} props */

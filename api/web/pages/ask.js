@@ -1,7 +1,8 @@
 // Ask: one box and the answer under it; what compares ways to rank, and what narrows the question, stands behind it.
 import { html, useEffect, useState } from "../vendor/preact.js";
+import { Field, Form, namesIn } from "../fields.js";
 import { may, request, session } from "../http.js";
-import { Fold, KINDS, kindOf, Loaded, Nothing, useGet, useLoad, useTyped, waits, Words } from "../parts.js";
+import { Fold, KINDS, kindOf, Loaded, Nothing, useLoad, useTyped, waits, Words } from "../parts.js";
 import { HOME, setQuery, useWanted } from "../place.js";
 import { Answer, digest, heldWords } from "./ask_answer.js";
 import { Elsewhere } from "./ask_code.js";
@@ -25,11 +26,7 @@ export default function Ask({ query }) {
   if (!session.value?.holds) return html`<h1>Ask</h1><${Nothing} />`;
   if (!may("route")) return html`<h1>Ask</h1><p>To ask needs the scope route, which you do not have.</p>`;
   return html`<h1 class="hidden">Ask</h1>
-    <form role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      <label>What is to be done?
-        <textarea class="box" rows=${Math.min(10, text.split("\n").length)} autofocus placeholder="book a table for four" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)}></textarea>
-      </label>
-    </form>
+    <${Form} role="search" fields=${[{ label: "What is to be done?", as: "area", class: "box", rows: Math.min(10, text.split("\n").length), autofocus: true, placeholder: "book a table for four", value: text, set: setText }]} />
     ${form === "conversation" && settled.trim() && html`<${Conversation} asked=${asked} />`}
     ${asked.text || asked.steps.length ? html`<${Answers} bodies=${bodies} agents=${agents} text=${asked.text} query=${query} />` : html`<${Beginning} />`}
     <${Fold} title="Compare" open=${recipes.length > 1}>${() => html`<${Compare} chosen=${recipes} agents=${agents} />`}<//>
@@ -40,9 +37,9 @@ export default function Ask({ query }) {
 /** The body of a request as the service takes it; what is empty is left out. @param {Request} asked @param {URLSearchParams} query @param {string} recipe */
 function bodyOf(asked, query, recipe) {
   const filters = {
-    tags: listOf(query.get("tag")),
+    tags: namesIn(query.get("tag")),
     kinds: query.getAll("kind"),
-    agent_ids: listOf(query.get("agent")),
+    agent_ids: namesIn(query.get("agent")),
     reachable: query.has("reachable"),
     within: query.get("within") || "",
     toolset: query.get("toolset") || "",
@@ -60,14 +57,6 @@ function bodyOf(asked, query, recipe) {
   };
 }
 
-/** @param {string | null} text */
-function listOf(text) {
-  return (text || "").split(",").map((each) => each.trim()).filter(Boolean);
-}
-
-/** @param {any} event */
-const valueOf = (event) => event.target.value;
-
 /** All recipes, where somebody wants others than the usual one. @param {boolean} isWanted @returns {{name: string, purpose: string, hindrance: string}[]} */
 function useRecipes(isWanted) {
   return useLoad(async (ending) => (isWanted ? (await request("/v1/recipes", { signal: ending })).recipes : []), [isWanted]).value || [];
@@ -75,39 +64,29 @@ function useRecipes(isWanted) {
 
 /** One to three recipes, in the order of the service; those that cannot answer here with the reason. @param {{chosen: string[], agents: boolean}} props */
 function Compare({ chosen, agents }) {
-  const turn = (/** @type {string} */ name) => {
-    const wanted = chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name];
-    setQuery({ recipe: wanted.length === 1 && wanted[0] === "hybrid" ? null : wanted });
-  };
-  const isFull = chosen.length >= MAX_RECIPES;
-  return html`<label class="beside">Find <select value=${agents ? "agents" : "tools"} onChange=${(/** @type {any} */ event) => setQuery({ for: valueOf(event) === "tools" ? "tools" : null })}><option>agents</option><option>tools</option></select></label>
-    <fieldset><legend>Recipes, up to ${MAX_RECIPES} side by side</legend>
-    ${useRecipes(true).map(({ name, purpose, hindrance }) => html`<div key=${name}><label class="beside" title=${purpose}><input type="checkbox" checked=${chosen.includes(name)} disabled=${chosen.includes(name) ? chosen.length === 1 : isFull || hindrance} onChange=${() => turn(name)} /> ${name}</label>
-      <span class="quiet">${hindrance || purpose}</span></div>`)}
-  </fieldset>`;
+  const choose = (/** @type {string[]} */ wanted) => setQuery({ recipe: wanted.length === 1 && wanted[0] === "hybrid" ? null : wanted });
+  const isOff = (/** @type {string} */ name, /** @type {string} */ hindrance) => (chosen.includes(name) ? chosen.length === 1 : chosen.length >= MAX_RECIPES || Boolean(hindrance));
+  return html`<${Field} as="choice" label="Find" beside value=${agents ? "agents" : "tools"} options=${["agents", "tools"]} set=${(/** @type {string} */ kind) => setQuery({ for: kind === "tools" ? kind : null })} />
+    <${Field} as="some" label=${`Recipes, up to ${MAX_RECIPES} side by side`} value=${chosen} set=${choose} options=${useRecipes(true).map(({ name, purpose, hindrance }) => [name, name, { note: hindrance || purpose, disabled: isOff(name, hindrance) }])} />`;
 }
 
 /** What is typed, how much of it is shown, and who may answer. @param {{query: URLSearchParams, form: Form}} props */
 function Narrow({ query, form }) {
-  const field = (/** @type {string} */ name, /** @type {string} */ label, list = "") =>
-    html`<label>${label} <input list=${list || undefined} value=${query.get(name) || ""} onChange=${(/** @type {any} */ event) => setQuery({ [name]: valueOf(event).trim() })} /></label>`;
-  const check = (/** @type {string} */ name, /** @type {string} */ label) =>
-    html`<label class="beside"><input type="checkbox" checked=${query.has(name)} onChange=${(/** @type {any} */ event) => setQuery({ [name]: event.target.checked ? "1" : null })} /> ${label}</label>`;
-  const turnKind = (/** @type {string} */ kind) => setQuery({ kind: KINDS.filter((each) => query.getAll("kind").includes(each) !== (each === kind)) });
-  return html`<div class="row">
-      <label class="beside">It is <select value=${form} onChange=${(/** @type {any} */ event) => setQuery({ as: valueOf(event) })}>${FORMS.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}</select></label>
-      <label class="beside">at most <input type="number" min="1" max="1000" value=${query.get("limit") || "5"} onChange=${(/** @type {any} */ event) => setQuery({ limit: valueOf(event) === "5" ? null : valueOf(event) })} /></label>
-    </div>
-    <div class="row">${field("tag", "Any of these tags, with commas")} ${field("agent", "Only these agents, with commas")} ${field("within", "Within a category")} ${field("toolset", "In a toolset", "toolsets")}</div>
-    ${may("read") && html`<${Toolsets} />`}
-    <fieldset><legend>Any of these kinds</legend>${KINDS.map((kind) => html`<label key=${kind} class="beside"><input type="checkbox" checked=${query.getAll("kind").includes(kind)} onChange=${() => turnKind(kind)} /> ${kindOf(kind)}</label>`)}</fieldset>
-    ${check("reachable", "only those that can be reached")} ${check("strict", "withhold an answer that may not fit")}
+  const toolsets = useLoad(async (ending) => (may("read") ? (await request("/v1/toolsets", { signal: ending })).toolsets : []), []).value || [];
+  const text = (/** @type {string} */ name, /** @type {string} */ label, /** @type {any} */ more = {}) => ({ label, late: true, value: query.get(name) || "", set: (/** @type {string} */ value) => setQuery({ [name]: value.trim() }), ...more });
+  const check = (/** @type {string} */ name, /** @type {string} */ label) => ({ label, as: "check", value: query.has(name), set: (/** @type {boolean} */ on) => setQuery({ [name]: on ? "1" : null }) });
+  return html`<${Form} class="row" fields=${[
+      { label: "It is", as: "choice", beside: true, value: form, options: FORMS, set: (/** @type {string} */ value) => setQuery({ as: value }) },
+      text("limit", "at most", { as: "number", beside: true, min: 1, max: 1000, value: query.get("limit") || "5", set: (/** @type {string} */ value) => setQuery({ limit: value === "5" ? null : value }) }),
+      text("tag", "Any of these tags, with commas"),
+      text("agent", "Only these agents, with commas"),
+      text("within", "Within a category"),
+      text("toolset", "In a toolset", { known: toolsets.map((/** @type {any} */ each) => [each.name]) }),
+      { label: "Any of these kinds", as: "some", value: query.getAll("kind"), options: KINDS.map((kind) => [kind, kindOf(kind)]), set: (/** @type {string[]} */ kinds) => setQuery({ kind: kinds }) },
+      check("reachable", "only those that can be reached"),
+      check("strict", "withhold an answer that may not fit"),
+    ]} />
     <button type="button" class="plain" onClick=${() => setQuery(Object.fromEntries(FILTERS.map((name) => [name, null])))}>Without filters</button>`;
-}
-
-function Toolsets() {
-  const { value } = useGet("/v1/toolsets");
-  return html`<datalist id="toolsets">${(value?.toolsets || []).map((/** @type {any} */ each) => html`<option key=${each.name} value=${each.name}></option>`)}</datalist>`;
 }
 
 /** How a pasted conversation was read. @param {{asked: Request}} props */

@@ -1,5 +1,6 @@
 // Why not the other one? Where an agent or a tool stands for the request, what keeps it out, and what mends it.
 import { html, useEffect, useState } from "../vendor/preact.js";
+import { Field } from "../fields.js";
 import { may, mayOperate, maySet, pathOf, request } from "../http.js";
 import { Act, AgentLink, Badge, Bars, Code, Loaded, marked, ToolLink, useGet, useLoad, useSettled, Words } from "../parts.js";
 import { setQuery, useWanted } from "../place.js";
@@ -21,26 +22,24 @@ export function Why({ name, ...question }) {
   const { matches } = question.answer;
   const near = [...(matches[0]?.tools || []).slice(1, 4).map(idOf), ...matches.slice(1).map(toolIn)];
   const choose = (/** @type {string} */ why) => setQuery({ why });
+  const names = useNames(useSettled(isOpen ? typed : "", 250));
   useEffect(() => setTyped(name), [name]);
   return html`<details class="why" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}><summary>Why not the other one?</summary>
     ${isOpen && html`<p>${near.map((/** @type {string} */ id) => html`<button key=${id} class="plain" onClick=${() => choose(id)}>${marked(id)}</button> `)}</p>
-    <label>An agent, or a tool (agent/tool)
-      <input class="wide" list="why-names" autocomplete="off" placeholder="the one you missed" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onChange=${(/** @type {any} */ event) => choose(event.target.value.trim())} />
-    </label>
-    <${Names} typed=${useSettled(typed, 250)} />
+    <${Field} label="An agent, or a tool (agent/tool)" class="wide" known=${names} autocomplete="off" placeholder="the one you missed" value=${typed} set=${setTyped} onChange=${(/** @type {any} */ event) => choose(event.target.value.trim())} />
     ${name && html`<${Place} key=${name} name=${name} ...${question} />`}`}
   </details>`;
 }
 
-/** What may be meant: agents and tools that have the typed words. @param {{typed: string}} props */
-function Names({ typed }) {
+/** What may be meant: agents and tools that have the typed words. @param {string} typed @returns {[string, string][]} */
+function useNames(typed) {
   const state = useLoad(async (ending) => {
     if (typed.trim().length < 2) return [];
     const agents = may("read") ? (await request("/v1/agents", { params: { text: typed, limit: 8 }, signal: ending })).agents : [];
     const { matches } = await request("/v1/tools/search", { body: { text: typed.replace("/", " "), limit: 12 }, signal: ending });
     return [...agents, ...matches.map((/** @type {any} */ each) => each.tool)];
   }, [typed]);
-  return html`<datalist id="why-names">${(state.value || []).map((each) => html`<option key=${each.id} value=${each.id}>${each.description.slice(0, 80)}</option>`)}</datalist>`;
+  return (state.value || []).map((each) => [each.id, each.description.slice(0, 80)]);
 }
 
 /** @param {Question & {name: string}} props */
@@ -122,8 +121,7 @@ function MendTool({ id, text, mend }) {
       act=${() => mend(place, { questions: asked }, { questions: questions.length ? questions : null })}><p class="quiet">Whoever sees the tool can read it.</p><//>
     <${Way} title="Rename it, or describe it in other words" command=${`waygraph set-tool ${quote(id)}${options.join("") || " --describe …"}`} label="Set them" disabled=${!options.length}
       act=${() => mend(place, change, { description: description || null, name: former || null })}>
-      <label>Name <input value=${name} placeholder=${own} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
-      <label>Description <textarea rows="3" value=${described} onInput=${(/** @type {any} */ event) => setWords(event.target.value)}></textarea></label><//>`;
+      <${Field} label="Name" placeholder=${own} value=${name} set=${setName} /><${Field} label="Description" as="area" value=${described} set=${setWords} /><//>`;
 }
 
 /** The answers before and after, side by side, and which kept requests begin with another one now. @param {{before: any, after: any, kept: any, now: any, undo: (() => Promise<void>) | null, id: string}} props */

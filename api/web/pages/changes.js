@@ -1,5 +1,6 @@
 // What waits for a person's word, and what changed.
 import { html, useState } from "../vendor/preact.js";
+import { Field, Form, Input } from "../fields.js";
 import { maySet, pathOf, queryOf, request } from "../http.js";
 import { HOME, setQuery } from "../place.js";
 import { Act, agentPlace, Badge, counted, Dialog, Fold, Loaded, lookAtWaits, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
@@ -57,7 +58,7 @@ function Choice({ items, shown, onDone }) {
     onDone();
   };
   return html`${maySet() && html`<div class="row">
-      <label class="beside"><input type="checkbox" checked=${names.length === items.length} onChange=${(/** @type {any} */ event) => setChosen(event.target.checked ? hashesOf(items) : {})} /> all ${items.length}</label>
+      <${Field} as="check" label=${`all ${items.length}`} value=${names.length === items.length} set=${(/** @type {boolean} */ on) => setChosen(on ? hashesOf(items) : {})} />
       <button class="main" disabled=${!names.length} onClick=${() => setDecision("approve")}>Approve …</button>
       ${!isRejected && html`<button class="danger" disabled=${!names.length} onClick=${() => setDecision("reject")}>Reject …</button>`}
       <span class="quiet" role="status">${names.length} chosen</span>
@@ -90,7 +91,7 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
   const isChange = change && change.what === "changed";
   return html`<article class="card" aria-label=${item.id}>
     <div class="row between">
-      <h3>${maySet() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
+      <h3>${maySet() && html`<${Input} as="check" aria-label=${`choose ${item.id}`} value=${chosen} set=${(/** @type {boolean} */ on) => onChoose(item.id, on)} /> `}
         <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.agent_id)}>${revealed(item.id)}</a></h3>
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
@@ -155,7 +156,7 @@ function Decide({ decision, items, rests, onClose, onDone }) {
     <p>${isApproval ? "From now on requests find it, and models read its text, as it is now. What a server asked for it may do from its next start on:" : "It stays out of routing as it is now, or refused, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>
     <ul>${items.map((each) => html`<li><b>${revealed(each.id)}</b>${suspicions(each.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`} <span class="quiet">${summaryOf(each, restOf(each, rests))}</span></li>`)}</ul>
     ${isApproval && flagged.length > 0 && html`<div class="notice"><p>Look at these texts first:</p><ul class="reasons">${flagged.flatMap((each) => each.flags).map((flag) => html`<li>${revealed(flag)}</li>`)}</ul></div>`}
-    ${!isApproval && html`<label>Why? Whoever sees it reads this. <textarea rows="2" maxlength="1000" required value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)}></textarea></label>`}
+    ${!isApproval && html`<${Field} as="area" rows="2" maxlength="1000" required label="Why? Whoever sees it reads this." value=${reason} set=${setReason} />`}
     <div class="row"><${Act} class=${isApproval ? "main" : "danger"} act=${decide} disabled=${!isApproval && !reason.trim()}>${isApproval ? "Approve" : "Reject"} ${items.length}<//>
       <button onClick=${onClose}>Cancel</button></div>
   <//>`;
@@ -175,12 +176,10 @@ function momentOf(since) {
 /** @param {{agent: string, since: string, agents: string[]}} props */
 function Filters({ agent, since, agents }) {
   const spans = since in SPANS ? SPANS : { ...SPANS, [since]: since };
-  return html`<form class="row" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label>Since <select value=${since} onChange=${(/** @type {any} */ event) => setQuery({ since: event.target.value, change: null })}>
-      ${Object.entries(spans).map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select></label>
-    <label>Agent <input type="search" list="logged" value=${agent} placeholder="any" onChange=${(/** @type {any} */ event) => setQuery({ agent: event.target.value.trim(), change: null })} /></label>
-    <datalist id="logged">${[...new Set(agents)].map((id) => html`<option value=${id} />`)}</datalist>
-  </form>`;
+  return html`<${Form} class="row" fields=${[
+    { label: "Since", as: "choice", value: since, options: Object.entries(spans), set: (/** @type {string} */ value) => setQuery({ since: value, change: null }) },
+    { label: "Agent", as: "search", value: agent, placeholder: "any", late: true, known: [...new Set(agents)].map((id) => [id]), set: (/** @type {string} */ text) => setQuery({ agent: text.trim(), change: null }) },
+  ]} />`;
 }
 
 const FEW = 3; // arrivals of one sync that are shown one by one

@@ -1,7 +1,8 @@
 // Statements that only read, as one types them: with completion, kept by the browser, shared by their address.
 import { html, useEffect, useState } from "../vendor/preact.js";
+import { Field, Form } from "../fields.js";
 import { request } from "../http.js";
-import { Act, Copied, Fault, notify, useLoad, Words } from "../parts.js";
+import { Copied, Fault, notify, useLoad, Words } from "../parts.js";
 import { go, HOME, useWanted } from "../place.js";
 import { curl, quote } from "../shell.js";
 import { Editor } from "./cypher_editor.js";
@@ -38,8 +39,7 @@ export default function Page({ query }) {
   };
   return html`<h1>Cypher</h1>
     <${Editor} value=${statement} onChange=${setStatement} onRun=${run} caret=${caret} />
-    <details open=${Boolean(params)}><summary>Parameters</summary><label>As JSON, such as <code>{"word": "invoice"}</code> for <code>$word</code>
-      <textarea rows="2" spellcheck="false" value=${params} onInput=${(/** @type {any} */ event) => setParams(event.target.value)}></textarea></label></details>
+    <details open=${Boolean(params)}><summary>Parameters</summary><${Field} as="area" rows="2" spellcheck="false" label=${html`As JSON, such as <code>{"word": "invoice"}</code> for <code>$word</code>`} value=${params} set=${setParams} /></details>
     <p class="row"><button class="main" onClick=${run} disabled=${!statement.trim()}>Run</button> <span class="quiet">Control and Enter</span>
       <${Copied} text=${inShell(statement, params)} label="Copy for the command line" /> <${Copied} text=${curl("/v1/cypher", { statement, params: paramsOf(params) })} label="Copy as curl" /></p>
     ${asked && !isWanted && html`<p class="notice">A link brought this statement. Run it if it is what you want to ask.</p>`}
@@ -111,18 +111,18 @@ function readKept() {
 /** @param {{statement: string, params: string, onTake: (saved: Saved) => void}} props */
 function Kept({ statement, params, onTake }) {
   const [kept, setKept] = useState(readKept);
-  const [name, setName] = useState("");
+  const [round, setRound] = useState(0);
   const put = (/** @type {Saved[]} */ all) => {
     localStorage.setItem(KEPT, JSON.stringify(all));
     setKept(all);
   };
-  const keep = async () => {
+  const keep = async (/** @type {any} */ { name }) => {
     put([{ name, statement, params }, ...kept.filter((each) => each.name !== name)]);
     notify(`Kept as ${name}, in this browser.`);
-    setName("");
+    setRound(round + 1); // an empty form
   };
   return html`<section aria-labelledby="kept"><h2 id="kept">Kept in this browser</h2>
-    <form class="row" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}><label class="beside">Name <input value=${name} maxlength="80" onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label><${Act} act=${keep} disabled=${!name.trim()}>Keep it<//></form>
+    <${Form} key=${round} class="row" act=${keep} isEdit button="Keep it" fields=${[{ name: "name", label: "Name", beside: true, maxlength: 80 }]} />
     <ul class="plain">${kept.map((saved) => html`<li key=${saved.name}><button class="plain" onClick=${() => onTake(saved)}><${Words} text=${saved.name} /></button> <button class="plain" aria-label=${`Forget ${saved.name}`} onClick=${() => put(kept.filter((each) => each !== saved))}>×</button></li>`)}</ul>
     ${!kept.length && html`<p class="quiet">Nothing yet.</p>`}</section>`;
 }

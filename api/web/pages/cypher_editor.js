@@ -1,5 +1,6 @@
 // A text area that completes: labels, types and keys as this registry has them, and the language's own words.
 import { html, useEffect, useId, useRef, useState } from "../vendor/preact.js";
+import { Input } from "../fields.js";
 import { request } from "../http.js";
 
 /** @typedef {{word: string, kind: string}} Choice */
@@ -54,9 +55,9 @@ export function Editor({ value, onChange, onRun, caret }) {
   const line = value.slice(0, area.current?.selectionStart || 0).split("\n").length;
   return html`<div class="editor">
     <label for=${id}>Statement</label>
-    <textarea id=${id} ref=${area} spellcheck="false" autocapitalize="off" autocomplete="off" rows=${Math.min(20, Math.max(5, value.split("\n").length + 1))} value=${value} aria-describedby=${`${id}-how`}
+    <${Input} as="area" id=${id} element=${area} spellcheck="false" autocapitalize="off" autocomplete="off" rows=${Math.min(20, Math.max(5, value.split("\n").length + 1))} value=${value} set=${(/** @type {string} */ text) => (onChange(text), offer())} aria-describedby=${`${id}-how`}
       aria-autocomplete="list" aria-controls=${choices.length ? `${id}-list` : undefined} aria-activedescendant=${choices.length ? `${id}-${place}` : undefined}
-      onFocus=${learn} onInput=${(/** @type {any} */ event) => (onChange(event.target.value), offer())} onKeyDown=${press} onClick=${() => setChoices([])} onBlur=${() => setTimeout(() => setChoices([]), 150)}></textarea>
+      onFocus=${learn} onKeyDown=${press} onClick=${() => setChoices([])} onBlur=${() => setTimeout(() => setChoices([]), 150)} />
     <span id=${`${id}-how`} class="hidden">Suggestions come as you type. Arrows choose, Tab or Enter take one, Escape closes them.</span>
     ${choices.length > 0 && html`<ul id=${`${id}-list`} role="listbox" aria-label="Suggestions" style=${{ top: `${Math.min(line, 20) * 1.35 + 2.4}rem` }}>
       ${choices.map((choice, number) => html`<li key=${choice.word} id=${`${id}-${number}`} role="option" aria-selected=${number === place} onMouseDown=${(/** @type {Event} */ event) => (event.preventDefault(), accept(choice))}><span>${choice.word}</span><span>${choice.kind}</span></li>`)}

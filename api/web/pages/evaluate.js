@@ -1,5 +1,6 @@
 // How well requests were answered: records of `waygraph eval`, side by side.
 import { html } from "../vendor/preact.js";
+import { Form, Input } from "../fields.js";
 import { queryOf, request, session } from "../http.js";
 import { HOME, place, setQuery } from "../place.js";
 import { Act, Badge, Code, Loaded, marked, Table, Twin, useGet, Words } from "../parts.js";
@@ -56,13 +57,12 @@ function Records({ found }) {
   const measures = [...new Set(runs.flatMap((run) => Object.keys(run.measures)))].sort();
   const measure = measures.find((each) => each === query.get("measure")) || PREFERRED.find((each) => measures.includes(each)) || measures[0];
   const chosen = query.getAll("run").map((id) => all.find((run) => run.id === id)).filter((run) => run !== undefined);
-  const choose = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
   return html`<p class="quiet">${found.records.length} records in <code>${found.folder}</code>${found.other_files > 0 && `; ${found.other_files} other files are no such records, or too large`}. <${Twin} path="/v1/evaluations" /></p>
     ${all.length === 0 ? html`<p>There is no record yet.</p>` : html`
-    <form class="row" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      <label class="beside">Dataset <select value=${dataset} onChange=${choose("dataset")}><option value="">all</option>${datasets.map((each) => html`<option>${each}</option>`)}</select></label>
-      <label class="beside">Measure <select value=${measure} onChange=${choose("measure")}>${measures.map((each) => html`<option>${each}</option>`)}</select></label>
-    </form>
+    <${Form} class="row" fields=${[
+      { label: "Dataset", as: "choice", beside: true, value: dataset, options: [["", "all"], ...datasets], set: (/** @type {string} */ value) => setQuery({ dataset: value }) },
+      { label: "Measure", as: "choice", beside: true, value: measure, options: measures, set: (/** @type {string} */ value) => setQuery({ measure: value }) },
+    ]} />
     <h3>Runs</h3><p class="quiet">Choose two to compare them.</p>
     <${Table} caption="Runs" columns=${["Compare", "Trial", "Dataset", "Date", measure, "95 % interval", "Judged", "Withheld", "Half within, ms"]} numeric=${[4, 5, 6, 7, 8]} rows=${runs.map((run) => row(run, measure, chosen))} />
     ${chosen.length === 2 && html`<${Comparison} one=${chosen[0]} other=${chosen[1]} />`}`}`;
@@ -97,7 +97,7 @@ function row(run, measure, chosen) {
   const toggle = () => setQuery({ run: is_chosen ? others : [...others.slice(-1), run.id] });
   const [mean, low, high] = run.measures[measure] || [];
   return [
-    html`<input type="checkbox" checked=${is_chosen} onChange=${toggle} aria-label=${`Compare ${run.name} of ${run.path}`} />`,
+    html`<${Input} as="check" value=${is_chosen} set=${toggle} aria-label=${`Compare ${run.name} of ${run.path}`} />`,
     html`<${Words} text=${run.name} max=${80} /> <span class="quiet"><${Words} text=${[run.recipe === run.name ? "" : run.recipe, run.split].filter(Boolean).join(", ")} max=${80} /></span>`,
     html`<${Words} text=${run.dataset} max=${80} />`,
     run.date.slice(0, 10),

@@ -1,6 +1,7 @@
 // A live view of some nodes and edges: a picture that a mouse, fingers and a keyboard move, its legend, and its tables.
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { cut, EDGES } from "../drawing.js";
+import { Field } from "../fields.js";
 import { agentPlace, Table, toolPlace, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { placeNodes } from "./graph_layout.js";
@@ -58,11 +59,9 @@ function leaveOut(nodes, edges, hidden) {
 export function Legend({ edges, hidden, onHide }) {
   const kinds = [...new Set(edges.map((edge) => edge.kind))].sort();
   if (!kinds.length) return null;
-  const toggle = (/** @type {string} */ kind) => onHide(hidden.includes(kind) ? hidden.filter((each) => each !== kind) : [...hidden, kind]);
-  return html`<fieldset><legend>Edges</legend>${kinds.map(
-    (kind) => html`<label class="beside"><input type="checkbox" checked=${!hidden.includes(kind)} onChange=${() => toggle(kind)} />
-      <${Key} kind=${kind} /> ${kind} (${edges.filter((edge) => edge.kind === kind).length})</label>`,
-  )}</fieldset>`;
+  const named = (/** @type {string} */ kind) => html`<${Key} kind=${kind} /> ${kind} (${edges.filter((edge) => edge.kind === kind).length})`;
+  const show = (/** @type {string[]} */ shown) => onHide([...new Set([...hidden, ...kinds])].filter((kind) => !shown.includes(kind)));
+  return html`<${Field} as="some" label="Edges" options=${kinds.map((kind) => [kind, named(kind)])} value=${kinds.filter((kind) => !hidden.includes(kind))} set=${show} />`;
 }
 
 /** @param {{kind: string}} props */

@@ -1,6 +1,7 @@
 // The picture of the whole, and live views around some of it.
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { findEntities, MapDrawing, tieMap } from "../drawing.js";
+import { Field, Form } from "../fields.js";
 import { queryOf, request } from "../http.js";
 import { agentPlace, Badge, kindOf, Loaded, Table, toolPlace, Twin, useGet, useLoad, Words } from "../parts.js";
 import { go, HOME, setQuery } from "../place.js";
@@ -21,14 +22,8 @@ export default function Page({ query }) {
 
 /** @param {{text: string}} props */
 function Ask({ text }) {
-  const submit = (/** @type {any} */ event) => {
-    event.preventDefault();
-    const words = new FormData(event.target).get("q");
-    go(words ? `${HOME}/map?q=${encodeURIComponent(String(words))}` : `${HOME}/map`);
-  };
-  return html`<form class="row" role="search" onSubmit=${submit}>
-    <label class="beside">What fits <input type="search" name="q" value=${text} key=${text} placeholder="a request" /></label><button>Show</button>
-  </form>`;
+  return html`<${Form} key=${text} class="row" role="search" button="Show" act=${async (/** @type {any} */ { words }) => go(`${HOME}/map${queryOf({ q: words })}`)}
+    fields=${[{ name: "words", label: "What fits", as: "search", beside: true, value: text, placeholder: "a request" }]} />`;
 }
 
 /** The address of a live view. @param {string[]} around @param {number} [limit] @param {string} [hide] */
@@ -103,7 +98,7 @@ function Drawn({ map, at, find, hidden }) {
     <div class="graph-beside">
       <${Canvas} map=${map} selected=${selected} lit=${lit} hidden=${hidden} onSelect=${choose} />
       <div>
-        <label>Find on the map <input type="search" class="wide" value=${find} onInput=${(/** @type {any} */ event) => setQuery({ find: event.target.value, at: null })} /></label>
+        <${Field} label="Find on the map" as="search" class="wide" value=${find} set=${(/** @type {string} */ words) => setQuery({ find: words, at: null })} />
         <div aria-live="polite">${found && !selected && html`<${Found} found=${found} onChoose=${choose} />`}
         ${selected && html`<${Selected} entity=${selected} onChoose=${choose} />`}</div>
       </div>

@@ -1,5 +1,6 @@
 // What an operator looks after: the service, keys, toolsets, and one's own logins at servers.
 import { html, useState } from "../vendor/preact.js";
+import { Form, namesIn } from "../fields.js";
 import { may, pathOf, request, session } from "../http.js";
 import { HOME, place } from "../place.js";
 import { quote } from "../shell.js";
@@ -88,7 +89,7 @@ function Keys() {
       <p>Only its hash is stored: it is not shown again.</p>
       <p class="once">${made.key} <${Copied} text=${made.key} /></p>
       <${Code} label="The key, tried with curl" text=${curlOf(made)} />
-      <form method="dialog"><button class="main">I have kept it</button></form><//>`}
+      <p><button class="main" onClick=${() => setMade(null)}>I have kept it</button></p><//>`}
     ${ending && html`<${Dialog} title="Revoke this key?" onClose=${() => setEnding(null)}>
       <p><${Words} text=${ending.name} max=${80} /> <code>${ending.id}</code> ends at once, everywhere. That cannot be taken back.</p>
       <p class="row"><${Act} class="danger" act=${revoke}>Revoke<//><button onClick=${() => setEnding(null)}>Keep it</button></p><//>`}
@@ -104,46 +105,22 @@ function curlOf({ key, scopes, toolset }) {
 
 /** @param {{onMade: (key: any) => void}} props */
 function NewKey({ onMade }) {
-  const [sees, setSees] = useState("groups");
-  const toolsets = useGet("/v1/toolsets");
-  const submit = async (/** @type {any} */ event) => {
-    event.preventDefault();
-    const form = new FormData(event.target);
-    const days = String(form.get("days") || "");
-    const body = {
-      name: String(form.get("name")).trim(),
-      scopes: form.getAll("scope"),
-      groups: sees === "groups" ? namesIn(form.get("groups")) : [],
-      everything: sees === "everything",
-      toolset: sees === "toolset" ? String(form.get("toolset")) : "",
-      expires_in_days: days ? Number(days) : null,
-    };
-    try {
-      onMade(await request("/v1/keys", { body }));
-      event.target.reset();
-    } catch (error) {
-      notify(/** @type {Error} */ (error).message, "fault");
-    }
+  const [round, setRound] = useState(0);
+  const toolsets = useGet("/v1/toolsets"), names = (toolsets.value?.toolsets || []).map((/** @type {any} */ each) => each.name);
+  const make = async (/** @type {any} */ { name, scopes, sees, groups, toolset = "", days }) => {
+    const body = { name: name.trim(), scopes, groups: namesIn(groups), everything: sees === "everything", toolset, expires_in_days: days ? Number(days) : null };
+    onMade(await request("/v1/keys", { body }));
+    setRound(round + 1); // an empty form
   };
-  return html`<details class="card"><summary>Make a key</summary><form onSubmit=${submit}>
-    <label>Who will hold it <input name="name" required maxlength="200" autocomplete="off" /></label>
-    <fieldset><legend>It may</legend>${SCOPES.filter(([scope]) => may(scope)).map(
-      ([scope, meaning]) => html`<label><input type="checkbox" name="scope" value=${scope} defaultChecked=${scope === "route" || scope === "read"} /> <b>${scope}</b>: ${meaning}</label>`,
-    )}</fieldset>
-    <fieldset><legend>It sees</legend>
-      ${[["groups", "what is public, and what its groups may see"], ["everything", "everything, hidden agents too"], ["toolset", "the endpoint of one toolset alone (scopes route and use)"]].map(
-        ([value, meaning]) => html`<label><input type="radio" name="sees" value=${value} checked=${sees === value} onChange=${() => setSees(value)} /> ${meaning}</label>`,
-      )}
-      ${sees === "groups" && html`<label>Groups, with commas between <input name="groups" autocomplete="off" /></label>`}
-      ${sees === "toolset" && html`<label>Toolset <select name="toolset" required>${(toolsets.value?.toolsets || []).map((/** @type {any} */ each) => html`<option>${each.name}</option>`)}</select></label>`}
-    </fieldset>
-    <label>It ends after so many days <input name="days" type="number" min="0.01" step="any" max="36500" placeholder="never" /></label>
-    <button class="main">Make the key</button></form></details>`;
-}
-
-/** The names in a field, with commas or lines between. @param {unknown} text */
-function namesIn(text) {
-  return String(text || "").split(/[,\n]/).map((each) => each.trim()).filter(Boolean);
+  const fields = (/** @type {any} */ { sees = "groups" }) => [
+    { name: "name", label: "Who will hold it", required: true, maxlength: 200, autocomplete: "off" },
+    { name: "scopes", label: "It may", as: "some", value: ["route", "read"], options: SCOPES.filter(([scope]) => may(scope)).map(([scope, meaning]) => [scope, scope, { note: meaning }]) },
+    { name: "sees", label: "It sees", as: "choice", value: "groups", options: [["groups", "what is public, and what its groups may see"], ["everything", "everything, hidden agents too"], ["toolset", "the endpoint of one toolset alone (scopes route and use)"]] },
+    ...(sees === "groups" ? [{ name: "groups", label: "Groups, with commas between", autocomplete: "off" }] : []),
+    ...(sees === "toolset" ? [{ name: "toolset", label: "Toolset", as: "choice", required: true, value: names[0] || "", options: names }] : []),
+    { name: "days", label: "It ends after so many days", as: "number", min: "0.01", step: "any", max: 36500, placeholder: "never" },
+  ];
+  return html`<details class="card"><summary>Make a key</summary><${Form} key=${round} fields=${fields} act=${make} button="Make the key" /></details>`;
 }
 
 // -- toolsets -------------------------------------------------------------------------------------------------------------
@@ -179,25 +156,18 @@ function Toolsets() {
 
 /** @param {{of: any, onDone: () => void}} props */
 function ToolsetForm({ of, onDone }) {
-  const submit = async (/** @type {any} */ event) => {
-    event.preventDefault();
-    const form = new FormData(event.target);
-    const body = { description: String(form.get("description")), ...Object.fromEntries(["tools", "agents", "tags", "callers"].map((name) => [name, namesIn(form.get(name))])) };
-    try {
-      await request(`/v1/toolsets/${pathOf(String(form.get("name")))}`, { method: "PUT", body });
-      notify("The toolset is set.");
-      onDone();
-    } catch (error) {
-      notify(/** @type {Error} */ (error).message, "fault");
-    }
+  const lists = [["tools", "Tools, agent/tool, one a line"], ["agents", "Agents, with all their tools"], ["tags", "Agents with any of these tags"], ["callers", "Only for these groups"]];
+  const set = async (/** @type {any} */ values) => {
+    const body = { description: values.description, ...Object.fromEntries(lists.map(([name]) => [name, namesIn(values[name])])) };
+    await request(`/v1/toolsets/${pathOf(values.name)}`, { method: "PUT", body });
+    notify("The toolset is set.");
+    onDone();
   };
-  const area = (/** @type {string} */ name, /** @type {string} */ label) =>
-    html`<label>${label} <textarea name=${name} rows="3" defaultValue=${(of[name] || []).join("\n")}></textarea></label>`;
-  return html`<form onSubmit=${submit}>
-    <label>Name <input name="name" required pattern="[a-z0-9][a-z0-9_\\-]*" defaultValue=${of.name || ""} readonly=${Boolean(of.name)} autocomplete="off" /></label>
-    <label>What it is for <input class="wide" name="description" defaultValue=${of.description || ""} /></label>
-    ${area("tools", "Tools, agent/tool, one a line")} ${area("agents", "Agents, with all their tools")} ${area("tags", "Agents with any of these tags")} ${area("callers", "Only for these groups")}
-    <p class="row"><button class="main">Set it</button><button type="button" onClick=${onDone}>Cancel</button></p></form>`;
+  return html`<${Form} act=${set} button="Set it" fields=${[
+    { name: "name", label: "Name", required: true, pattern: "[a-z0-9][a-z0-9_\\-]*", value: of.name, readonly: Boolean(of.name), autocomplete: "off" },
+    { name: "description", label: "What it is for", class: "wide", value: of.description },
+    ...lists.map(([name, label]) => ({ name, label, as: "area", value: (of[name] || []).join("\n") })),
+  ]}> <button type="button" onClick=${onDone}>Cancel</button><//>`;
 }
 
 // -- logins ---------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // JSON Schema as a form. What a form cannot hold is a field of JSON text; what is left empty is not sent.
 // A schema comes from a stranger: a short one may state fields without end, and any of its words may be anything.
 import { html, useEffect, useState } from "../vendor/preact.js";
+import { Input } from "../fields.js";
 import { Fold, numbered, Words } from "../parts.js";
 
 const MOST_FIELDS = 300;
@@ -25,8 +26,8 @@ const LIMITS = {
  * `budget`: how many fields may still be drawn in the whole form.
  */
 
-/** A form, of at most MOST_FIELDS with all that is opened in it. @param {Omit<Part, "place" | "budget">} props */
-export function Form(props) {
+/** The fields of a schema: at most MOST_FIELDS with all that is opened in it. @param {Omit<Part, "place" | "budget">} props */
+export function SchemaFields(props) {
   const [budget] = useState(() => ({ left: MOST_FIELDS - Math.min(MOST_FIELDS, propertiesOf(props.schema).length) }));
   return html`<${Fields} ...${props} place="" budget=${budget} />`;
 }
@@ -58,9 +59,9 @@ function Field(props) {
   const { name, required, schema, place, faults } = props;
   const label = html`<${Words} text=${name} max=${100} />${required && html` <span class="needed">required</span>`}`;
   const note = html`<${Note} schema=${schema} id=${`note${place}`} fault=${faults.get(place)} />`;
-  const Input = inputOf(schema);
-  if (Input === Inner) return html`<fieldset aria-describedby=${`note${place}`}><legend>${label}</legend>${note}<${Input} ...${props} /></fieldset>`;
-  return html`<div class="field"><label for=${place}>${label}</label>${note}<${Input} ...${props} /></div>`;
+  const Part = partOf(schema);
+  if (Part === Inner) return html`<fieldset aria-describedby=${`note${place}`}><legend>${label}</legend>${note}<${Part} ...${props} /></fieldset>`;
+  return html`<div class="field"><label for=${place}>${label}</label>${note}<${Part} ...${props} /></div>`;
 }
 
 /** @param {{schema: Schema, id: string, fault?: string}} props */
@@ -94,7 +95,7 @@ function choicesOf(schema) {
 }
 
 /** @param {Schema} schema @returns {(props: any) => any} */
-function inputOf(schema) {
+function partOf(schema) {
   if (choicesOf(schema)) return Chosen;
   if (schema.type === "integer" || schema.type === "number") return Numeric;
   if (schema.type === "string") return Text;
@@ -107,28 +108,24 @@ function inputOf(schema) {
 function Chosen({ schema, value, onChange, place, required }) {
   const values = choicesOf(schema) || [];
   const at = values.findIndex((/** @type {any} */ each) => JSON.stringify(each) === JSON.stringify(value));
-  const choose = (/** @type {any} */ event) => onChange(event.target.value === "" ? undefined : values[Number(event.target.value)]);
-  return html`<select id=${place} required=${required} aria-describedby=${`note${place}`} onChange=${choose}>
-    <option value="" selected=${at < 0}>not set</option>
-    ${values.map((/** @type {any} */ each, /** @type {number} */ place) => html`<option value=${place} selected=${place === at}>${numbered(textOf(each).slice(0, LONG_CHARS))}</option>`)}
-  </select>`;
+  const options = values.map((/** @type {any} */ each, /** @type {number} */ number) => [String(number), numbered(textOf(each).slice(0, LONG_CHARS))]);
+  return html`<${Input} as="choice" id=${place} required=${required} aria-describedby=${`note${place}`} options=${[["", "not set"], ...options]} value=${at < 0 ? "" : String(at)} set=${(/** @type {string} */ number) => onChange(number === "" ? undefined : values[Number(number)])} />`;
 }
 
 /** @param {Part & {required: boolean}} props */
 function Text({ schema, value, onChange, place, required }) {
   const type = own({ date: "date", email: "email", uri: "url" }, textOf(schema.format)) || "text";
   const text = textOf(value ?? "");
-  const common = { id: place, required, value: text, "aria-describedby": `note${place}`, onInput: (/** @type {any} */ event) => onChange(event.target.value || undefined) };
-  if ((typeof schema.maxLength === "number" && schema.maxLength > LONG_CHARS) || text.includes("\n")) return html`<textarea rows="4" ...${common}></textarea>`;
-  return html`<input type=${type} class="wide" ...${common} />`;
+  const isLong = (typeof schema.maxLength === "number" && schema.maxLength > LONG_CHARS) || text.includes("\n");
+  return html`<${Input} as=${isLong ? "area" : type} class="wide" id=${place} required=${required} aria-describedby=${`note${place}`} value=${text} set=${(/** @type {string} */ now) => onChange(now || undefined)} />`;
 }
 
 /**
- * Keeps what is typed while it is no value yet.
- * @param {any} value @param {(value: any) => string} write @param {(text: string) => any} read Raises where it is none.
- * @param {(value: any) => void} onChange
+ * A control that keeps what is typed while it is no value yet.
+ * @param {{value: any, onChange: (value: any) => void, write: (value: any) => string, read: (text: string) => any, place?: string, [name: string]: any}} props
+ * `read` raises where a text is no value.
  */
-export function useDraft(value, write, read, onChange) {
+export function Draft({ value, onChange, write, read, place, ...more }) {
   const [draft, setDraft] = useState(write(value));
   const of = (/** @type {string} */ text) => {
     try {
@@ -140,19 +137,22 @@ export function useDraft(value, write, read, onChange) {
   useEffect(() => {
     if (JSON.stringify(of(draft).value) !== JSON.stringify(value)) setDraft(write(value)); // it was set elsewhere
   }, [JSON.stringify(value)]);
-  const type = (/** @type {any} */ event) => {
-    setDraft(event.target.value);
-    const now = of(event.target.value);
+  const type = (/** @type {string} */ text) => {
+    setDraft(text);
+    const now = of(text);
     if (!now.fault) onChange(now.value);
   };
-  return { draft, type, fault: of(draft).fault };
+  const { fault } = of(draft);
+  return html`<${Input} id=${place} aria-describedby=${place && `note${place}`} value=${draft} set=${type} aria-invalid=${fault ? "true" : undefined} ...${more} />${fault && html` <span class="problem">${fault}</span>`}`;
 }
+
+/** @param {any} value */
+export const asJson = (value) => (value === undefined ? "" : JSON.stringify(value, null, 2));
 
 /** @param {Part & {required: boolean}} props */
 function Numeric({ schema, value, onChange, place, required }) {
-  const { draft, type, fault } = useDraft(value, (now) => (now === undefined ? "" : textOf(now)), numberOf, onChange);
-  return html`<input id=${place} inputmode=${schema.type === "integer" ? "numeric" : "decimal"} required=${required} value=${draft} onInput=${type}
-    aria-describedby=${`note${place}`} aria-invalid=${fault ? "true" : undefined} />${fault && html` <span class="problem">${fault}</span>`}`;
+  const write = (/** @type {any} */ now) => (now === undefined ? "" : textOf(now));
+  return html`<${Draft} value=${value} onChange=${onChange} write=${write} read=${numberOf} place=${place} required=${required} inputmode=${schema.type === "integer" ? "numeric" : "decimal"} />`;
 }
 
 /** @param {string} text */
@@ -164,9 +164,7 @@ function numberOf(text) {
 
 /** @param {Part} props */
 function AnyJson({ value, onChange, place }) {
-  const { draft, type, fault } = useDraft(value, (now) => (now === undefined ? "" : JSON.stringify(now, null, 2)), JSON.parse, onChange);
-  return html`<textarea id=${place} rows="3" placeholder="JSON" value=${draft} onInput=${type} aria-describedby=${`note${place}`} aria-invalid=${fault ? "true" : undefined}></textarea>
-    ${fault && html`<span class="problem">${fault}</span>`}`;
+  return html`<${Draft} value=${value} onChange=${onChange} write=${asJson} read=${JSON.parse} place=${place} as="area" placeholder="JSON" />`;
 }
 
 /** An object within: drawn when it is opened, and as JSON where the form has fields enough. @param {Part} props */
@@ -192,9 +190,8 @@ function Opened(props) {
 function Lines({ schema, value, onChange, place }) {
   const isText = schema.items.type !== "integer" && schema.items.type !== "number";
   const read = (/** @type {string} */ text) => text.split("\n").filter(Boolean).map((each) => (isText ? each : numberOf(each)));
-  const { draft, type, fault } = useDraft(value, (now) => (Array.isArray(now) ? now.map(textOf).join("\n") : ""), read, onChange);
-  return html`<textarea id=${place} rows="3" placeholder="one value a line" value=${draft} onInput=${type} aria-describedby=${`note${place}`} aria-invalid=${fault ? "true" : undefined}></textarea>
-    ${fault && html`<span class="problem">${fault}</span>`}`;
+  const write = (/** @type {any} */ now) => (Array.isArray(now) ? now.map(textOf).join("\n") : "");
+  return html`<${Draft} value=${value} onChange=${onChange} write=${write} read=${read} place=${place} as="area" placeholder="one value a line" />`;
 }
 
 /** @param {any} value */

@@ -1,13 +1,14 @@
 // The current taxonomy as a tree, and on it the walk of a route.
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { Form } from "../fields.js";
 import { may, request, session } from "../http.js";
-import { Act, AgentLink, AnswerNotices, Badge, Code, Fault, Loaded, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
+import { AgentLink, AnswerNotices, Badge, Code, Fault, Loaded, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
 import { go, HOME, useWanted } from "../place.js";
 
 /** @typedef {{visited?: boolean, opened?: boolean, pruned?: boolean, shown?: number, selected?: number}} Mark */
 /** @typedef {{marks: Map<string, Mark>, selected: Set<string>}} Walk */
 
-const MODES = [["", "all that could serve"], ["get_important", "one of each function"], ["get_one", "the single best"]];
+const MODES = /** @type {[string, string][]} */ ([["", "all that could serve"], ["get_important", "one of each function"], ["get_one", "the single best"]]);
 const MEMBERS = 40;
 
 /** @param {{query: URLSearchParams}} props */
@@ -37,16 +38,10 @@ export default function Page({ query }) {
 
 /** @param {{text: string, mode: string}} props */
 function WalkForm({ text, mode }) {
-  const submit = (/** @type {any} */ event) => {
-    event.preventDefault();
-    const form = new FormData(event.target), words = String(form.get("q") || "");
-    go(words ? walkPlace(words, String(form.get("mode") || "")) : `${HOME}/taxonomy`);
-  };
-  return html`<form class="row" onSubmit=${submit} key=${text + mode}>
-    <label class="beside">See a walk for <input type="search" name="q" value=${text} placeholder="a request" /></label>
-    <label class="beside">that looks for <select name="mode">${MODES.map(([value, name]) => html`<option value=${value} selected=${value === mode}>${name}</option>`)}</select></label>
-    <button>Walk</button>
-  </form>`;
+  return html`<${Form} class="row" key=${text + mode} button="Walk" act=${async (/** @type {any} */ values) => go(values.text ? walkPlace(values.text, values.mode) : `${HOME}/taxonomy`)} fields=${[
+    { name: "text", label: "See a walk for", as: "search", beside: true, value: text, placeholder: "a request" },
+    { name: "mode", label: "that looks for", as: "choice", beside: true, value: mode, options: MODES },
+  ]} />`;
 }
 
 // -- the walk -------------------------------------------------------------------------------------
@@ -154,12 +149,11 @@ function Entity({ id }) {
 
 /** @param {{current: string, again: () => void}} props */
 function Use({ current, again }) {
-  const [name, setName] = useState("");
   const known = useLoad(async (ending) => {
     const statement = "MATCH (t:Taxonomy) RETURN t.id ORDER BY t.id";
     return may("cypher") ? (await request("/v1/cypher", { body: { statement }, signal: ending })).rows.map((/** @type {any[]} */ row) => row[0]) : [];
   }, [current]);
-  const use = async () => {
+  const use = async (/** @type {any} */ { name }) => {
     await request("/v1/taxonomy", { method: "PUT", body: { name } });
     notify(`${name} is the current tree.`);
     again();
@@ -167,10 +161,6 @@ function Use({ current, again }) {
   const others = (known.value || []).filter((/** @type {string} */ each) => each !== current);
   return html`<section aria-labelledby="use-tree"><h2 id="use-tree">Another tree</h2>
     <p class="quiet">The current one is what is browsed, walked and searched within. <code>waygraph taxonomy build</code> makes trees.</p>
-    <form class="row" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      <label class="beside">Name <input list="trees" value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
-      <datalist id="trees">${others.map((/** @type {string} */ each) => html`<option value=${each} />`)}</datalist>
-      <${Act} act=${use} disabled=${!name}>Use it<//>
-      ${others.length > 0 && html`<span class="quiet">There are also: ${others.join(", ")}</span>`}
-    </form></section>`;
+    <${Form} class="row" act=${use} isEdit button="Use it" fields=${[{ name: "name", label: "Name", beside: true, known: others.map((/** @type {string} */ each) => [each]) }]}>
+      ${others.length > 0 && html`<span class="quiet">There are also: ${others.join(", ")}</span>`}<//></section>`;
 }

@@ -1,8 +1,9 @@
 // The tools of all agents: a list that is searched while one types; `tool.js` shows one.
 import { html } from "../vendor/preact.js";
+import { Form } from "../fields.js";
 import { may } from "../http.js";
 import { Loaded, More, ToolTable, Twin, useParts } from "../parts.js";
-import { ToolsThatFit, Typed } from "./agents.js";
+import { ToolsThatFit, useSearch } from "./agents.js";
 import Tool from "./tool.js";
 
 /** @param {{path: string[], query: URLSearchParams}} props */
@@ -11,7 +12,7 @@ export default function Page({ path, query }) {
   if (name.length) return html`<${Tool} key=${path.join("/")} id=${[agent, ...name].join("/")} query=${query} />`;
   const text = query.get("text") || "";
   return html`<div class="row between"><h1>Tools</h1><${Twin} path="/v1/tools" /></div>
-    ${may("route") && html`<form role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}><${Typed} query=${query} name="text" label="What a tool is to do" /></form>`}
+    ${may("route") && html`<${Form} role="search" fields=${[useSearch(query, "What a tool is to do")]} />`}
     ${text ? html`<${ToolsThatFit} text=${text} limit=${50} />` : html`<${All} />`}`;
 }
 

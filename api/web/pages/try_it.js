@@ -1,10 +1,11 @@
 // A tool's arguments as a form and as JSON; a try through the gateway, and the last calls.
 import { html, useRef, useState } from "../vendor/preact.js";
+import { Form } from "../fields.js";
 import { may, pathOf, request, session } from "../http.js";
 import { Act, Badge, Code, Copied, Dialog, Fold, Json, Loaded, Outside, Time, useGet, Words } from "../parts.js";
 import { setQuery } from "../place.js";
 import { curl } from "../shell.js";
-import { Form, plain, useDraft } from "./schema_form.js";
+import { asJson, Draft, plain, SchemaFields } from "./schema_form.js";
 
 const RESULT_CHARS = 4000;
 const MOST_PARTS = 50;
@@ -61,9 +62,8 @@ export function TryIt({ tool, kind, cannot, shown }) {
   };
   return html`<h2>Try it</h2>
     <div class="columns" ref=${form}>
-      <form class="card fields" aria-label="Arguments" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-        <${Form} schema=${schema} root=${tool.input_schema} value=${args} onChange=${setArgs} faults=${faultsOf(outcome?.problem)} />
-      </form>
+      <${Form} class="card fields" aria-label="Arguments" fields=${[]}>
+        <${SchemaFields} schema=${schema} root=${tool.input_schema} value=${args} onChange=${setArgs} faults=${faultsOf(outcome?.problem)} /><//>
       <div class="card"><${RawJson} value=${args} onChange=${setArgs} />
         <p class="row">${!cannot && html`<${Act} class="main" act=${run}>Run<//>`} <${Copied} text=${curl(path, { arguments: args })} label="Copy curl" /></p>
         ${cannot && html`<p class="quiet">It cannot be run from here: ${cannot}.</p>`}
@@ -98,9 +98,7 @@ function RawJson({ value, onChange }) {
     if (typeof args !== "object" || args === null || Array.isArray(args)) throw new Error("Arguments are an object.");
     return args;
   };
-  const { draft, type, fault } = useDraft(value, (now) => JSON.stringify(now, null, 2), read, (now) => onChange(now || {}));
-  return html`<label>Arguments as JSON <textarea rows="8" spellcheck=${false} value=${draft} onInput=${type} aria-invalid=${fault ? "true" : undefined}></textarea></label>
-    ${fault && html`<p class="problem">${fault}</p>`}`;
+  return html`<label for="json">Arguments as JSON</label><${Draft} as="area" id="json" rows="8" spellcheck=${false} value=${value} onChange=${(/** @type {any} */ now) => onChange(now || {})} write=${asJson} read=${read} />`;
 }
 
 /** By the place of each argument. @param {any} problem @returns {Map<string, string>} */

@@ -1,5 +1,6 @@
 // What the registry is used for: calls, errors and latencies over time, and what requests did not find.
 import { html } from "../vendor/preact.js";
+import { Form } from "../fields.js";
 import { place, setQuery } from "../place.js";
 import { Loaded, Table, Time, ToolLink, Twin, useGet, Words } from "../parts.js";
 
@@ -15,11 +16,8 @@ export default function Use() {
   const name = query.get("name") || "";
   return html`<h1>Use</h1>
     <p class="quiet">Calls through the gateway, and requests to REST and MCP, by day in UTC. What is asked in these pages is not counted.</p>
-    <form class="row" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      <label class="beside">Period <select value=${days} onChange=${(/** @type {any} */ event) => setQuery({ days: event.target.value })}>
-        ${PERIODS.map((each) => html`<option value=${each}>${each} days</option>`)}</select></label>
-      ${name && html`<span>Only <${Words} text=${name} max=${80} /></span><button class="plain" type="button" onClick=${() => setQuery({ name: "", of: "" })}>Show all</button>`}
-    </form>
+    <${Form} class="row" fields=${[{ label: "Period", as: "choice", beside: true, value: days, options: PERIODS.map((each) => [each, `${each} days`]), set: (/** @type {string} */ value) => setQuery({ days: value }) }]}>
+      ${name && html`<span>Only <${Words} text=${name} max=${80} /></span><button class="plain" type="button" onClick=${() => setQuery({ name: "", of: "" })}>Show all</button>`}<//>
     <${Calls} key=${`${of} ${name}`} of=${of} name=${name} days=${days} />
     ${!name && html`<div class="columns"><${ByName} of="tool" days=${days} /><${ByName} of="caller" days=${days} /></div>
       <${Requests} days=${days} /><${Gaps} />`}`;
