@@ -1,4 +1,5 @@
-"""axe-core finds nothing on any page, and nothing is wider than the window: in light and dark, wide and on a phone."""
+"""axe-core finds nothing on any page, nothing is wider than the window, no word is broken and no request refused: in
+light and dark, wide and on a phone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,20 @@ PAGES = (
     *("/operate/keys", "/operate/toolsets", "/operate/logins", "/evaluate", "/login", "/nowhere"),
 )
 
+BROKEN_WORDS = r"""() => {
+  const broken = [], walker = document.createTreeWalker(document.querySelector("#app"), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    for (const {0: word, index} of node.data.matchAll(/\p{L}{2,14}/gu)) {
+      const range = document.createRange();
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      if (new Set([...range.getClientRects()].map((each) => Math.round(each.top))).size > 1) broken.push(word);
+    }
+  }
+  return broken;
+}"""
+"""Words of up to 14 letters that stand in two lines."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -38,6 +53,8 @@ def looked(request: pytest.FixtureRequest, browser: Browser, explored: Served) -
     look = LOOKS[request.param]
     explored.registry.operator.set_toolset("dinner", agents=["trencher-tables"])
     with visited(browser, explored.url, scheme=look.scheme, width=look.width) as visit:
+        refuse = lambda answer: visit.faults.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        visit.page.on("response", refuse)
         yield visit
 
 
@@ -48,6 +65,8 @@ def test_a_page_keeps_nobody_out(looked: Visit, path: str) -> None:
     looked.settle()
     assert find_barriers(page) == []
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.evaluate(BROKEN_WORDS) == []
+    assert looked.faults == []
 
 
 def test_a_dialog_keeps_nobody_out(looked: Visit) -> None:

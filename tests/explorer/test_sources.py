@@ -77,6 +77,29 @@ def test_a_source_is_removed_after_a_look_at_what_goes_with_it(visit: Visit, exp
     assert explored.registry.agents() == []
 
 
+def test_two_sources_of_one_server_are_one_row(visit: Visit, explored: Served, file: Path) -> None:
+    """It names both, hides from nobody that one of them fails, and each is removed by itself."""
+    other = file.with_name("desk.json")
+    other.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    for each in (file, other):
+        ingest(explored.registry, str(each))
+    other.write_text("{", encoding="utf-8")
+    with pytest.raises(SourceError):
+        ingest(explored.registry, str(other))
+    page = visit.open("/explore/sources")
+    row = page.get_by_role("article")
+    expect(row).to_have_count(1)
+    expect(row.get_by_role("heading")).to_have_text(f"{file.parent.name}/desk.json and {file.parent.name}/tables.json")
+    expect(row.get_by_text("1 of 2 cannot be read")).to_be_visible()
+    expect(row.locator(".fault")).to_contain_text("is not JSON")
+    row.get_by_role("button", name=f"Remove {other}").click()
+    expect(page.get_by_role("dialog")).to_contain_text("are other sources' too, and stay")
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(row.get_by_role("heading")).to_have_text(f"{file.parent.name}/tables.json")
+    expect(row.get_by_text("works", exact=True)).to_be_visible()
+
+
 def test_a_pasted_file_is_tried_before_it_is_taken(visit: Visit, explored: Served, file: Path) -> None:
     """The report says what is new and what looks suspicious; only then it is taken in."""
     ingest(explored.registry, str(file))

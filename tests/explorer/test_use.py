@@ -22,8 +22,9 @@ def explored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]
         client = service.client()
         ingest(client, "s", agent("harbour", "look"))
         counter = UsageCounter(service.registry.store, settings)
-        for outcome in ("ok", "ok", "tool_error", "refused"):
-            counter.note("harbour/look", outcome, 0.2, "key:ann")
+        counter.note("harbour/look", "ok", 0.2, "key:ann", "mcp")
+        for outcome in ("ok", "tool_error", "refused"):
+            counter.note("harbour/look", outcome, 0.2, "key:ann", "rest")
         counter.write()
         client.post("/v1/route", json={"text": "look at the harbour"})
         client.post("/v1/tools/search", json={"text": PRIVATE_TEXT, "filters": {"tags": ["none"]}})
@@ -41,7 +42,8 @@ def test_use_is_shown_by_day_tool_and_caller(visit: Visit, explored: Served) -> 
     expect(page.get_by_role("img", name="Calls a day: 4 in 7 days, of which 1 failed.")).to_be_visible()
     expect(page.get_by_role("img", name="Requests a day: 3 in 7 days, of which 1 found nothing.")).to_be_visible()
     tools = page.get_by_role("region", name="Calls by tool").get_by_role("row").filter(has_text="harbour/look")
-    assert tools.get_by_role("cell").all_inner_texts()[1:4] == ["4", "1", "1"]
+    rows = [row.get_by_role("cell").all_inner_texts()[1:5] for row in tools.all()]
+    assert rows == [["REST", "3", "1", "1"], ["MCP gateway", "1", "0", "0"]]
     expect(page.get_by_role("region", name="Calls by caller")).to_contain_text("key:ann")
     words = page.get_by_role("region", name="Words that no agent and no tool has")
     expect(words).to_contain_text("submarine")
@@ -58,11 +60,13 @@ def test_use_is_shown_by_day_tool_and_caller(visit: Visit, explored: Served) -> 
 
 def test_one_tool_has_an_address_of_its_own(visit: Visit) -> None:
     page = visit.open("/explore/use")
-    page.get_by_role("button", name="Over time: harbour/look").click()
+    page.get_by_role("link", name="Over time: harbour/look").first.click()
     visit.settle()
     assert page.url.endswith("/explore/use?of=tool&name=harbour%2Flook")
     page.reload()
     expect(page.get_by_role("img", name="Calls a day: 4 in 30 days, of which 1 failed.")).to_be_visible()
+    for path in ("agents/harbour", "tools/harbour/look"):
+        expect(visit.open(f"/explore/{path}").get_by_role("region", name="Calls by tool")).to_contain_text("MCP gateway")
 
 
 def test_what_is_asked_in_the_pages_is_not_counted(visit: Visit, explored: Served) -> None:

@@ -91,15 +91,20 @@ def test_every_way_that_a_call_ends_is_counted(
             slowest = max(there.operator.usage(agent_id="box"), key=lambda each: each.p95_ms or 0)
             assert there.operator.usage(agent_id="box", sort="p95", limit=1) == [slowest]
             assert by_tool(there.operator.usage(sort="errors"))["box/erase"] == {"refused": 1}
+            assert {each.door for each in there.operator.usage(days=1)} == {"rest"}
             with pytest.raises(InvalidQuery):
                 there.operator.usage(limit=0)
             with pytest.raises(UnknownName):
                 there.operator.usage(agent_id="nobody")
+    assert main(["--registry", str(place.registry), "call", "box/add", "a=1", "b=2"]) == 0
     assert main(["--registry", str(place.registry), "usage", "--sort", "errors", "--json"]) == 0
     used = json.loads(capsys.readouterr().out.splitlines()[-1])["usage"]
-    assert [each["tool_id"] for each in used] == ["box/fail", "box/refuse", "box/wait", "box/add", "box/erase"]
+    ids = ["box/fail", "box/refuse", "box/wait", "box/add", "box/add", "box/erase"]
+    assert [(each["tool_id"], each["door"]) for each in used] == [
+        (each, "program" if at == 3 else "rest") for at, each in enumerate(ids)
+    ]
     assert used[2]["p50_ms"] >= 270
-    assert used[4]["p50_ms"] is None
+    assert used[5]["p50_ms"] is None
     [kept] = (tmp_path / "data").glob("usage.sqlite")
     assert kept.stat().st_mode & 0o777 == 0o600
     assert b"SECRET" not in kept.read_bytes()

@@ -1,9 +1,10 @@
 // One agent: what its source states, what operators set, and what of it runs here.
 import { html, useState } from "../vendor/preact.js";
-import { maySet, queryOf } from "../http.js";
+import { mayOperate, maySet, queryOf } from "../http.js";
 import { Badge, Described, Fold, heldBack, Json, kindOf, Loaded, marked, Outside, SourceLink, Standing, Time, ToolTable, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { AgentSettings } from "./agent_settings.js";
+import { ByTool } from "./use.js";
 
 const TOOLS_AT_ONCE = 100;
 
@@ -36,7 +37,8 @@ function Facts({ facts, again }) {
     </dl>
     ${maySet() && html`<${AgentSettings} key=${agent.id} agent=${agent} settings=${settings} again=${again} />`}
     <h2>Tools</h2>
-    <${Tools} tools=${facts.tools} />`;
+    <${Tools} tools=${facts.tools} />
+    ${mayOperate() && html`<${ByTool} agent=${agent.id} />`}`;
 }
 
 /** @param {{status: string}} props */

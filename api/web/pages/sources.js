@@ -23,51 +23,76 @@ function Sources({ only }) {
   const state = useLoad((ending) => request("/v1/sources", { signal: ending }), [changed.value]);
   return html`<div class="row between"><h1>Sources</h1><${Twin} path="/v1/sources" /></div>
     <${Loaded} state=${state}>${(/** @type {any} */ value) => {
-      const sources = value.sources.filter((/** @type {any} */ each) => !only || each.name === only);
+      const groups = groupByServers(value.sources).filter((group) => !only || group.some(({ name }) => name === only));
       const followed = Object.fromEntries((value.looks || []).map((/** @type {any} */ each) => [each.name, each]));
       return html`${only && html`<p><a href=${`${HOME}/sources`}>All ${value.sources.length} sources</a></p>`}
-        ${sources.length ? null : html`<p class="quiet">${only ? `There is no source ${only} that you may see.` : "No source was read yet."}</p>`}
-        ${sources.map((/** @type {any} */ each) => html`<${Source} key=${each.name} source=${each} title=${value.titles[each.name]} all=${value.sources} followed=${followed[each.name]} again=${state.again} isOpen=${each.name === only} />`)}`;
+        ${groups.length ? null : html`<p class="quiet">${only ? `There is no source ${only} that you may see.` : "No source was read yet."}</p>`}
+        ${groups.map((group) => html`<${Source} key=${group[0].name} group=${group} titles=${value.titles} all=${value.sources} followed=${followed} again=${state.again} isOpen=${Boolean(only)} />`)}`;
     }}<//>`;
 }
 
-/** @param {{source: any, title: string, all: any[], followed: any, again: () => void, isOpen: boolean}} props */
-function Source({ source, title, all, followed, again, isOpen }) {
+/** Sources that list the very same agents stand together. @param {any[]} sources @returns {any[][]} */
+function groupByServers(sources) {
+  const groups = /** @type {Map<string, any[]>} */ (new Map());
+  for (const each of sources) {
+    const servers = [...each.agents].sort().join("\n") || each.name;
+    groups.set(servers, [...(groups.get(servers) || []), each]);
+  }
+  return [...groups.values()];
+}
+
+/** What of it fails. @param {any[]} group */
+function stateOf(group) {
+  const failing = group.filter(({ failures }) => failures.length), isGone = failing.some(({ failures }) => failures.some((/** @type {Failure} */ each) => !each.key));
+  if (!failing.length) return html`<${Badge} kind="good">works<//>`;
+  const words = isGone ? "cannot be read" : "fails in part";
+  return html`<${Badge} kind=${isGone ? "bad" : "warn"}>${group.length > 1 ? `${failing.length} of ${group.length} ${words}` : words}<//>`;
+}
+
+/** One or more sources of the same agents. @param {{group: any[], titles: Record<string, string>, all: any[], followed: Record<string, any>, again: () => void, isOpen: boolean}} props */
+function Source({ group, titles, all, followed, again, isOpen }) {
+  const { standing, agents } = group[0], waiting = standing.pending + standing.pending_tools;
+  const keys = (/** @type {string} */ id) => [...new Set(group.flatMap(({ claims }) => claims.filter((/** @type {any} */ claim) => claim.agent_id === id && claim.key !== id).map((/** @type {any} */ claim) => claim.key)))];
+  const part = (/** @type {any} */ each) => html`<${Origin} key=${each.name} source=${each} title=${titles[each.name]} all=${all} followed=${followed[each.name]} again=${again} />`;
+  return html`<article class="card" aria-label=${group.map(({ name }) => name).join(", ")}>
+    <div class="row between">
+      <h2>${group.map(({ name }, at) => html`${at > 0 && " and "}<a href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(titles[name])}</a>`)}</h2>
+      <span>${stateOf(group)}</span>
+    </div>
+    <dl class="facts">
+      <dt>Agents</dt><dd>${agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</dd>
+      ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting === 1 ? "one agent or tool waits" : `${waiting} agents and tools wait`} for approval</a></dd>`}
+      ${standing.notices > 0 && html`<dt>Notices</dt><dd><${NoticeLine} count=${standing.notices} at=${standing.notices_at} /></dd>`}
+    </dl>
+    ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
+    ${group.length === 1 ? part(group[0]) : group.map((each) => html`<details open=${isOpen || each.failures.length > 0}><summary><b>${marked(titles[each.name])}</b> ${stateOf([each])}</summary>${part(each)}</details>`)}
+    <details open=${isOpen}><summary>Its agents</summary><ul class="names">${agents.slice(0, MOST_AGENTS).map((/** @type {string} */ id) => html`<li><${AgentLink} id=${id} />${keys(id).length > 0 && html` <span class="quiet">there ${marked(keys(id).join(", "))}</span>`}</li>`)}
+      ${agents.length > MOST_AGENTS && html`<li><a href=${`${HOME}/agents${queryOf({ source: group[0].name })}`}>all ${agents.length}</a></li>`}</ul></details>
+  </article>`;
+}
+
+/** What is one source's own: where it lies, what of it fails, and what to do. @param {{source: any, title: string, all: any[], followed: any, again: () => void}} props */
+function Origin({ source, title, all, followed, again }) {
   const [isRemoving, setRemoving] = useState(false);
   const [reports, setReports] = useState(/** @type {any[] | null} */ (null));
-  const { standing } = source;
-  const own = source.failures.filter((/** @type {Failure} */ each) => !each.key);
   const sync = async () => {
     const answer = await request(pathOf("/v1/sources", source.name, "sync"), { method: "POST" });
     setReports(answer.reports);
     again();
   };
-  const waiting = standing.pending + standing.pending_tools;
-  return html`<article class="card" aria-label=${source.name}>
-    <div class="row between">
-      <h2><a href=${`${HOME}/sources${queryOf({ source: source.name })}`}>${marked(title)}</a></h2>
-      <span>${own.length ? html`<${Badge} kind="bad">cannot be read<//>` : source.failures.length ? html`<${Badge} kind="warn">fails in part<//>` : html`<${Badge} kind="good">works<//>`}</span>
-    </div>
-    <dl class="facts">
+  return html`<dl class="facts">
       ${title !== source.name && html`<dt>Place</dt><dd>${marked(source.name)}</dd>`}
       <dt>Last sync</dt><dd><${Time} at=${source.seen_at} />${source.pause_s > 0 && `; it changes often, and is written at most once in ${source.pause_s} s`}</dd>
       <dt>Next</dt><dd><${Next} followed=${followed} /></dd>
       <dt>Policy</dt><dd>${source.policy}: ${POLICIES[source.policy]}</dd>
-      <dt>Agents</dt><dd>${source.agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</dd>
-      ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting === 1 ? "one agent or tool waits" : `${waiting} agents and tools wait`} for approval</a></dd>`}
-      ${standing.notices > 0 && html`<dt>Notices</dt><dd><${NoticeLine} count=${standing.notices} at=${standing.notices_at} /></dd>`}
     </dl>
-    ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
     ${source.failures.map((/** @type {Failure} */ each) => html`<${Failing} key=${each.key} failure=${each} source=${source.name} />`)}
     ${reports && reports.map((each) => html`<${Report} report=${each} />`)}
-    <details open=${isOpen}><summary>Its agents</summary><ul class="names">${source.claims.slice(0, MOST_AGENTS).map((/** @type {any} */ claim) => html`<li><${AgentLink} id=${claim.agent_id} />${claim.key !== claim.agent_id && html` <span class="quiet">there ${marked(claim.key)}</span>`}</li>`)}
-      ${source.claims.length > MOST_AGENTS && html`<li><a href=${`${HOME}/agents${queryOf({ source: source.name })}`}>all ${source.claims.length}</a></li>`}</ul></details>
     ${mayOperate() && may("write") && !followed && html`<details><summary>Sync it</summary><p>This service does not follow the source. Where it can be read, run:</p><${Code} label=${`command that reads ${source.name} again`} text=${ingestLine(source.name)} /><p class="quiet">Or start <code>waygraph serve</code> with <code>--watch</code> and the source: then it is followed, and synced in its pages.</p></details>`}
     ${may("write") && html`<div class="row">
       ${mayOperate() && followed && html`<${Act} act=${sync} class="main" label=${`Sync now: ${source.name}`}>Sync now<//>`}
       <button class="danger" aria-label=${`Remove ${source.name}`} onClick=${() => setRemoving(true)}>Remove …</button></div>`}
-    ${isRemoving && html`<${Removal} source=${source} all=${all} followed=${Boolean(followed)} onClose=${() => setRemoving(false)} onDone=${again} />`}
-  </article>`;
+    ${isRemoving && html`<${Removal} source=${source} all=${all} followed=${Boolean(followed)} onClose=${() => setRemoving(false)} onDone=${again} />`}`;
 }
 
 const POLICIES = /** @type {Record<string, string>} */ ({

@@ -1,11 +1,12 @@
 // One tool: what it says of itself, what operators changed, its arguments as a form, and a try.
 import { html } from "../vendor/preact.js";
-import { may, maySet, pathOf, session } from "../http.js";
+import { may, mayOperate, maySet, pathOf, session } from "../http.js";
 import { AgentLink, Badge, Described, Fold, heldBack, isRenamed, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { Listed } from "./agent.js";
 import { ToolSettings } from "./tool_settings.js";
 import { TryIt } from "./try_it.js";
+import { ByTool } from "./use.js";
 
 // As MCP names them: what is said where one is true, and where it is false.
 const HINTS = {
@@ -42,6 +43,7 @@ function Facts({ tool, agent, call, again }) {
     ${tool.source_form && html`<${Stated} tool=${tool} />`}
     ${!tool.source_form && isRenamed(tool) && html`<p class="notice">Operators gave it another name: its source calls it <${Words} text=${tool.id.slice(tool.agent_id.length + 1)} max=${200} />.</p>`}
     <${TryIt} key=${tool.content_hash} tool=${tool} kind=${agent?.agent.kind || ""} cannot=${offersCalls() ? cannot : NO_CALLS} shown=${call} />
+    ${mayOperate() && html`<${ByTool} agent=${tool.agent_id} tool=${tool.id} />`}
     <h2>Schemas</h2>
     <${Fold} title="Of its arguments">${() => html`<${Json} value=${tool.input_schema} label="Schema of the arguments" />`}<//>
     ${tool.output_schema ? html`<${Fold} title="Of its result">${() => html`<${Json} value=${tool.output_schema} label="Schema of the result" />`}<//>` : html`<p class="quiet">It states none of its result.</p>`}

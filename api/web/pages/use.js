@@ -1,7 +1,8 @@
 // What the registry is used for: calls, errors and latencies over time, and what requests did not find.
 import { html } from "../vendor/preact.js";
 import { Form } from "../fields.js";
-import { place, setQuery } from "../place.js";
+import { queryOf } from "../http.js";
+import { HOME, place, setQuery } from "../place.js";
 import { Loaded, Table, Time, ToolLink, Twin, useGet, Words } from "../parts.js";
 
 const PERIODS = ["7", "30", "90"];
@@ -19,7 +20,7 @@ export default function Use() {
     <${Form} class="row" fields=${[{ label: "Period", as: "choice", beside: true, value: days, options: PERIODS.map((each) => [each, `${each} days`]), set: (/** @type {string} */ value) => setQuery({ days: value }) }]}>
       ${name && html`<span>Only <${Words} text=${name} max=${80} /></span><button class="plain" type="button" onClick=${() => setQuery({ name: "", of: "" })}>Show all</button>`}<//>
     <${Calls} key=${`${of} ${name}`} of=${of} name=${name} days=${days} />
-    ${!name && html`<div class="columns"><${ByName} of="tool" days=${days} /><${ByName} of="caller" days=${days} /></div>
+    ${!name && html`<${ByTool} days=${days} /><${ByCaller} days=${days} />
       <${Requests} days=${days} /><${Gaps} />`}`;
 }
 
@@ -33,28 +34,44 @@ function Calls({ of, name, days }) {
         faults=${(/** @type {Part} */ each) => each.errors} faultName="failed" />
       <${Series} title="95 of 100 calls were done within, ms" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.p95_ms || 0} />
     </div>
-    <details><summary>As a table</summary><${Table} caption="Calls by day" empty="No call was counted in this time." numeric=${[1, 2, 3, 4, 5]}
-      columns=${["Day", "Calls", "Failed", "Refused", "Half within, ms", "95 % within, ms"]} rows=${usage.map((each) => [each.day, ...numbers(each)])} /></details>
+    <details><summary>As a table</summary><${Table} caption="Calls by day" empty=${NO_CALL} numeric=${[1, 2, 3, 4, 5]}
+      columns=${["Day", ...NUMBERS]} rows=${usage.map((each) => [each.day, ...numbers(each)])} /></details>
     <${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
 }
 
-/** @param {Part} part */
+const NUMBERS = ["Calls", "Failed", "Refused", "Half within, ms", "95 % within, ms"], NO_CALL = "No call was counted in this time.";
+
+/** @param {{calls: number, errors: number, refusals: number, p50_ms: number | null, p95_ms: number | null}} part */
 function numbers({ calls, errors, refusals, p50_ms, p95_ms }) {
   return [count(calls), count(errors), count(refusals), p50_ms ?? "–", p95_ms ?? "–"];
 }
 
-/** @param {{of: string, days: string}} props */
-function ByName({ of, days }) {
-  const params = { of, by: "name", days };
-  const state = useGet("/v1/usage/days", params);
-  const rows = (/** @type {Part[]} */ parts) => [...parts].sort((one, other) => other.calls - one.calls).map((each) => [
-    html`${of === "tool" ? html`<${ToolLink} id=${each.name} />` : html`<${Words} text=${each.name || "not known"} max=${80} />`}${" "}
-      <button class="plain" aria-label=${`Over time: ${each.name}`} onClick=${() => setQuery({ of, name: each.name })}>over time</button>`,
-    ...numbers(each),
+const DOORS = /** @type {Record<string, string>} */ ({ mcp: "MCP gateway", rest: "REST", explorer: "these pages", program: "Python or command line", "": "not known" });
+
+/** How each tool was called by each door: of all, of an agent, or of one tool. @param {{agent?: string, tool?: string, days?: string}} props */
+export function ByTool({ agent = "", tool = "", days = "" }) {
+  const params = { agent, days, limit: 1000 };
+  const state = useGet("/v1/usage", params);
+  const rows = (/** @type {any[]} */ usage) => usage.filter(({ tool_id }) => !tool || tool_id === tool).map((each) => [
+    ...(tool ? [] : [html`<${ToolLink} id=${each.tool_id} short=${Boolean(agent)} />`]), DOORS[each.door],
+    ...numbers({ ...each, errors: each.tool_error + each.upstream_failed + each.timed_out, refusals: each.refused }), html`<${Time} at=${each.last_at} />`, html`<${OverTime} of="tool" name=${each.tool_id} />`,
   ]);
-  return html`<section><h2>${of === "tool" ? "Tools" : "Callers"}</h2><${Loaded} state=${state}>${(/** @type {{usage: Part[]}} */ { usage }) => html`
-    <${Table} caption=${`Calls by ${of}`} empty="No call was counted in this time." columns=${[of === "tool" ? "Tool" : "Caller", "Calls", "Failed", "Refused", "p50, ms", "p95, ms"]}
-      numeric=${[1, 2, 3, 4, 5]} rows=${rows(usage)} /><${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
+  return html`<section><h2>${agent ? "Use" : "Tools"}</h2><${Loaded} state=${state}>${(/** @type {any} */ { usage }) => html`
+    <${Table} caption="Calls by tool" empty=${NO_CALL} columns=${[...(tool ? [] : ["Tool"]), "Door", ...NUMBERS, "Last", ""]} numeric=${NUMBERS.map((_, at) => at + (tool ? 1 : 2))} rows=${rows(usage)} /><${Twin} path="/v1/usage" params=${params} />`}<//></section>`;
+}
+
+/** @param {{days: string}} props */
+function ByCaller({ days }) {
+  const params = { of: "caller", by: "name", days };
+  const state = useGet("/v1/usage/days", params);
+  const rows = (/** @type {Part[]} */ parts) => [...parts].sort((one, other) => other.calls - one.calls).map((each) => [html`<${Words} text=${each.name || "not known"} max=${80} />`, ...numbers(each), html`<${OverTime} of="caller" name=${each.name} />`]);
+  return html`<section><h2>Callers</h2><${Loaded} state=${state}>${(/** @type {{usage: Part[]}} */ { usage }) => html`
+    <${Table} caption="Calls by caller" empty=${NO_CALL} columns=${["Caller", ...NUMBERS, ""]} numeric=${NUMBERS.map((_, at) => at + 1)} rows=${rows(usage)} /><${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
+}
+
+/** @param {{of: string, name: string}} props */
+function OverTime({ of, name }) {
+  return html`<a href=${`${HOME}/use${queryOf({ of, name })}`} aria-label=${`Over time: ${name}`}>over time</a>`;
 }
 
 /** @param {{days: string}} props */
