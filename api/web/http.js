@@ -1,7 +1,7 @@
 // Requests to the service that serves these pages.
 import { signal } from "./vendor/preact.js";
 
-/** @typedef {{known: boolean, asks: boolean, local: boolean, name: string, scopes: string[], sees_all: boolean, csrf: string, issuer: boolean, calls: boolean, holds: boolean, fault?: string}} Session */
+/** @typedef {{known: boolean, asks: boolean, local: boolean, name: string, scopes: string[], sees_all: boolean, csrf: string, issuer: boolean, calls: boolean, evaluates: boolean, holds: boolean, fault?: string}} Session */
 
 /** @type {import("./vendor/preact.js").Signal<Session | null>} Who looks; null until it is known. */
 export const session = signal(null);
@@ -9,7 +9,7 @@ export const session = signal(null);
 const MARK = "csrf";
 const AWAY = "away";
 const INVITATION = /^[\w-]{43}$/;
-const STRANGER = { known: false, asks: true, local: false, name: "", scopes: [], sees_all: false, csrf: "", issuer: false, calls: false, holds: false };
+const STRANGER = { known: false, asks: true, local: false, name: "", scopes: [], sees_all: false, csrf: "", issuer: false, calls: false, evaluates: false, holds: false };
 
 /** What the service answered in place of what was asked for (RFC 9457). */
 export class Problem extends Error {

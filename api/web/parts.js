@@ -204,7 +204,7 @@ export function Path({ text }) {
 /** A description, and whether it was made of the names of tools for want of one. @param {{text: string, max: number}} props */
 export function Described({ text, max }) {
   const [first, rest] = text.split(/\n\n(.*)/s), isMade = text.startsWith("States no description: ");
-  return isMade ? html`<${Badge}>made<//> <${Words} text=${first.slice(first.indexOf(": ") + 2)} max=${max} />${rest && html` <${Words} text=${rest} max=${max} />`}` : html`<${Words} text=${text || "Its source describes it with no word."} max=${max} />`;
+  return isMade ? html`<span title="Its source has no description: this was made of its tools"><${Badge}>made<//></span> <${Words} text=${first.slice(first.indexOf(": ") + 2)} max=${max} />${rest && html` <${Words} text=${rest} max=${max} />`}` : html`<${Words} text=${text || "Its source describes it with no word."} max=${max} />`;
 }
 
 /** Counts in words, without those that are none. @param {Record<string, number>} numbers By noun, in the plural. */
@@ -319,7 +319,7 @@ export function Table({ caption, columns, rows, numeric = [], empty = "Nothing."
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
     <caption class="unseen-caption">${caption}</caption>
     <thead><tr>${columns.map((name, at) => (name ? html`<th scope="col" class=${kind(at)}>${name}</th>` : html`<td></td>`))}</tr></thead>
-    <tbody>${rows.map((cells, row) => html`<tr key=${row}>${cells.map((cell, at) => html`<td class=${kind(at)}>${cell}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map((cells, row) => html`<tr key=${row}>${cells.map((cell, at) => html`<td class=${kind(at)} data-name=${columns[at]}>${cell}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

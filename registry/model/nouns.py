@@ -516,6 +516,6 @@ def continue_outage(status: str, now: str) -> str:
 
 
 def _one_line(reason: str) -> str:
-    """White space as single spaces, not overlong, not empty."""
-    line = " ".join(reason.split()) or "no reason given"
-    return line if len(line) <= MAX_REASON_CHARS else line[: MAX_REASON_CHARS - 1] + "…"
+    """White space as single spaces, not empty, without the middle of a long one: what helps stands at its end."""
+    line, half = " ".join(reason.split()) or "no reason given", MAX_REASON_CHARS // 2
+    return line if len(line) <= MAX_REASON_CHARS else f"{line[: half - 1]}…{line[-half:]}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,6 +153,7 @@ class BrowserPages:
                 "issuer": bool(self._service.settings.oidc_client_id and asks),
                 "holds": is_server(place) or place == MEMORY or Path(place).exists(),
                 "calls": self._service.settings.explorer_calls and self._has_gateway,
+                "evaluates": find_spec("waygraph_lab") is not None,
             }
         )
 

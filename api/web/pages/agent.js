@@ -31,7 +31,7 @@ function Facts({ facts, again }) {
       <dt>Flags</dt><dd><${Listed} texts=${agent.flags} /></dd>
       <dt>Tags</dt><dd><${Tags} tags=${agent.tags} ours=${settings?.tags || []} /></dd>
       <dt>Seen by</dt><dd><${Seers} agent=${agent} settings=${settings} /></dd>
-      <dt>Sources</dt><dd>${facts.sources.map((/** @type {string} */ name) => html`<${SourceLink} name=${name} /> `)}</dd>
+      <dt>Sources</dt><dd>${facts.sources.map((/** @type {string} */ name, /** @type {number} */ at) => html`${at > 0 && ", "}<${SourceLink} name=${name} />`)}</dd>
       <dt>History</dt><dd><a href=${`${HOME}/changes${queryOf({ agent: agent.id })}`}>Changes of this agent</a>, <a href=${`${HOME}/map${queryOf({ around: `agent:${agent.id}` })}`}>its neighbours on the map</a></dd>
       <dt>Reached by</dt><dd><${Transport} transport=${agent.transport} /></dd>
     </dl>

@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { Form } from "../fields.js";
 import { may, request } from "../http.js";
-import { AgentLink, Badge, Described, KINDS, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useTyped, Words } from "../parts.js";
+import { AgentLink, Badge, counted, Described, KINDS, kindOf, Loaded, More, Path, Standing, Table, ToolTable, Twin, useGet, useLoad, useParts, useTyped, Words } from "../parts.js";
 import { setQuery } from "../place.js";
 import Agent from "./agent.js";
 
@@ -50,7 +50,7 @@ function Found({ list, sources }) {
     (claims.get(agent.id) || []).map((title) => html`<div><${Path} text=${title} /></div>`),
     html`<${State} agent=${agent} />`,
   ]);
-  return html`<p role="status" class="quiet">${list.items.length}${list.following ? " and more" : ""} agents</p>
+  return html`<p role="status" class="quiet">${counted({ agents: list.items.length }) || "No agents"}${list.following && " and more"}</p>
     <${Table} caption="Agents" columns=${["Agent", "Kind", "Tools", "Sources", "State"]} rows=${rows} numeric=${[2]} empty="No agent fits." />
     <${More} list=${list} />`;
 }

@@ -1,9 +1,9 @@
 // One answer: a sentence, why, what else is near, and what each score is made of.
 import { html } from "../vendor/preact.js";
-import { mayOperate, request } from "../http.js";
-import { Act, AgentLink, agentPlace, AnswerNotices, Badge, Bars, kindOf, notify, Standing, Table, ToolLink, toolPlace, walkPlace, Words } from "../parts.js";
+import { mayOperate } from "../http.js";
+import { Act, AgentLink, agentPlace, AnswerNotices, Badge, Bars, Described, kindOf, Standing, Table, ToolLink, toolPlace, walkPlace, Words } from "../parts.js";
 import { HOME } from "../place.js";
-import { Why } from "./ask_why.js";
+import { keep, Why } from "./ask_why.js";
 import { digits, legColour, legName, LEGS, partsOf } from "./ask_legs.js";
 
 /** @typedef {import("./ask_legs.js").Vote} Vote */
@@ -63,13 +63,14 @@ export function digest(answer, text) {
 /** @param {{answer: any, text: string}} props */
 function Sentence({ answer, text }) {
   const [first, ...others] = answer.matches, tool = first && toolOf(first);
+  const near = [...(first?.tools || []).slice(1, 3).map((/** @type {any} */ each) => ({ agent: first.agent, tool: each })), ...others].slice(0, MOST_NEAR);
   if (!first) return html`<p class="sentence">Nothing was found.</p>`;
   const name = (/** @type {any} */ match) => {
     const own = toolOf(match);
     return html`<a href=${own ? toolPlace(own.id) : agentPlace(match.agent.id)}><${Words} text=${(own || match.agent).name.slice(0, 80)} /></a>`;
   };
   return html`<p class="sentence">${name(first)}${tool && html` of <${Words} text=${first.agent.name.slice(0, 80)} />`} ${answer.is_doubtful ? "is nearest" : "fits best"}<${Words} text=${reasonsOf(first, text)} />.</p>
-    ${others.length > 0 && html`<p class="quiet">Near: ${others.slice(0, MOST_NEAR).map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}${name(each)}${toolOf(each) && html` of <${Words} text=${each.agent.name.slice(0, 80)} />`}`)}.</p>`}
+    ${near.length > 0 && html`<p class="quiet">Near: ${near.map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}${name(each)}${toolOf(each) && html` of <${Words} text=${each.agent.name.slice(0, 80)} />`}`)}.</p>`}
     ${first.cannot_run && html`<p class="quiet">It cannot be called here: <${Words} text=${first.cannot_run} max=${300} />. <a href=${tool ? toolPlace(tool.id) : agentPlace(first.agent.id)}>What to do</a></p>`}`;
 }
 
@@ -82,7 +83,7 @@ export function Answer({ answer, text, of, body, path, why, again }) {
   return html`<${Sentence} answer=${answer} text=${text} />
     <${AnswerNotices} of=${answer.notices} />
     ${kept && html`<${Verdict} answer=${answer} text=${kept} />`}
-    ${body && html`<${Why} body=${body} path=${path} answer=${answer} name=${why} again=${again} />`}
+    ${body && html`<${Why} body=${body} path=${path} answer=${answer} name=${why} kept=${kept} again=${again} />`}
     ${body && html`<${Legend} legs=${legsOf(answer)} />`}
     <${Matches} matches=${answer.matches} of=${of} text=${kept} />
     ${pinned.length > 0 && html`<h3>Pinned by an operator</h3><${Matches} matches=${pinned} of=${`${of}, pinned`} text=${kept} />`}
@@ -94,12 +95,6 @@ export function Answer({ answer, text, of, body, path, why, again }) {
     )}
     ${answer.walked && html`<${Walk} walked=${answer.walked} text=${text} />`}
     <p class="quiet">${answer.confidence !== null && html`<span title="How likely the registry holds a right one">confidence <strong>${Math.round(100 * answer.confidence)} %</strong></span> · `}revision ${answer.revision} · ${answer.elapsed_ms.toFixed(1)} ms${text && html` · <a href=${`${HOME}/map?q=${encodeURIComponent(text)}`}>on the map</a>`}</p>`;
-}
-
-/** Keeps the request with what is right for it. @param {string} text @param {string[]} right */
-async function keep(text, right) {
-  const { requests } = await request("/explore/requests", { body: { text, right } });
-  notify(`Kept. Of your ${requests.length} requests ${requests.filter((/** @type {any} */ each) => each.is_right).length} are answered right.`);
 }
 
 /** What a person says of an answer, for their own list. @param {{answer: any, text: string}} props */
@@ -134,7 +129,7 @@ function Match({ match, most, above, within, text }) {
     <${Bars} parts=${parts} most=${most} label=${`Score ${digits(score)}: ${parts.map((part) => `${part.name} ${digits(part.value)}`).join(", ")}`} />
     ${above && score <= above.score && html`<p class="quiet behind">${lag(match, above)}</p>`}
     <p><strong><${Words} text=${of.name} max=${80} /></strong> <${Badge}>${kindOf(agent.kind)}<//> <${Standing} of=${of} />${tool && html` of <${AgentLink} id=${agent.id} />`}</p>
-    ${of.description && html`<p><${Words} text=${of.description} max=${DESCRIPTION_CHARS} /></p>`}
+    ${of.description && html`<p><${Described} text=${of.description} max=${DESCRIPTION_CHARS} /></p>`}
     ${match.tools?.length > 0 && html`<p>Tools: ${match.tools.map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}<${ToolLink} id=${each.id} short />`)}</p>`}
     <details><summary>${votes.length} ${votes.length === 1 ? "vote" : "votes"}: what the score is made of</summary><${Votes} votes=${votes} score=${score} name=${`${of.id} (${within})`} /></details>
     ${above && text && mayOperate() && html`<${Act} class="plain" label=${`This one was right: ${of.id}`} act=${() => keep(text, [(toolOf(match) || agent).id])}>This one was right<//>`}

@@ -2,16 +2,22 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { Field } from "../fields.js";
 import { may, mayOperate, maySet, pathOf, request } from "../http.js";
-import { Act, AgentLink, Badge, Bars, Code, Loaded, marked, ToolLink, useGet, useLoad, useSettled, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Bars, Code, Loaded, marked, notify, ToolLink, useGet, useLoad, useSettled, Words } from "../parts.js";
 import { setQuery, useWanted } from "../place.js";
 import { quote } from "../shell.js";
 import { isCostly } from "./ask_request.js";
 import { digits, legName, partsOf } from "./ask_legs.js";
 
-/** @typedef {{body: any, path: string, answer: any, again: () => void}} Question `path`: where `answer` came from. */
+/** @typedef {{body: any, path: string, answer: any, kept: string, again: () => void}} Question `path`: where `answer` came from; `kept`: its text, if it may be kept. */
 
 /** @param {{id: string}} each */
 const idOf = ({ id }) => id;
+
+/** Keeps the request with what is right for it. @param {string} text @param {string[]} right */
+export async function keep(text, right) {
+  const { requests } = await request("/explore/requests", { body: { text, right } });
+  notify(`Kept. Of your ${requests.length} requests ${requests.filter((/** @type {any} */ each) => each.is_right).length} are answered right.`);
+}
 
 /** The tool that a match is, or its best, or the agent. @param {any} match @returns {string} */
 const toolIn = (match) => (match.tool || match.tools?.[0] || match.agent).id;
@@ -84,19 +90,19 @@ function WordList({ words, kind }) {
 // -- the mend -------------------------------------------------------------------------------------------------------------
 
 /** What would have it found, each as a command, and as a button for those who may; then what became of it. @param {Question & {of: any}} props */
-function Mend({ of, body, path, answer, again }) {
+function Mend({ of, body, path, answer, kept, again }) {
   const [done, setDone] = useState(/** @type {any} */ (null));
   const [first] = answer.matches;
   const rival = first && toolIn(first) !== of.id ? toolIn(first) : "";
   const mend = async (/** @type {string} */ place, /** @type {any} */ change, /** @type {any} */ undo) => {
-    const kept = mayOperate() ? await request("/explore/requests") : null;
+    const former = mayOperate() ? await request("/explore/requests") : null;
     await request(place, { method: "PATCH", body: change });
-    const now = kept && (await request("/explore/requests", { body: {} }));
-    setDone({ before: answer, after: await request(path, { body }), kept, now, undo: undo && (() => mend(place, undo, null)) });
+    const now = former && (await request("/explore/requests", { body: {} }));
+    setDone({ before: answer, after: await request(path, { body }), kept: former, now, undo: undo && (() => mend(place, undo, null)) });
     again();
   };
   const tools = of.kind === "agent" && answer.matches.find((/** @type {any} */ match) => match.agent.id === of.id)?.tools;
-  return html`<h3>Mend it</h3>
+  return html`${kept && mayOperate() && html`<p><${Act} label=${`This one was right: ${of.id}`} act=${() => keep(kept, [of.id])}>This one was right<//> <span class="quiet">Kept first, the figure says what a mend changed.</span></p>`}<h3>Mend it</h3>
     ${of.kind === "tool" ? html`<${MendTool} id=${of.id} text=${body.text} mend=${mend} />` : html`<p>Name the tool of it that you meant${tools ? html`: ${tools.map((/** @type {any} */ each) => html`<button key=${each.id} class="plain" onClick=${() => setQuery({ why: each.id })}>${marked(each.id)}</button> `)}` : html` (${of.id}/…).`}</p>`}
     ${rival && rival.includes("/") && html`<${Way} title=${`Hide ${rival}, which came instead`} command=${`waygraph set-tool ${quote(rival)} --hide`} label="Hide it" act=${() => mend(`/v1/tools/${pathOf(rival)}`, { hidden: true }, { hidden: null })} />`}
     ${done && html`<${Outcome} ...${done} id=${of.id} />`}`;

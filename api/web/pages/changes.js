@@ -4,6 +4,7 @@ import { Field, Form, Input } from "../fields.js";
 import { maySet, pathOf, queryOf, request } from "../http.js";
 import { HOME, setQuery } from "../place.js";
 import { Act, agentPlace, Badge, counted, Dialog, Fold, Loaded, lookAtWaits, marked, More, NoticeLine, notify, SourceLink, SourceTitle, suspicions, Time, toolPlace, Twin, useGet, useParts, Words } from "../parts.js";
+import { groupByServers } from "./sources.js";
 import { Difference, Revealed, revealed, textOf } from "../difference.js";
 
 /** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, fields: string[], chars: number, flags: string[], sources: string[], since: string, change: any}} Waiting */
@@ -30,7 +31,7 @@ export default function Page({ query }) {
         <summary>Rejected: ${refused.length}</summary>
         <${Choice} items=${refused} shown=${query.get("text") || ""} onDone=${again} />
       </details>`}`}<//>
-    ${sources.filter(({ standing }) => standing.notices).map(({ name, standing }) => html`<p key=${name}><${SourceLink} name=${name} />: <${NoticeLine} count=${standing.notices} at=${standing.notices_at} /></p>`)}
+    ${groupByServers(sources).filter(([{ standing }]) => standing.notices).map((group) => html`<p key=${group[0].name}>${group.map(({ name }, at) => html`${at > 0 && " and "}<${SourceLink} name=${name} />`)}: <${NoticeLine} count=${group[0].standing.notices} at=${group[0].standing.notices_at} /></p>`)}
     <div class="row between"><h2 id="log">The log</h2><${Twin} path="/v1/changes" params=${{ agent, since: momentOf(query.get("since") || "") }} /></div>
     <${Filters} agent=${agent} since=${query.get("since") || ""} agents=${[...log.items, ...waiting.items].map((each) => each.agent_id)} />
     <${Loaded} state=${log}>${() => html`
@@ -116,7 +117,7 @@ function Present({ item, onRest }) {
       const now = item.tool ? { ...answer, ...answer.source_form } : answer.agent;
       const isOther = now.content_hash !== item.content_hash && !answer.source_form;
       return html`${isOther && html`<p class="notice">This is of another text: it changed since, or operators set other words.</p>`}
-        ${SAID[item.tool ? "tool" : "agent"].map((field) => (Array.isArray(now[field]) ? now[field].length : now[field]) && html`<${Said} key=${field} field=${field} text=${textOf(now[field])} onRest=${(/** @type {number} */ rest) => onRest(item, field, rest)} />`)}`;
+        ${SAID[item.tool ? "tool" : "agent"].map((field) => Boolean(Array.isArray(now[field]) ? now[field].length : now[field]) && html`<${Said} key=${field} field=${field} text=${textOf(now[field])} onRest=${(/** @type {number} */ rest) => onRest(item, field, rest)} />`)}`;
     }}<//>`;
 }
 
@@ -205,7 +206,7 @@ function grouped(changes) {
 function Entries({ changes, shown }) {
   const entries = changes.map((each) => html`<${Entry} key=${each.id} change=${each} shown=${each.id === shown} />`);
   if (changes.length <= FEW) return entries;
-  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.filter((each) => !each.agent_id.startsWith("source:")).length} agents came</b> <span class="quiet"><${SourceTitle} name=${changes[0].source} /></span>`;
+  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.filter((each) => !each.agent_id.startsWith("source:")).length} agents came</b> <span class="quiet">from <${SourceTitle} name=${changes[0].source} /></span>`;
   return html`<li><${Fold} open=${false} title=${line}>${() => html`<ol class="log">${entries}</ol>`}<//></li>`;
 }
 
@@ -215,8 +216,8 @@ const KINDS = /** @type {Record<string, string>} */ ({ added: "good", changed: "
 function Entry({ change, shown }) {
   const name = change.tool ? `${change.agent_id}/${change.tool}` : change.agent_id;
   const isSource = change.agent_id.startsWith("source:"), of = isSource ? html`the source <${SourceTitle} name=${change.agent_id.slice(7)} />` : marked(name);
-  const numbers = isArrival(change) ? counted(change.after) : change.fields.join(", ").replaceAll("_", " "), by = !isSource && (change.source ? html`by <${SourceTitle} name=${change.source} />` : "by an operator");
-  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${of}</b> <span class="quiet">${[numbers && html`: ${numbers}`, by && html` ${by}`]}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
+  const numbers = isArrival(change) ? counted(change.after) || (isSource && "its agents were known") : change.fields.join(", ").replaceAll("_", " "), by = !isSource && (change.source ? html`by <${SourceTitle} name=${change.source} />` : "by an operator");
+  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${of}</b><span class="quiet">${[numbers && html`: ${numbers}`, by && html` ${by}`]}</span>${suspicions(change.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
   if (isArrival(change)) return html`<li><p>${line}</p></li>`;
   const here = `${HOME}/changes${queryOf({ agent: change.agent_id, since: change.at, change: change.id })}`;
   return html`<li><${Fold} open=${shown} title=${line}>${() => html`

@@ -15,7 +15,7 @@ const PREFERRED = ["agents Recall@5", "tools Recall@5"];
 
 export default function Evaluate() {
   const state = useGet("/v1/evaluations");
-  return html`<h1>Evaluate</h1>${session.value?.holds && html`<${Requests} />`}<h2>Records</h2><${Loaded} state=${state}>${(/** @type {any} */ found) => html`<${Records} found=${found} />`}<//>`;
+  return html`<h1>Evaluate</h1>${session.value?.holds && html`<${Requests} />`}<h2>Records</h2>${session.value?.evaluates ? html`<${Loaded} state=${state}>${(/** @type {any} */ found) => html`<${Records} found=${found} />`}<//>` : html`<p>Measuring is a package of its own: <code>pip install waygraph-lab</code>.</p>`}`;
 }
 
 /** The requests that a person keeps, how each is answered now, and the figure over time. */
@@ -32,7 +32,7 @@ function Requests() {
       html`<${Badge} kind=${each.is_right ? "good" : "bad"}>${each.is_right ? "right" : "wrong"}<//>`,
       html`<${Act} class="plain" label=${`Forget ${each.text}`} act=${forget(each.text)}>Forget<//>`,
     ])} />
-    <${Code} label="command that measures them" text=${`waygraph eval ${quote(folder)}`} />`}<//></section>`;
+    ${session.value?.evaluates && html`<${Code} label="command that measures them" text=${`waygraph eval ${quote(folder)}`} />`}`}<//></section>`;
 }
 
 /** A bar for each time that the figure changed. @param {{runs: {at: string, judged: number, right: number}[]}} props */

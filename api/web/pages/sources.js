@@ -32,7 +32,7 @@ function Sources({ only }) {
 }
 
 /** Sources that list the very same agents stand together. @param {any[]} sources @returns {any[][]} */
-function groupByServers(sources) {
+export function groupByServers(sources) {
   const groups = /** @type {Map<string, any[]>} */ (new Map());
   for (const each of sources) {
     const servers = [...each.agents].sort().join("\n") || each.name;
@@ -60,14 +60,14 @@ function Source({ group, titles, all, followed, again, isOpen }) {
       <span>${stateOf(group)}</span>
     </div>
     <dl class="facts">
-      <dt>Agents</dt><dd>${agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</dd>
+      <dt>Agents</dt><dd><details open=${isOpen}><summary>${agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</summary>
+        <ul class="names">${agents.slice(0, MOST_AGENTS).map((/** @type {string} */ id) => html`<li><${AgentLink} id=${id} />${keys(id).length > 0 && html` <span class="quiet">there ${marked(keys(id).join(", "))}</span>`}</li>`)}
+        ${agents.length > MOST_AGENTS && html`<li><a href=${`${HOME}/agents${queryOf({ source: group[0].name })}`}>all ${agents.length}</a></li>`}</ul></details></dd>
       ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting === 1 ? "one agent or tool waits" : `${waiting} agents and tools wait`} for approval</a></dd>`}
       ${standing.notices > 0 && html`<dt>Notices</dt><dd><${NoticeLine} count=${standing.notices} at=${standing.notices_at} /></dd>`}
     </dl>
     ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
     ${group.length === 1 ? part(group[0]) : group.map((each) => html`<details open=${isOpen || each.failures.length > 0}><summary><b>${marked(titles[each.name])}</b> ${stateOf([each])}</summary>${part(each)}</details>`)}
-    <details open=${isOpen}><summary>Its agents</summary><ul class="names">${agents.slice(0, MOST_AGENTS).map((/** @type {string} */ id) => html`<li><${AgentLink} id=${id} />${keys(id).length > 0 && html` <span class="quiet">there ${marked(keys(id).join(", "))}</span>`}</li>`)}
-      ${agents.length > MOST_AGENTS && html`<li><a href=${`${HOME}/agents${queryOf({ source: group[0].name })}`}>all ${agents.length}</a></li>`}</ul></details>
   </article>`;
 }
 
@@ -123,6 +123,7 @@ const WAYS_OUT = [
   [/not there|No such file|is no path/, () => "put the file back where it was; if it is gone for good, remove the source."],
   [/ermission denied/, () => "let the user that runs this service read or run it."],
   [/command not found|cannot be run/, () => "install the command, or write its whole path into the source's file."],
+  [/No module named|Cannot find module|starts it with/, () => "install what it lacks where it is started, or start the version that the reason names."],
   [/working directory/, () => "make the folder, or name another one in the source's file."],
   [/is not (JSON|YAML|TOML|UTF-8)|damaged|nested|is empty|front matter|not of the kind|expected/, () => "mend the file at the place that the reason names. What it held before stays until then."],
   [/needs a login|OAuth|login|401|403|does not let this caller in|token/i, (_, source) => `log in: run \`${ingestLine(source)}\` where a browser is, or mend the key that the source's file refers to.`],

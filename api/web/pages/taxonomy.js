@@ -22,18 +22,19 @@ export default function Page({ query }) {
   const [isWanted, want] = useWanted(walkPlace(text, mode));
   const walked = useLoad(async (ending) => (text && isWanted ? request("/v1/route", { body: { text, recipe: "taxonomy", limit: 20, ...(mode && { mode }) }, signal: ending }) : null), [text, mode, isWanted]);
   const walk = walked.value?.walked ? readWalk(walked.value.walked) : null;
+  const isNone = state.value && !state.value.taxonomy;
   const again = () => {
     state.again();
     setRound(round + 1);
   };
   return html`<h1>Taxonomy</h1>
-    <${WalkForm} text=${text} mode=${mode} />
+    ${!isNone && html`<${WalkForm} text=${text} mode=${mode} />`}
     ${text && !isWanted && html`<p class="notice">A link asks for this walk, which calls a language model. <button onClick=${want}>Run</button></p>`}
     ${text && isWanted && (walked.error ? html`<${Fault} error=${walked.error} again=${walked.again} />` : walked.busy ? html`<p class="quiet" aria-busy="true">A language model walks the tree; this may take a while …</p>` : html`<${WalkFacts} route=${walked.value} />`)}
     <${Loaded} state=${state}>${(/** @type {any} */ root) => !root.taxonomy ? html`<p>There is no tree yet. Build one:</p><${Code} label="command that builds a tree" text="waygraph taxonomy build" />` : html`
       <p>The tree <b>${root.taxonomy}</b> sorts ${counted(root.count, root.of)}; ${root.built_by === "vectors" || root.built_by === "words" ? `it was built by ${root.built_by}` : html`the language model <${Words} text=${root.built_by} max=${60} /> built it`}. <${Twin} path="/v1/taxonomy" params=${{ path }} /></p>
       <div class="tree"><${Category} key=${`${root.taxonomy} ${round}`} path="" name="All" count=${root.count} of=${root.of} at=${path} walk=${walk} /></div>`}<//>
-    ${may("write") && session.value?.sees_all && html`<${Use} current=${state.value?.taxonomy || ""} again=${again} />`}`;
+    ${!isNone && may("write") && session.value?.sees_all && html`<${Use} current=${state.value?.taxonomy || ""} again=${again} />`}`;
 }
 
 /** @param {{text: string, mode: string}} props */

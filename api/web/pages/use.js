@@ -16,7 +16,7 @@ export default function Use() {
   const of = query.get("of") === "caller" ? "caller" : "tool";
   const name = query.get("name") || "";
   return html`<h1>Use</h1>
-    <p class="quiet">Calls through the gateway, and requests to REST and MCP, by day in UTC. What is asked in these pages is not counted.</p>
+    <p class="quiet">Calls by every door, and requests to REST and MCP, by day in UTC. What is asked in these pages is not counted; what is called from them is.</p>
     <${Form} class="row" fields=${[{ label: "Period", as: "choice", beside: true, value: days, options: PERIODS.map((each) => [each, `${each} days`]), set: (/** @type {string} */ value) => setQuery({ days: value }) }]}>
       ${name && html`<span>Only <${Words} text=${name} max=${80} /></span><button class="plain" type="button" onClick=${() => setQuery({ name: "", of: "" })}>Show all</button>`}<//>
     <${Calls} key=${`${of} ${name}`} of=${of} name=${name} days=${days} />
@@ -29,17 +29,22 @@ function Calls({ of, name, days }) {
   const params = { of, name, days };
   const state = useGet("/v1/usage/days", params);
   return html`<section><h2>Calls</h2><${Loaded} state=${state}>${(/** @type {{usage: Part[]}} */ { usage }) => html`
-    <div class="columns">
+    ${usage.length > 0 && html`<div class="columns">
       <${Series} title="Calls a day" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.calls}
         faults=${(/** @type {Part} */ each) => each.errors} faultName="failed" />
       <${Series} title="95 of 100 calls were done within, ms" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.p95_ms || 0} />
-    </div>
-    <details><summary>As a table</summary><${Table} caption="Calls by day" empty=${NO_CALL} numeric=${[1, 2, 3, 4, 5]}
-      columns=${["Day", ...NUMBERS]} rows=${usage.map((each) => [each.day, ...numbers(each)])} /></details>
+    </div>`}
+    <${AsTable} isFolded=${usage.length > 0}><${Table} caption="Calls by day" empty=${NO_CALL} numeric=${[1, 2, 3, 4, 5]}
+      columns=${["Day", ...NUMBERS]} rows=${usage.map((each) => [each.day, ...numbers(each)])} /><//>
     <${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
 }
 
 const NUMBERS = ["Calls", "Failed", "Refused", "Half within, ms", "95 % within, ms"], NO_CALL = "No call was counted in this time.";
+
+/** What a picture beside it shows already is folded. @param {{isFolded: boolean, children: any}} props */
+function AsTable({ isFolded, children }) {
+  return isFolded ? html`<details><summary>As a table</summary>${children}</details>` : children;
+}
 
 /** @param {{calls: number, errors: number, refusals: number, p50_ms: number | null, p95_ms: number | null}} part */
 function numbers({ calls, errors, refusals, p50_ms, p95_ms }) {
@@ -79,10 +84,10 @@ function Requests({ days }) {
   const params = { of: "request", days };
   const state = useGet("/v1/usage/days", params);
   return html`<section><h2>Requests</h2><${Loaded} state=${state}>${(/** @type {{usage: Part[]}} */ { usage }) => html`
-    <${Series} title="Requests a day" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.calls}
-      faults=${(/** @type {Part} */ each) => each.empty} faultName="found nothing" />
-    <details><summary>As a table</summary><${Table} caption="Requests by day" empty="No request was counted in this time." numeric=${[1, 2, 3]} columns=${["Day", "Requests", "Found nothing", "95 % within, ms"]}
-      rows=${usage.map((each) => [each.day, count(each.calls), count(each.empty), each.p95_ms ?? "–"])} /></details>
+    ${usage.length > 0 && html`<${Series} title="Requests a day" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.calls}
+      faults=${(/** @type {Part} */ each) => each.empty} faultName="found nothing" />`}
+    <${AsTable} isFolded=${usage.length > 0}><${Table} caption="Requests by day" empty="Nothing was asked in this time: what hosts, REST and connected programs ask is counted here." numeric=${[1, 2, 3]} columns=${["Day", "Requests", "Found nothing", "95 % within, ms"]}
+      rows=${usage.map((each) => [each.day, count(each.calls), count(each.empty), each.p95_ms ?? "–"])} /><//>
     <${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
 }
 
