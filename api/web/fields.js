@@ -26,7 +26,8 @@ export function Input({ as = "text", value, set, late, options = [], known, elem
 export function Field({ label, beside, note, ...control }) {
   if (control.as === "some") return html`<${Some} label=${label} ...${control} />`;
   const drawn = html`<${Input} ...${control} />`, isCheck = control.as === "check";
-  return html`<label class=${isCheck || beside ? "beside" : undefined}>${isCheck ? html`${drawn} ${label}` : html`${label} ${drawn}`}</label>${note && html` <span class="quiet">${note}</span>`}`;
+  const named = html`<label class=${isCheck || beside ? "beside" : undefined}>${isCheck ? html`${drawn} ${label}` : html`${label} ${drawn}`}</label>`;
+  return note ? html`<div>${named} <span class="quiet">${note}</span></div>` : named;
 }
 
 /** @param {{label: any, value?: string[], set?: (value: string[]) => void, options?: Option[]}} props `value`: those that are checked. */

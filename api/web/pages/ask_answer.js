@@ -94,7 +94,7 @@ export function Answer({ answer, text, of, body, path, why, again }) {
       </details>`,
     )}
     ${answer.walked && html`<${Walk} walked=${answer.walked} text=${text} />`}
-    <p class="quiet">${answer.confidence !== null && html`<span title="How likely the registry holds a right one">confidence <strong>${Math.round(100 * answer.confidence)} %</strong></span> · `}revision ${answer.revision} · ${answer.elapsed_ms.toFixed(1)} ms${text && html` · <a href=${`${HOME}/map?q=${encodeURIComponent(text)}`}>on the map</a>`}</p>`;
+    <p class="quiet">${answer.confidence !== null && answer.matches.length > 0 && html`<span title="How likely the registry holds a right one">confidence <strong>${Math.round(100 * answer.confidence)} %</strong></span> · `}revision ${answer.revision} · ${answer.elapsed_ms.toFixed(1)} ms${text && html` · <a href=${`${HOME}/map?q=${encodeURIComponent(text)}`}>on the map</a>`}</p>`;
 }
 
 /** What a person says of an answer, for their own list. @param {{answer: any, text: string}} props */

@@ -29,22 +29,17 @@ function Calls({ of, name, days }) {
   const params = { of, name, days };
   const state = useGet("/v1/usage/days", params);
   return html`<section><h2>Calls</h2><${Loaded} state=${state}>${(/** @type {{usage: Part[]}} */ { usage }) => html`
-    ${usage.length > 0 && html`<div class="columns">
+    ${usage.length === 0 ? html`<p class="quiet">${NO_CALL}</p>` : html`<div class="columns">
       <${Series} title="Calls a day" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.calls}
         faults=${(/** @type {Part} */ each) => each.errors} faultName="failed" />
       <${Series} title="95 of 100 calls were done within, ms" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.p95_ms || 0} />
-    </div>`}
-    <${AsTable} isFolded=${usage.length > 0}><${Table} caption="Calls by day" empty=${NO_CALL} numeric=${[1, 2, 3, 4, 5]}
-      columns=${["Day", ...NUMBERS]} rows=${usage.map((each) => [each.day, ...numbers(each)])} /><//>
+    </div>
+    <details><summary>As a table</summary><${Table} caption="Calls by day" numeric=${[1, 2, 3, 4, 5]}
+      columns=${["Day", ...NUMBERS]} rows=${usage.map((each) => [each.day, ...numbers(each)])} /></details>`}
     <${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
 }
 
 const NUMBERS = ["Calls", "Failed", "Refused", "Half within, ms", "95 % within, ms"], NO_CALL = "No call was counted in this time.";
-
-/** What a picture beside it shows already is folded. @param {{isFolded: boolean, children: any}} props */
-function AsTable({ isFolded, children }) {
-  return isFolded ? html`<details><summary>As a table</summary>${children}</details>` : children;
-}
 
 /** @param {{calls: number, errors: number, refusals: number, p50_ms: number | null, p95_ms: number | null}} part */
 function numbers({ calls, errors, refusals, p50_ms, p95_ms }) {
@@ -84,10 +79,10 @@ function Requests({ days }) {
   const params = { of: "request", days };
   const state = useGet("/v1/usage/days", params);
   return html`<section><h2>Requests</h2><${Loaded} state=${state}>${(/** @type {{usage: Part[]}} */ { usage }) => html`
-    ${usage.length > 0 && html`<${Series} title="Requests a day" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.calls}
-      faults=${(/** @type {Part} */ each) => each.empty} faultName="found nothing" />`}
-    <${AsTable} isFolded=${usage.length > 0}><${Table} caption="Requests by day" empty="Nothing was asked in this time: what hosts, REST and connected programs ask is counted here." numeric=${[1, 2, 3]} columns=${["Day", "Requests", "Found nothing", "95 % within, ms"]}
-      rows=${usage.map((each) => [each.day, count(each.calls), count(each.empty), each.p95_ms ?? "–"])} /><//>
+    ${usage.length === 0 ? html`<p class="quiet">Nothing was asked in this time: what hosts, REST and connected programs ask is counted here.</p>` : html`<${Series} title="Requests a day" parts=${usage} days=${days} value=${(/** @type {Part} */ each) => each.calls}
+      faults=${(/** @type {Part} */ each) => each.empty} faultName="found nothing" />
+    <details><summary>As a table</summary><${Table} caption="Requests by day" numeric=${[1, 2, 3]} columns=${["Day", "Requests", "Found nothing", "95 % within, ms"]}
+      rows=${usage.map((each) => [each.day, count(each.calls), count(each.empty), each.p95_ms ?? "–"])} /></details>`}
     <${Twin} path="/v1/usage/days" params=${params} />`}<//></section>`;
 }
 
