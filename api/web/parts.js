@@ -388,6 +388,20 @@ export function Dialog({ title, onClose, children }) {
 }
 
 /**
+ * Asks before something is removed for good. `path`: of what is removed; `done`: what is said of the answer.
+ * @param {{title: string, path: string, done: (answer: any) => string, button?: string, onClose: () => void, onDone: () => void, children: any}} props
+ */
+export function Removal({ title, path, done, button = "Remove", onClose, onDone, children }) {
+  const remove = async () => {
+    notify(done(await request(path, { method: "DELETE" })));
+    onClose();
+    onDone();
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose}>${children}
+    <p class="row"><${Act} class="danger" act=${remove}>${button}<//><button autofocus onClick=${onClose}>Keep it</button></p><//>`;
+}
+
+/**
  * The parts of a list, one after the other as they are asked for.
  * @param {string} path @param {string} key The list in the answer. @param {Record<string, unknown>} params
  */

@@ -2,11 +2,10 @@
 
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil, log2
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple, cast
 
 Outcome = Literal["ok", "tool_error", "refused", "upstream_failed", "timed_out", "cancelled"]
@@ -45,10 +44,6 @@ class Count(NamedTuple):
     def target(self) -> str:
         """The name without the door."""
         return self.name.partition("\t")[0]
-
-    @property
-    def door(self) -> Door:
-        return cast("Door", self.name.partition("\t")[2])
 
     def plus(self, other: "Count") -> "Count":
         return self._replace(
@@ -201,10 +196,13 @@ def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage
     """What each tool's counts come to by each door: the `limit` that have most of what is sorted by, then by id."""
     of = {"calls": "calls", "errors": "errors", "p95": "p95_ms"}[sort]
     usages = []
-    for (tool_id, door), group in _group(counts, attrgetter("target", "door")):
+    for name, group in _group(counts, "name"):
         outcomes, sums = _sum(group)
         first_at, last_at = min(count.first_at for count in group), max(count.last_at for count in group)
-        usages.append(ToolUsage(tool_id=tool_id, door=door, **outcomes, **sums, first_at=first_at, last_at=last_at))
+        tool_id, _, door = name.partition("\t")
+        usages.append(
+            ToolUsage(tool_id=tool_id, door=cast("Door", door), **outcomes, **sums, first_at=first_at, last_at=last_at)
+        )
     return sorted(usages, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id, usage.door))[:limit]
 
 
@@ -219,7 +217,7 @@ def usage_parts(counts: Iterable[Count], by: UsageBy, name: str) -> list[UsagePa
             empty=outcomes["nothing"],
             **sums,
         )
-        for key, group in _group(counts, attrgetter("day" if by == "day" else "target"))
+        for key, group in _group(counts, "day" if by == "day" else "target")
         for outcomes, sums in [_sum(group)]
     ]
 
@@ -228,16 +226,16 @@ def unknown_words(counts: Iterable[Count]) -> list[UnknownWord]:
     """Those of the most requests first, without what was said on one day alone: it may be a name, or worse."""
     words = [
         UnknownWord(word=word, requests=sum(each.calls for each in group), last_day=max(each.day for each in group))
-        for word, group in _group(counts, attrgetter("name"))
+        for word, group in _group(counts, "name")
         if len(group) > 1
     ]
     return sorted(words, key=lambda each: -each.requests)
 
 
-def _group(counts: Iterable[Count], key: Callable[[Count], Any]) -> list[tuple[Any, list[Count]]]:
-    groups: defaultdict[Any, list[Count]] = defaultdict(list)
+def _group(counts: Iterable[Count], by: Literal["day", "name", "target"]) -> list[tuple[str, list[Count]]]:
+    groups: defaultdict[str, list[Count]] = defaultdict(list)
     for count in counts:
-        groups[key(count)].append(count)
+        groups[getattr(count, by)].append(count)
     return sorted(groups.items())
 
 

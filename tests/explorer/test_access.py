@@ -19,7 +19,17 @@ PAGES = (
         "/agents/trencher-tables",
         "/tools",
     ),
-    *("/tools/trencher-tables/reserve", "/changes", "/sources", "/map", "/taxonomy", "/cypher", "/use", "/operate"),
+    *(
+        "/tools/trencher-tables/reserve",
+        "/changes",
+        "/sources",
+        "/map",
+        "/map?around=agent:trencher-tables",
+        "/taxonomy",
+        "/cypher",
+        "/use",
+        "/operate",
+    ),
     *("/operate/keys", "/operate/toolsets", "/operate/logins", "/evaluate", "/login", "/nowhere"),
 )
 
@@ -44,7 +54,7 @@ class Look:
     width: int
 
 
-LOOKS = {f"{scheme} {width}": Look(scheme, width) for scheme in ("light", "dark") for width in (1280, 390)}
+LOOKS = {f"{scheme} {width}": Look(scheme, width) for scheme in ("light", "dark") for width in (1280, 360)}
 
 
 @pytest.fixture(scope="module", params=LOOKS)

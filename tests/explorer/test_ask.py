@@ -259,14 +259,6 @@ def test_a_caller_sees_its_part_only(browser: Browser, catalog: Path, tmp_path: 
             expect(visit.open("/explore").get_by_role("heading", name="Log in")).to_be_visible()
 
 
-def test_on_a_phone(browser: Browser, explored: Served) -> None:
-    """Nothing is wider than 360 pixels."""
-    with visited(browser, explored.url, width=360, height=780) as visit:
-        page = ask(visit, "&why=skylark-travel&recipe=hybrid&recipe=lexical", DINNER)
-        expect(page.get_by_text("its texts hold").first).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
 def test_the_command_line_says_the_same(explored: Served, tmp_path: Path) -> None:
     expected = explored.client().post("/v1/route/why", json={"text": DINNER, "id": "quarry-sql/run_query"}).json()
     command = [sys.executable, "-m", "waygraph.api.cli.app", "--registry", explored.url, "route", DINNER]

@@ -169,13 +169,6 @@ def test_the_exported_map_opens_at_what_its_address_names(browser: Browser, host
         expect(page.locator("#counts")).to_have_text("2 agents, 1 tool")
 
 
-@pytest.mark.parametrize("path", ["map", "map?around=agent:trencher-tables", "taxonomy", "cypher"])
-def test_it_fits_a_phone(browser: Browser, explored: Served, path: str) -> None:
-    with visited(browser, explored.url, width=360, height=740) as visit:
-        page = visit.open(f"/explore/{path}")
-        assert page.evaluate("document.documentElement.scrollWidth") == 360
-
-
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Two groups with the same tags, needs, calls that were counted, a skill, and an agent that only the board sees."""

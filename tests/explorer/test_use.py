@@ -66,7 +66,9 @@ def test_one_tool_has_an_address_of_its_own(visit: Visit) -> None:
     page.reload()
     expect(page.get_by_role("img", name="Calls a day: 4 in 30 days, of which 1 failed.")).to_be_visible()
     for path in ("agents/harbour", "tools/harbour/look"):
-        expect(visit.open(f"/explore/{path}").get_by_role("region", name="Calls by tool")).to_contain_text("MCP gateway")
+        expect(visit.open(f"/explore/{path}").get_by_role("region", name="Calls by tool")).to_contain_text(
+            "MCP gateway"
+        )
 
 
 def test_what_is_asked_in_the_pages_is_not_counted(visit: Visit, explored: Served) -> None:

@@ -63,6 +63,14 @@ def test_every_module_is_imported_by_another() -> None:
     assert {path.resolve() for path in WEB.rglob("*.js")} - imported(["app.js"], _IMPORT) == set()
 
 
+def test_one_part_draws_every_form() -> None:
+    drawn = re.compile(
+        r"html`[^`]*<(?:form|input|select|textarea)\b|^\s*<(?:form|input|select|textarea)\b", re.MULTILINE
+    )
+    pages = [path for path in WEB.rglob("*.js") if path.parent.name != "vendor"]
+    assert [path.name for path in pages if drawn.search(path.read_text("utf-8"))] == ["fields.js"]
+
+
 def test_what_the_page_names_is_there() -> None:
     names = re.findall(r'"/explore/files/([^"]+)"', (WEB / "index.html").read_text("utf-8"))
     assert names

@@ -11,6 +11,15 @@ from benchmarks.world import World
 from tests.browser import find_browser
 from waygraph.registry.model.settings import load_settings
 
+WORK = {
+    "first page, requests": 24,
+    "first page, elements": 400,
+    "while typed, requests": 1,
+    "while typed, bytes": 30,
+    "while typed, elements": 400,
+}
+"""Counted, so that a slower machine fails nothing: of a page with five answers."""
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
@@ -26,7 +35,10 @@ def test_a_small_run_measures_pages_map_and_people(world: World) -> None:
     values = {each.name: each.value for each in measures}
     assert len(values) == len(measures)
     assert values.pop("20 people, 60 tools: errors") == 0
+    assert values.pop("explorer, 60 tools: first paint after the load") >= 0
     assert all(value > 0 for value in values.values())
+    for work, most in WORK.items():
+        assert values[f"explorer, 60 tools: {work}"] <= most, work
     assert values["explorer, 60 tools: first paint"] < values["explorer, 60 tools: first answer drawn"]
     assert values["explorer: the first page, gzip"] < values["explorer: the first page, as sent"]
     assert {"/explore", "/explore/files/app.js", "/explore/files/vendor/preact.js"} <= details["files"].keys()

@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { Form, namesIn } from "../fields.js";
 import { request } from "../http.js";
-import { Act, Dialog, notify } from "../parts.js";
+import { Act, notify, Removal } from "../parts.js";
 import { go, HOME } from "../place.js";
 
 /** @param {{agent: any, settings: any, again: () => void}} props */
@@ -15,11 +15,6 @@ export function AgentSettings({ agent, settings, again }) {
     notify(done);
     again();
   };
-  const remove = async () => {
-    await request(path, { method: "DELETE" });
-    notify(`${agent.id} is removed.`);
-    go(`${HOME}/agents`);
-  };
   return html`<details class="card"><summary><h2 class="inline">Settings of operators</h2></summary>
     <p class="quiet">They lie beside what the source states, and stay whatever it states next.</p>
     <p class="row">
@@ -31,9 +26,7 @@ export function AgentSettings({ agent, settings, again }) {
       act=${(/** @type {any} */ { tags }) => set({ tags: namesIn(tags) }, "The tags are set.")} />
     <${Form} class="row" isEdit fields=${[{ name: "groups", label: "Only these groups may see it, with commas between; none: as the source says", value: (settings?.visible_to || []).join(", ") }]}
       act=${(/** @type {any} */ { groups }) => set({ visible_to: groups.trim() ? namesIn(groups) : null }, "Who may see it is set.")} />
-    ${asks && html`<${Dialog} title="Remove this agent?" onClose=${() => setAsks(false)}>
-      <p>${agent.id} and its tools go, and stay away whatever its source states.</p>
-      <p class="row"><${Act} class="danger" act=${remove}>Remove<//> <button autofocus onClick=${() => setAsks(false)}>Keep</button></p>
-    <//>`}
+    ${asks && html`<${Removal} title="Remove this agent?" path=${path} done=${() => `${agent.id} is removed.`} onClose=${() => setAsks(false)} onDone=${() => go(`${HOME}/agents`)}>
+      <p>${agent.id} and its tools go, and stay away whatever its source states.</p><//>`}
   </details>`;
 }

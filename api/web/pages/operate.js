@@ -4,7 +4,7 @@ import { Form, namesIn } from "../fields.js";
 import { may, pathOf, request, session } from "../http.js";
 import { HOME, place } from "../place.js";
 import { quote } from "../shell.js";
-import { Act, AgentLink, Badge, Code, Copied, Dialog, Loaded, notify, Table, Time, ToolLink, Twin, useGet, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Code, Copied, Dialog, Loaded, notify, Removal, Table, Time, ToolLink, Twin, useGet, Words } from "../parts.js";
 
 /** Second part of the path → its name and what it shows. @type {Record<string, {name: string, View: () => any}>} */
 const VIEWS = {
@@ -65,12 +65,6 @@ function Keys() {
   const state = useGet("/v1/keys");
   const [made, setMade] = useState(/** @type {any} */ (null));
   const [ending, setEnding] = useState(/** @type {any} */ (null));
-  const revoke = async () => {
-    await request(`/v1/keys/${pathOf(ending.id)}`, { method: "DELETE" });
-    notify(`The key ${ending.name} is revoked.`);
-    setEnding(null);
-    state.again();
-  };
   const rows = (/** @type {any[]} */ keys) => keys.map((key) => [
     html`<${Words} text=${key.name} max=${80} /> <code class="quiet">${key.id}</code>`,
     html`<${Badge} kind=${key.state === "active" ? "good" : "bad"}>${key.state}<//>`,
@@ -90,9 +84,8 @@ function Keys() {
       <p class="once">${made.key} <${Copied} text=${made.key} /></p>
       <${Code} label="The key, tried with curl" text=${curlOf(made)} />
       <p><button class="main" onClick=${() => setMade(null)}>I have kept it</button></p><//>`}
-    ${ending && html`<${Dialog} title="Revoke this key?" onClose=${() => setEnding(null)}>
-      <p><${Words} text=${ending.name} max=${80} /> <code>${ending.id}</code> ends at once, everywhere. That cannot be taken back.</p>
-      <p class="row"><${Act} class="danger" act=${revoke}>Revoke<//><button onClick=${() => setEnding(null)}>Keep it</button></p><//>`}
+    ${ending && html`<${Removal} title="Revoke this key?" button="Revoke" path=${`/v1/keys/${pathOf(ending.id)}`} done=${() => `The key ${ending.name} is revoked.`} onClose=${() => setEnding(null)} onDone=${state.again}>
+      <p><${Words} text=${ending.name} max=${80} /> <code>${ending.id}</code> ends at once, everywhere. That cannot be taken back.</p><//>`}
   </section>`;
 }
 
@@ -129,12 +122,6 @@ function Toolsets() {
   const state = useGet("/v1/toolsets");
   const [edited, setEdited] = useState(/** @type {any} */ (null));
   const [ending, setEnding] = useState(/** @type {any} */ (null));
-  const remove = async () => {
-    await request(`/v1/toolsets/${pathOf(ending.name)}`, { method: "DELETE" });
-    notify(`The toolset ${ending.name} is removed.`);
-    setEnding(null);
-    state.again();
-  };
   const rows = (/** @type {any[]} */ toolsets) => toolsets.map((each) => [
     html`<b><${Words} text=${each.name} max=${80} /></b><br /><span class="quiet"><${Words} text=${each.description} max=${200} /></span>`,
     html`<details><summary>${each.includes.length} tools</summary>${each.includes.map((/** @type {string} */ id) => html`<div><${ToolLink} id=${id} /></div>`)}</details>
@@ -149,9 +136,8 @@ function Toolsets() {
     ${may("write") && html`<p><button onClick=${() => setEdited({})}>Make a toolset</button></p>`}
     ${edited && html`<${Dialog} title=${edited.name ? `The toolset ${edited.name}` : "A new toolset"} onClose=${() => setEdited(null)}>
       <${ToolsetForm} of=${edited} onDone=${() => (setEdited(null), state.again())} /><//>`}
-    ${ending && html`<${Dialog} title="Remove this toolset?" onClose=${() => setEnding(null)}>
-      <p>The endpoint <code>/${ending.name}/mcp</code> is no more; its tools stay.</p>
-      <p class="row"><${Act} class="danger" act=${remove}>Remove<//><button onClick=${() => setEnding(null)}>Keep it</button></p><//>`}</section>`;
+    ${ending && html`<${Removal} title="Remove this toolset?" path=${`/v1/toolsets/${pathOf(ending.name)}`} done=${() => `The toolset ${ending.name} is removed.`} onClose=${() => setEnding(null)} onDone=${state.again}>
+      <p>The endpoint <code>/${ending.name}/mcp</code> is no more; its tools stay.</p><//>`}</section>`;
 }
 
 /** @param {{of: any, onDone: () => void}} props */

@@ -2,7 +2,7 @@
 import { html, signal, useState } from "../vendor/preact.js";
 import { may, mayOperate, pathOf, queryOf, readSession, request, session } from "../http.js";
 import { HOME, setQuery } from "../place.js";
-import { Act, AgentLink, Badge, Code, counted, Dialog, Loaded, marked, NoticeLine, notify, Time, Twin, useLoad, Words } from "../parts.js";
+import { Act, AgentLink, Badge, Code, counted, Loaded, marked, NoticeLine, Removal, Time, Twin, useLoad, Words } from "../parts.js";
 import { Intake, Report } from "../intake.js";
 import { quote } from "../shell.js";
 
@@ -92,7 +92,7 @@ function Origin({ source, title, all, followed, again }) {
     ${may("write") && html`<div class="row">
       ${mayOperate() && followed && html`<${Act} act=${sync} class="main" label=${`Sync now: ${source.name}`}>Sync now<//>`}
       <button class="danger" aria-label=${`Remove ${source.name}`} onClick=${() => setRemoving(true)}>Remove …</button></div>`}
-    ${isRemoving && html`<${Removal} source=${source} all=${all} followed=${Boolean(followed)} onClose=${() => setRemoving(false)} onDone=${again} />`}`;
+    ${isRemoving && html`<${Forget} source=${source} all=${all} followed=${Boolean(followed)} onClose=${() => setRemoving(false)} onDone=${again} />`}`;
 }
 
 const POLICIES = /** @type {Record<string, string>} */ ({
@@ -147,20 +147,12 @@ function ingestLine(source) {
 }
 
 /** @param {{source: any, all: any[], followed: boolean, onClose: () => void, onDone: () => void}} props */
-function Removal({ source, all, followed, onClose, onDone }) {
+function Forget({ source, all, followed, onClose, onDone }) {
   const others = new Set(all.filter((each) => each.name !== source.name).flatMap((each) => each.agents));
   const gone = source.agents.filter((/** @type {string} */ id) => !others.has(id));
-  const remove = async () => {
-    const answer = await request(pathOf("/v1/sources", source.name), { method: "DELETE" });
-    notify(`Removed ${source.name}${counted({ agents: answer.agents.length, tools: answer.tools.length }).replace(/^./, ", and with it $&")}.`);
-    onClose();
-    setQuery({ source: null });
-    onDone();
-  };
-  return html`<${Dialog} title="Remove this source?" onClose=${onClose}>
+  const done = (/** @type {any} */ { agents, tools }) => `Removed ${source.name}${counted({ agents: agents.length, tools: tools.length }).replace(/^./, ", and with it $&")}.`;
+  return html`<${Removal} title="Remove this source?" path=${pathOf("/v1/sources", source.name)} done=${done} onClose=${onClose} onDone=${() => (setQuery({ source: null }), onDone())}>
     <p><b>${marked(source.name)}</b> is forgotten${gone.length ? `, and with it what no other source lists. Agents that go: ${gone.length}.` : "; all of its agents are other sources' too, and stay."}</p>
     <ul class="names">${gone.slice(0, 100).map((/** @type {string} */ id) => html`<li>${marked(id)}</li>`)}${gone.length > 100 && html`<li>and ${gone.length - 100} more</li>`}</ul>
-    ${followed && html`<p class="notice">This service follows it: it comes back when it changes, or when the service starts again with it.</p>`}
-    <div class="row"><${Act} class="danger" act=${remove}>Remove<//><button onClick=${onClose}>Cancel</button></div>
-  <//>`;
+    ${followed && html`<p class="notice">This service follows it: it comes back when it changes, or when the service starts again with it.</p>`}<//>`;
 }

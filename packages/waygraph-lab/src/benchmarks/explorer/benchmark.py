@@ -13,7 +13,17 @@ import httpx2
 
 from benchmarks.catalogue import all_agents, requests
 from benchmarks.explorer.browser import browser_need
-from benchmarks.explorer.pages import Frames, gzip_bytes, move, open_first_page, opened_page
+from benchmarks.explorer.pages import (
+    KEY_MS,
+    FirstPage,
+    Frames,
+    TypedAnswer,
+    gzip_bytes,
+    move,
+    open_first_page,
+    opened_page,
+    type_requests,
+)
 from benchmarks.explorer.people import PEOPLE, VIEWS, Browsed, browse
 from benchmarks.processes import TIMEOUT_S, free_port, plain_environ, run_server, waygraph_command
 from benchmarks.record import Measure, Result, Target
@@ -27,12 +37,15 @@ PAINT, ANSWER = Target(bound="at_most", value=1.0), Target(bound="at_most", valu
 SIZE, MAP = Target(bound="at_most", value=60.0), Target(bound="at_most", value=10.0)
 SHARE, SLOWEST = Target(bound="at_least", value=0.5), Target(bound="at_most", value=500.0)
 NONE = Target(bound="at_most", value=0.0)
+AFTER_LOAD, TYPED = Target(bound="at_most", value=150.0), Target(bound="at_most", value=50.0)
 NOTES = (
     "`waygraph serve` as it comes, without keys, in a process of its own; Chromium, headless and without a graphics "
     "processor, on the same processors. Times are from the navigation on, in a browser that was just started; each "
     "round asks something new. Medians of the rounds.",
     "The first page: the document, scripts, styles and the icon; not the answer. The service sends them as they are; "
     "`gzip` is what a proxy that compresses would send.",
+    f"Typed: a key each {KEY_MS} ms, in one browser. `answer` is from the request on, which is sent once nobody typed for "
+    "a while; `drawn` from the last key on, with that pause. Work is counted: requests, bytes, elements of the page.",
     "Movement: the map is moved by 12 pixels before every frame; in turn an empty canvas of its size is filled before "
     "every frame. Ratios are medians of the rounds' ratios.",
     f"People: {PEOPLE} connections; each waits .5 to 1.5 s, then asks for one view (of 20: "
@@ -103,6 +116,7 @@ def measure(url: str, plan: Plan) -> tuple[list[Measure], dict[str, Any]]:
     """Measures and the rounds that they come from."""
     map_s, again_s, map_bytes = _time_map(url)
     pages = [open_first_page(url, text) for text in requests(plan.pages)]
+    typed = type_requests(url, requests(plan.pages + 1))
     files = pages[0].files
     map_ms, moves = _move_map(url, plan)
     _browse_for(url, plan.crowd_s / 5)  # not counted
@@ -121,6 +135,7 @@ def measure(url: str, plan: Plan) -> tuple[list[Measure], dict[str, Any]]:
             unit="s",
             target=ANSWER,
         ),
+        *_work_measures(f"explorer, {of}", pages, typed),
         Measure(name="explorer: the first page, gzip", value=gzip_bytes(list(files)) / 1000, unit="kB", target=SIZE),
         Measure(name="explorer: the first page, as sent", value=sum(files.values()) / 1000, unit="kB"),
         Measure(name=f"GET /v1/map, {of}: first of a revision", value=map_s, unit="s", target=MAP),
@@ -133,11 +148,28 @@ def measure(url: str, plan: Plan) -> tuple[list[Measure], dict[str, Any]]:
     details = {
         "tools": plan.tools,
         "first_page": [{"paint_ms": round(each.paint_ms, 1), "answer_ms": round(each.answer_ms, 1)} for each in pages],
+        "typed": [{name: round(value, 1) for name, value in asdict(each).items()} for each in typed],
         "files": {address.removeprefix(url): size for address, size in files.items()},
         "moves": [{name: _rounded(frames) for name, frames in each.items()} for each in moves],
         "people": [_crowd_json(each) for each in crowds],
     }
     return measures, details
+
+
+def _work_measures(name: str, pages: Sequence[FirstPage], typed: Sequence[TypedAnswer]) -> list[Measure]:
+    """Paint after the load and answers while somebody types: the work, and the time."""
+    after_load = median(max(each.paint_ms - each.load_ms, 0.0) for each in pages)
+    answer_ms, drawn_ms = (median(getattr(each, part) for each in typed) for part in ("answer_ms", "drawn_ms"))
+    return [
+        Measure(name=f"{name}: first paint after the load", value=after_load, unit="ms", target=AFTER_LOAD),
+        Measure(name=f"{name}: first page, requests", value=median(each.requests for each in pages), unit=""),
+        Measure(name=f"{name}: first page, elements", value=median(each.nodes for each in pages), unit=""),
+        Measure(name=f"{name}: while typed, answer", value=answer_ms, unit="ms", target=TYPED),
+        Measure(name=f"{name}: while typed, drawn", value=drawn_ms, unit="ms"),
+        Measure(name=f"{name}: while typed, requests", value=max(each.requests for each in typed), unit=""),
+        Measure(name=f"{name}: while typed, bytes", value=max(each.bytes for each in typed) / 1000, unit="kB"),
+        Measure(name=f"{name}: while typed, elements", value=max(each.nodes for each in typed), unit=""),
+    ]
 
 
 def _time_map(url: str) -> tuple[float, float, int]:

@@ -63,14 +63,56 @@ async ([seconds, isEmpty]) => {
 """
 """Moves the map by 12 pixels a frame, or fills an empty canvas of its size once a frame: the times of the frames."""
 
+KEY_MS = 30
+"""Between two keys: a person types each in 60 ms or more."""
+TYPE = """
+async ([text, keyMs]) => {
+  const box = document.querySelector("textarea.box");
+  const write = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set;
+  const asked = () => performance.getEntriesByType("resource").filter((each) => each.name.endsWith("/v1/route"));
+  performance.clearResourceTimings();
+  for (let end = 1; end <= text.length; end++) {
+    write.call(box, text.slice(0, end));
+    box.dispatchEvent(new Event("input", {bubbles: true}));
+    if (end < text.length) await new Promise((resolve) => setTimeout(resolve, keyMs));
+  }
+  const typed = performance.now();
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  const isLast = () => asked().some((each) => each.startTime > typed) && !document.querySelector("main [aria-busy=true]");
+  while (!isLast()) await frame();
+  const drawn = performance.now(), {startTime, encodedBodySize: bytes} = asked().at(-1);
+  const nodes = document.querySelectorAll("main *").length;
+  return {drawn_ms: drawn - typed, answer_ms: drawn - startTime, requests: asked().length, bytes, nodes};
+}
+"""
+"""Types a text, key by key, and waits until the frame that draws its answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstPage:
-    """Milliseconds from the navigation on; `files`: address → bytes as they were sent, without headers."""
+    """Milliseconds from the navigation on; `files`: address → bytes as they were sent, without headers. `requests`: all
+    of them, to the service too; `nodes`: elements of the page with its answer.
+    """
 
     paint_ms: float
+    load_ms: float
     answer_ms: float
     files: Mapping[str, int]
+    requests: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedAnswer:
+    """`drawn_ms`: from the last key; `answer_ms`: from the request that the pause after it sends. `requests`: for
+    answers while it was typed; `bytes`: of the answer; `nodes`: elements of the page.
+    """
+
+    drawn_ms: float
+    answer_ms: float
+    requests: int
+    bytes: int
+    nodes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +129,18 @@ def open_first_page(url: str, text: str) -> FirstPage:
         loaded = page.evaluate("performance.getEntries().map((each) => [each.name, each.encodedBodySize])")
         return FirstPage(
             paint_ms=page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"),
+            load_ms=page.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart"),
             answer_ms=answer_ms,
             files={name.partition("?")[0]: size for name, size in loaded if size and "/explore" in name},
+            requests=sum(name.startswith("http") for name, _ in loaded),
+            nodes=page.locator("main *").count(),
         )
+
+
+def type_requests(url: str, texts: Sequence[str]) -> list[TypedAnswer]:
+    """Each typed over the one before, in one browser; the first one loads what the others have, and is not counted."""
+    with opened_page(f"{url}/explore", "textarea.box") as (page, _):
+        return [TypedAnswer(**page.evaluate(TYPE, [text, KEY_MS])) for text in texts][1:]
 
 
 def gzip_bytes(addresses: Sequence[str]) -> int:
