@@ -170,7 +170,7 @@ class SessionApplication:
 
 
 def is_of_page(request: Request) -> bool:
-    """Whether a page of the explorer sent it. Over plain http from elsewhere browsers do not say of which site one is."""
+    """Whether a page of the explorer sent it, as far as browsers say: over plain http from elsewhere they do not."""
     return SESSION in request.scope or request.headers.get("sec-fetch-site") == "same-origin"
 
 

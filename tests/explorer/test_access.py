@@ -63,8 +63,9 @@ def looked(request: pytest.FixtureRequest, browser: Browser, explored: Served) -
     look = LOOKS[request.param]
     explored.registry.operator.set_toolset("dinner", agents=["trencher-tables"])
     with visited(browser, explored.url, scheme=look.scheme, width=look.width) as visit:
-        refuse = lambda answer: visit.faults.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
-        visit.page.on("response", refuse)
+        visit.page.on(
+            "response", lambda each: visit.faults.append(f"refused: {each.url}") if each.status >= 400 else None
+        )
         yield visit
 
 

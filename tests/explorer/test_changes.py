@@ -1,7 +1,7 @@
 """The page of changes: what waits is looked at, approved or rejected with a reason, and what was changed is found."""
 
-import re
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

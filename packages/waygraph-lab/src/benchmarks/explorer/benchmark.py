@@ -44,8 +44,8 @@ NOTES = (
     "round asks something new. Medians of the rounds.",
     "The first page: the document, scripts, styles and the icon; not the answer. The service sends them as they are; "
     "`gzip` is what a proxy that compresses would send.",
-    f"Typed: a key each {KEY_MS} ms, in one browser. `answer` is from the request on, which is sent once nobody typed for "
-    "a while; `drawn` from the last key on, with that pause. Work is counted: requests, bytes, elements of the page.",
+    f"Typed: a key each {KEY_MS} ms, in one browser. `answer` is from the request on, which is sent once nobody typed "
+    "for 150 ms; `drawn` from the last key on, with that pause. Counted: requests, bytes, elements of the page.",
     "Movement: the map is moved by 12 pixels before every frame; in turn an empty canvas of its size is filled before "
     "every frame. Ratios are medians of the rounds' ratios.",
     f"People: {PEOPLE} connections; each waits .5 to 1.5 s, then asks for one view (of 20: "

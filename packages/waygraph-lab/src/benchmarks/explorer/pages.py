@@ -78,7 +78,8 @@ async ([text, keyMs]) => {
   }
   const typed = performance.now();
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-  const isLast = () => asked().some((each) => each.startTime > typed) && !document.querySelector("main [aria-busy=true]");
+  const isBusy = () => document.querySelector("main [aria-busy=true]");
+  const isLast = () => asked().some((each) => each.startTime > typed) && !isBusy();
   while (!isLast()) await frame();
   const drawn = performance.now(), {startTime, encodedBodySize: bytes} = asked().at(-1);
   const nodes = document.querySelectorAll("main *").length;
