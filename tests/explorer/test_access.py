@@ -36,7 +36,7 @@ PAGES = (
 BROKEN_WORDS = r"""() => {
   const broken = [], walker = document.createTreeWalker(document.querySelector("#app"), NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    for (const {0: word, index} of node.data.matchAll(/\p{L}{2,14}/gu)) {
+    for (const {0: word, index} of node.data.matchAll(/\p{Script=Latin}{2,14}/gu)) {
       const range = document.createRange();
       range.setStart(node, index);
       range.setEnd(node, index + word.length);
@@ -45,7 +45,7 @@ BROKEN_WORDS = r"""() => {
   }
   return broken;
 }"""
-"""Words of up to 14 letters that stand in two lines."""
+"""Words of up to 14 Latin letters that stand in two lines; other scripts may break anywhere."""
 
 
 @dataclass(frozen=True)

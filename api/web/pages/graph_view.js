@@ -188,9 +188,9 @@ function Tables({ nodes, edges }) {
   const named = new Map(nodes.map((node) => [node.id, node]));
   const cell = (/** @type {string} */ id) => (named.has(id) ? linked(/** @type {GraphNode} */ (named.get(id))) : id);
   return html`<details><summary>As tables</summary>
-    <h3>Nodes</h3>
+    <h2>Nodes</h2>
     <${Table} caption="Nodes" columns=${["Kind", "Name", "Description", "Not shown"]} numeric=${[3]} rows=${nodes.map((node) => [node.kind, linked(node), html`<${Words} text=${node.description || ""} max=${160} />`, node.more ?? ""])} />
-    <h3>Edges</h3>
+    <h2>Edges</h2>
     <${Table} caption="Edges" columns=${["From", "Kind", "To", "Weight"]} numeric=${[3]} rows=${edges.map((edge) => [cell(edge.start), edge.kind, cell(edge.end), edge.weight ?? ""])} />
   </details>`;
 }
