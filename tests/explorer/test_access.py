@@ -1,5 +1,4 @@
-"""axe-core finds nothing on any page, nothing is wider than the window, no word is broken and no request refused: in
-light and dark, wide and on a phone."""
+"""No page keeps anybody out, is wider than the window, breaks a word or is refused something: in each look."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,18 +17,9 @@ PAGES = (
         "/agents",
         "/agents/trencher-tables",
         "/tools",
-    ),
-    *(
-        "/tools/trencher-tables/reserve",
-        "/changes",
-        "/sources",
-        "/map",
         "/map?around=agent:trencher-tables",
-        "/taxonomy",
-        "/cypher",
-        "/use",
-        "/operate",
     ),
+    *("/tools/trencher-tables/reserve", "/changes", "/sources", "/map", "/taxonomy", "/cypher", "/use", "/operate"),
     *("/operate/keys", "/operate/toolsets", "/operate/logins", "/evaluate", "/login", "/nowhere"),
 )
 
@@ -63,9 +53,7 @@ def looked(request: pytest.FixtureRequest, browser: Browser, explored: Served) -
     look = LOOKS[request.param]
     explored.registry.operator.set_toolset("dinner", agents=["trencher-tables"])
     with visited(browser, explored.url, scheme=look.scheme, width=look.width) as visit:
-        visit.page.on(
-            "response", lambda each: visit.faults.append(f"refused: {each.url}") if each.status >= 400 else None
-        )
+        visit.page.on("response", lambda each: visit.faults.extend([each.url] * (each.status >= 400)))
         yield visit
 
 
