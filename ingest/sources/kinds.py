@@ -40,7 +40,6 @@ BUILT_IN_KINDS = (
     Kind("skill", skill.SHAPE, skill.fits, skill.read),
     Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
     Kind("a2a-card", a2a_card.SHAPE, a2a_card.fits, a2a_card.read),
-    Kind("docker-catalog", listings.DOCKER_SHAPE, listings.fits_docker, listings.read_docker),
     Kind(
         "desktop-bundle",
         mcp_config.BUNDLE_SHAPE,

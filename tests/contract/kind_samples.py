@@ -220,49 +220,8 @@ A2X_MIXED = Sample(
     records={(0,): "agent-harbour", (1,): "quay", (2,): "agent-pier"},
 )
 
-_TILE = {
-    "title": "Harbour",
-    "description": "Ships",
-    "type": "server",
-    "image": "mcp/harbour",
-    "secrets": [{"name": "harbour.key", "env": "API_KEY", "example": PLANTED}],
-    "env": [{"name": "HARBOUR_URL", "value": PLANTED}],
-    "command": ["--token", PLANTED],
-    "tools": [_tool("moor"), _tool("tow")],
-    "metadata": {"category": "sea", "tags": ["ships"]},
-}
-DOCKER = Sample(
-    kind="docker-catalog",
-    form="catalogue",
-    document={
-        "version": 2,
-        "name": "docker-mcp",
-        "registry": {
-            "harbour": _TILE,
-            "pier": {
-                "title": "Pier",
-                "description": "A pier",
-                "type": "remote",
-                "remote": {
-                    "transport_type": "sse",
-                    "url": f"https://pier.example/sse?key={PLANTED}",
-                    "headers": {"Authorization": PLANTED},
-                },
-            },
-            "lock": {"title": "Lock", "description": "A lock", "type": "server", "image": "mcp/lock"},
-        },
-    },
-    agents={"harbour": ("moor", "tow"), "pier": (), "lock": ()},
-    records={
-        ("registry", "harbour"): "harbour",
-        ("registry", "pier"): "pier",
-        ("registry", "lock"): "lock",
-        ("registry", "harbour", "tools", 0): "harbour/moor",
-    },
-)
 DOCKER_LIST = Sample(
     kind="docker-catalog",
-    form="list",
     document=[
         {"name": "harbour", "title": "Harbour", "category": "sea", "tags": ["a"], "tools": [_tool("moor")]},
         {
@@ -281,23 +240,6 @@ DOCKER_LIST = Sample(
     records={(0,): "harbour", (1,): "pier", (2,): "lock", (1, "tools", 0): "pier/stroll", (1, "tools", 1): "pier/fish"},
     secretless=True,
 )
-DOCKER_FILE = Sample(
-    kind="docker-catalog",
-    form="server.yaml",
-    document={
-        "name": "harbour",
-        "type": "poci",
-        "meta": {"category": "sea", "tags": ["ships"]},
-        "about": {"title": "Harbour", "description": "Ships"},
-        "run": {"command": ["--token", PLANTED], "env": {"API_KEY": PLANTED}},
-        "config": {"secrets": [{"name": "harbour.key", "env": "API_KEY", "example": PLANTED}]},
-        "tools": [_tool("moor"), {"name": "tow", "parameters": {"type": "object"}}],
-    },
-    agents={"harbour": ("moor", "tow")},
-    records={("tools", 0): "harbour/moor", ("tools", 1): "harbour/tow"},
-    also=("tools-list",),
-)
-
 TOOLS_LIST = Sample(
     kind="tools-list",
     document={
@@ -467,9 +409,7 @@ SAMPLES = (
     CARDS,
     A2X_CARDS,
     A2X_MIXED,
-    DOCKER,
     DOCKER_LIST,
-    DOCKER_FILE,
     TOOLS_LIST,
     LIVEMCPBENCH,
     DESKTOP_BUNDLE,

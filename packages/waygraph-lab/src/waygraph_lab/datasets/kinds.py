@@ -1,14 +1,16 @@
-"""Kinds of documents that data sets come in: servers of LiveMCPBench, services of A2X, JSON Lines of awesome lists.
+"""Kinds of documents that data sets come in: servers of LiveMCPBench and of Docker, services of A2X, JSON Lines of
+awesome lists.
 
 Entry points of the group `waygraph.kinds`.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
-from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
-from waygraph.ingest.sources.formats.listings import is_service, service_record, tool_records
+from waygraph.ingest.manifest.fields import fields_of, items_of, mostly, pointer
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
+from waygraph.ingest.sources.formats.listings import is_service, service_record, tool_record, tool_records
 from waygraph.ingest.sources.kinds import Kind
 from waygraph.ingest.sources.parse import Line, Lines
 from waygraph.registry.http.addresses import split_url
@@ -120,6 +122,56 @@ def read_services(document: Any, where: str, intake: Intake) -> Iterator[AgentRe
         yield service_record(service, pointer)
 
 
+DOCKER_SHAPE = '[{"name": …, "title": …, "description": …, "category": …, "tools": […]}]'
+
+
+def fits_docker(document: Any) -> bool:
+    return mostly(document, lambda entry: {"name", "title", "tools"} <= fields_of(entry).keys())
+
+
+def read_docker(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    """Servers of Docker's MCP catalogue, each with its list of tools."""
+    for number, server in enumerate(document):
+        if not isinstance(server, Mapping):
+            intake.reject_agent(f"/{number}", f"expected a server object, found {shape_of(server)}")
+            continue
+        tags, category = server.get("tags") or [], server.get("category")
+        yield AgentRecord(
+            pointer=f"/{number}",
+            key=server.get("name"),
+            name=server.get("title") or "",
+            description=server.get("description"),
+            tags=[*tags, category] if isinstance(tags, list) and category else tags,
+            tools=_docker_tools(server.get("tools") or [], f"/{number}/tools", intake),
+        )
+
+
+def _docker_tools(tools: Any, above: str, intake: Intake) -> Iterator[ToolRecord]:
+    for number, tool in enumerate(items_of(tools)):
+        record = tool_record(fields_of(tool), f"{above}/{number}")
+        arguments = fields_of(tool).get("arguments")
+        if record.input_schema is not None or arguments is None:
+            yield record
+        elif isinstance(arguments, list) and all(isinstance(fields_of(each).get("name"), str) for each in arguments):
+            # Docker's list of arguments as a JSON Schema: one is required unless it says `optional`.
+            yield replace(
+                record,
+                input_schema={
+                    "type": "object",
+                    "properties": {argument["name"]: _docker_property(argument) for argument in arguments},
+                    "required": [argument["name"] for argument in arguments if not argument.get("optional")],
+                },
+            )
+        else:
+            intake.reject(f"{above}/{number}/arguments", "expected a list of objects with a name each")
+
+
+def _docker_property(argument: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {"type": argument.get("type"), "description": argument.get("desc"), "items": argument.get("items")}
+    return {name: value for name, value in fields.items() if value}
+
+
 SERVICE_LIST = Kind("service-list", SERVICES_SHAPE, fits_services, read_services)
 LIVEMCPBENCH = Kind("livemcpbench", LIVEMCPBENCH_SHAPE, fits_livemcpbench, read_livemcpbench)
 SERVER_LINES = Kind("server-lines", LINES_SHAPE, fits_lines, read_lines)
+DOCKER_CATALOG = Kind("docker-catalog", DOCKER_SHAPE, fits_docker, read_docker)

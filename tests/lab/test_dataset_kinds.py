@@ -2,10 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.unit.test_sources import keys, reasons
 from waygraph.ingest.manifest.records import Manifest
@@ -22,88 +20,31 @@ def read(folder: Path, content: str | bytes, name: str) -> Manifest:
     return manifest
 
 
-TILE: dict[str, Any] = {
-    "title": "Harbour",
-    "description": "Looks after ships",
-    "type": "server",
-    "image": "mcp/harbour",
-    "tools": [{"name": "moor", "description": "Moors a ship"}],
-    "secrets": [{"name": "harbour.key", "env": "HARBOUR_KEY", "example": "abc"}],
-    "env": [{"name": "QUAY", "value": "{{harbour.quay}}"}],
-    "command": ["--transport=stdio", "--token=abc"],
-    "metadata": {"category": "sea", "tags": ["ships"], "license": "MIT"},
-}
-REMOTE: dict[str, Any] = {
-    "title": "Pier",
-    "description": "A pier",
-    "type": "remote",
-    "remote": {"transport_type": "sse", "url": "https://pier.example/sse", "headers": {"Authorization": "Bearer abc"}},
-    "tools": [],
-}
-SERVER_FILE: dict[str, Any] = {
-    "name": "lock",
-    "image": "mcp/lock",
-    "type": "server",
-    "meta": {"category": "sea", "tags": ["canal"]},
-    "about": {"title": "Lock", "description": "Opens locks", "icon": "https://lock.example/i.png"},
-    "run": {"command": ["stdio"]},
-    "config": {"secrets": [{"name": "lock.token", "env": "LOCK_TOKEN", "example": "abc"}]},
-}
-
-
-@pytest.mark.parametrize("name", ["catalog.yaml", "catalog.json"])
-def test_a_docker_catalogue_is_read(tmp_path: Path, name: str) -> None:
-    """Servers by name; image, variables and address as their transport, without a value of any secret."""
-    document = {"version": 2, "name": "docker-mcp", "registry": {"harbour": TILE, "pier": REMOTE}}
-    text = yaml.safe_dump(document) if name.endswith("yaml") else json.dumps(document)
-    manifest = read(tmp_path, text, name)
-    harbour, pier = (entry.agent for entry in manifest.entries)
-    assert (harbour.id, harbour.name, harbour.tags) == ("harbour", "Harbour", ("sea", "ships"))
-    assert json.loads(harbour.transport) == {
-        "image": "mcp/harbour",
-        "args": ["--transport=stdio", "--token=${token}"],
-        "env": {"QUAY": "${QUAY}", "HARBOUR_KEY": "${HARBOUR_KEY}"},
-    }
-    assert [tool.description for tool in manifest.entries[0].tools] == ["Moors a ship"]
-    assert json.loads(pier.transport) == {
-        "type": "sse",
-        "url": "https://pier.example/sse",
-        "headers": {"Authorization": "${Authorization}"},
-    }
-    assert manifest.rejected == ()
-
-
-def test_a_server_file_of_dockers_registry_is_one_agent(tmp_path: Path) -> None:
-    """`server.yaml`: title and description in `about`, tags in `meta`, secrets in `config`."""
-    [entry] = read(tmp_path, yaml.safe_dump(SERVER_FILE), "server.yaml").entries
-    assert (entry.key, entry.agent.name, entry.agent.description) == ("lock", "Lock", "Opens locks")
-    assert entry.agent.tags == ("canal", "sea")
-    assert json.loads(entry.agent.transport) == {
-        "image": "mcp/lock",
-        "args": ["stdio"],
-        "env": {"LOCK_TOKEN": "${LOCK_TOKEN}"},
-    }
-
-
 def test_a_bad_record_of_dockers_catalogue_costs_itself(tmp_path: Path) -> None:
-    """A tool the tool, a server the server, under its key where that is told."""
-    registry = {
-        "good": {**TILE, "tools": [{"name": "a", "arguments": [5]}, 7, {"name": "b", "arguments": []}]},
-        "a/b": {**TILE, "tools": {"x": 1}},
-        "five": 5,
-        "untagged": {**TILE, "metadata": {"tags": "sea", "category": "x"}},
-    }
-    manifest = read(tmp_path, json.dumps({"registry": registry}), "c.json")
-    assert {entry.key: [tool.name for tool in entry.tools] for entry in manifest.entries} == {"good": ["b"]}
+    """A tool the tool, a server the server, under its key where that is told; arguments become a schema."""
+    good = {"name": "good", "title": "Good", "category": "sea", "tags": ["ships"]}
+    argument = {"name": "to", "type": "string", "desc": "Whereto", "optional": True}
+    tools = [{"name": "a", "arguments": [5]}, 7, {"name": "b", "arguments": [argument, {"name": "on"}]}]
+    servers = [{**good, "tools": tools}, 5, {**good, "name": "untagged", "tags": "sea", "tools": []}]
+    manifest = read(tmp_path, json.dumps(servers), "c.json")
+    [entry] = manifest.entries
+    assert (entry.key, entry.agent.name, entry.agent.tags) == ("good", "Good", ("sea", "ships"))
+    assert [(tool.name, json.loads(tool.input_schema)) for tool in entry.tools] == [
+        (
+            "b",
+            {
+                "type": "object",
+                "properties": {"to": {"type": "string", "description": "Whereto"}, "on": {}},
+                "required": ["on"],
+            },
+        )
+    ]
     assert reasons(manifest) == {
-        "/registry/good/tools/0/arguments": "expected a list of objects with a name each",
-        "/registry/good/tools/1": "expected a tool object, found a number",
-        "/registry/a~1b/tools": "expected a list of tools, found an object",
-        "/registry/five": "expected a server object, found a number",
-        "/registry/untagged": "tags: expected a list of non-empty strings, found a string",
+        "/0/tools/0/arguments": "expected a list of objects with a name each",
+        "/0/tools/1": "tool name: a name must be a non-empty string",
+        "/1": "expected a server object, found a number",
+        "/2": "tags: expected a list of non-empty strings, found a string",
     }
-    assert {rejected.key for rejected in manifest.rejected} == {"", "a/b", "five", "untagged"}
-    assert not manifest.partial
 
 
 def test_a_service_list_is_agents_without_tools(tmp_path: Path) -> None:
