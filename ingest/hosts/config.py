@@ -5,7 +5,6 @@ import json
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -187,110 +186,29 @@ def _fill_table(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, A
     return {**document, name: inner} if inner else {key: value for key, value in document.items() if key != name}
 
 
-_STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
-_NUMBER = re.compile(r"(?<![\w.\"])-?\d[\d.eE+-]*")
-_MOST_DIGITS = 6
-"""Of a number that is shown, such as a timeout in milliseconds."""
-_TOML_NAME = re.compile(r"""(\s*(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*\s*=)""")
-_TOML_STRINGS = re.compile(r"""\s*(?:"[^"\\]*"|\[\s*"[^"\\]*"(?:\s*,\s*"[^"\\]*")*\s*,?\s*\]|-?\d[\d.]*)\s*""")
-_REFERENCE = re.compile(r"\$\{[^}]*\}")
-type _Texts = Mapping[str, str]
-"""The strings of a config that may be shown, each as it is shown."""
+_MASKED = re.compile(r"\$\{[^}]*\}|\d{7,}")
+"""What stands for a secret, and long numbers: one may be an account's, whatever its name."""
 
 
 def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
-    """The lines of a unified difference; empty if there is none. `name`: of our own entry, which is shown whole
-    as it will be.
+    """The lines of a unified difference of the servers, since nothing else is ever changed; empty if there is none.
 
-    A config holds keys of servers and of programs. So of all else only names are shown, and the strings and numbers
-    of servers that the graph would keep of them; other values and comments are `***`.
+    `name`: of our own entry, which is shown whole; of another one what the graph would keep of it.
     """
-    if before.text == after.text:
-        return []
-    texts = dict[str, str]()
-    for entry in [*before.servers.values(), *after.servers.values()]:
-        if isinstance(entry, Mapping):
-            with suppress(ValueError):
-                for text, clean in _string_pairs(entry, references_only(entry)):
-                    visible = clean if clean == text else _REFERENCE.sub(STRUCK_TEXT, clean)
-                    texts[text] = visible if texts.get(text, visible) == visible else STRUCK_TEXT
-    sides = (_mask_config(before, "", texts).splitlines(), _mask_config(after, name, texts).splitlines())
-    lines = difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)
-    return [line.rstrip() for line in lines]
+    sides = (list(_show_servers(config, name)) for config in (before, after))
+    return [line.rstrip() for line in difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)]
 
 
-def _string_pairs(value: object, clean: object) -> Iterator[tuple[str, str]]:
-    """Each string or number with what stands in its place; nothing of lists that differ in length."""
-    if isinstance(value, str) and isinstance(clean, str):
-        yield value, clean
-    elif isinstance(value, int | float):  # a long one may be an account's, whatever its name
-        yield str(value), str(clean) if len(str(value)) <= _MOST_DIGITS else STRUCK_TEXT
-    elif isinstance(value, Mapping) and isinstance(clean, Mapping) and value.keys() == clean.keys():
-        for name, item in value.items():
-            yield from _string_pairs(item, clean[name])
-    elif isinstance(value, list) and isinstance(clean, list) and len(value) == len(clean):
-        for item, clean_item in zip(value, clean, strict=True):
-            yield from _string_pairs(item, clean_item)
-
-
-def _mask_config(config: HostConfig, name: str, texts: _Texts) -> str:
-    text = config.text or ""
-    parts = _toml(text, config.host.table, name, texts) if config.host.syntax == "toml" else None
-    return "".join(parts or _json(config, text, name, texts))
-
-
-def _json(config: HostConfig, text: str, name: str, texts: _Texts) -> Iterator[str]:
-    members = edit.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
-    at = 0
-    for member in members or ():
-        if member.name == name:
-            yield _hide_values(text[at : member.start], texts)
-            yield text[member.start : member.end]
-            at = member.end
-    yield _hide_values(text[at:], texts)
-
-
-def _hide_values(text: str, texts: _Texts) -> str:
-    """Names stay, and strings and numbers that may be shown; others, and comments, do not."""
-
-    def strike_numbers(part: str) -> str:
-        return _NUMBER.sub(lambda match: texts.get(match[0], STRUCK_TEXT), part)
-
-    result, at = "", 0
-    for match in _STRING_OR_COMMENT.finditer(text):
-        result += strike_numbers(text[at : match.start()]) + _strike_value(match, texts)
-        at = match.end()
-    return result + strike_numbers(text[at:])
-
-
-def _strike_value(match: re.Match[str], texts: _Texts) -> str:
-    if (text := match[0]).startswith("//"):
-        return f"// {STRUCK_TEXT}"
-    if text.startswith("/*"):
-        return f"/* {STRUCK_TEXT} */"
-    if match[1] is not None:
-        return text
-    try:
-        value = json.loads(text)
-    except ValueError:  # TOML has escapes of its own, and a text may end within a string
-        value = ""
-    return json.dumps(texts.get(value, STRUCK_TEXT), ensure_ascii=False)
-
-
-def _toml(text: str, table: str, name: str, texts: _Texts) -> Iterator[str]:
-    """A table's head and the names of its values stay. What follows on further lines is a value, too."""
-    inside = False
-    for line, kind in edit.toml_lines(text):
-        if kind == "head":
-            inside = edit.is_head_of(line, table, name)
-            yield f"{edit.bare_head(line)}\n"
-        elif (inside and line.lstrip()[:1] != "#") or not line.strip():
-            yield line
-        else:
-            match = _TOML_NAME.match(line) if kind == "other" else None
-            values = line[match.end() :].rstrip("\r\n") if match else ""
-            value = _hide_values(values, texts) if _TOML_STRINGS.fullmatch(values) else f" {STRUCK_TEXT}"
-            yield f"{match[1] if match else ''}{value}\n"
+def _show_servers(config: HostConfig, name: str) -> Iterator[str]:
+    document = config._document()
+    for folder, settings in {"": document, **fields_of(document.get(config.host.folders))}.items():
+        for key, entry in fields_of(fields_of(settings).get(config.host.table)).items():
+            try:
+                shown = entry if key == name else references_only(fields_of(entry))
+            except ValueError:  # a URL that cannot be read
+                shown = STRUCK_TEXT
+            text = f"{json.dumps(key)}: {json.dumps(shown, indent=2, ensure_ascii=False, default=str)}"
+            yield from f"{folder} {text if key == name else _MASKED.sub(STRUCK_TEXT, text)}".lstrip().splitlines()
 
 
 def check_is_ours(config: HostConfig, name: str) -> None:

@@ -209,7 +209,7 @@ def _line_after(text: str, start: int, end: int) -> int:
 
 
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
-_HEAD = re.compile(rf"(\s*\[{{1,2}}\s*{_PART}(?:\s*\.\s*{_PART})*\s*\]{{1,2}})\s*(?:#.*)?$")
+_HEAD = re.compile(rf"\s*\[{{1,2}}\s*{_PART}(?:\s*\.\s*{_PART})*\s*\]{{1,2}}\s*(?:#.*)?$")
 _CLOSED_TEXT = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")
 """What on one line is text or a comment, and opens and closes no list."""
 
@@ -244,12 +244,6 @@ def _left_open(line: str) -> str:
         if last and len(match[0]) >= 2 * len(last) and match[0].endswith(last):
             last = ""
     return last
-
-
-def bare_head(line: str) -> str:
-    """A head without the comment behind it."""
-    match = _HEAD.match(line)
-    return match[1] if match else ""
 
 
 def is_head_of(line: str, table: str, name: str) -> bool:
