@@ -21,8 +21,6 @@ from mcp.types import INTERNAL_ERROR, JSONRPCMessage, RequestId
 from pydantic import ValidationError
 
 CHUNK = 64 * 1024
-AMID_S = 1.0
-"""For the next line of a message that is spread over lines."""
 _MOST_HELD = 1024 * 1024
 """What Linux gives a pipe at most, unless root asks for more."""
 
@@ -206,23 +204,14 @@ def encode_message(message: JSONRPCMessage) -> bytes:
 
 
 class MessagesIn(ObjectReceiveStream[Item]):
-    """What a pipe brings; `items_of` makes of each chunk what it completes, `at_end` of what is left at the end.
+    """What a pipe brings; `items_of` makes of each chunk what it completes."""
 
-    `is_amid`: whether a message has begun; if nothing comes for AMID_S then, `items_of` gets an empty chunk.
-    """
-
-    def __init__(
-        self,
-        pipe: Chunks,
-        items_of: Callable[[bytes], Iterable[Item]],
-        at_end: Callable[[], Iterable[Item]] = tuple,
-        is_amid: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, pipe: Chunks, items_of: Callable[[bytes], Iterable[Item]]) -> None:
         self.left = anyio.Event()
         """Nobody reads the pipe any more."""
         self.has_run_dry = False
         """The other end was closed."""
-        self._pipe, self._items_of, self._at_end, self._is_amid = pipe, items_of, at_end, is_amid
+        self._pipe, self._items_of = pipe, items_of
         self._items = deque[Item]()
 
     async def receive(self) -> Item:
@@ -233,14 +222,10 @@ class MessagesIn(ObjectReceiveStream[Item]):
             if self.left.is_set():
                 raise anyio.EndOfStream
             try:
-                chunk = b""
-                with anyio.move_on_after(AMID_S if self._is_amid() else None):
-                    chunk = await self._pipe.receive()
-                self._items.extend(self._items_of(chunk))
+                self._items.extend(self._items_of(await self._pipe.receive()))
             except GONE_ERRORS:
                 self.has_run_dry = not self.left.is_set()
                 self.left.set()
-                self._items.extend(self._at_end() if self.has_run_dry else ())
         return self._items.popleft()
 
     def end(self) -> None:

@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -260,47 +260,6 @@ BLANKS = b" \t\r\n\xef\xbb\xbf"
 """What may stand before a message: white space, and the mark at the start of a text in UTF-8."""
 
 
-@dataclass(slots=True)
-class _SpreadMessage:
-    """A message over several lines, as servers write it that indent their JSON."""
-
-    _lines: list[bytes] = field(default_factory=list)
-    _depth: int = 0
-
-    @property
-    def has_begun(self) -> bool:
-        return bool(self._lines)
-
-    def join(self, lines: list[bytes]) -> Iterator[bytes]:
-        """The lines, those of one message as one text. What has begun ends where another message stands in a line."""
-        for line in lines:
-            if self._lines and not isinstance(message_of(line), Unreadable | None):
-                yield self.take()
-            if not self._lines and not _begins_message(line):
-                yield line
-                continue
-            self._lines.append(line)
-            self._depth += line.count(b"{") - line.count(b"}")
-            if line.startswith(b"}") or (self._depth <= 0 and line.rstrip().endswith(b"}")):
-                yield self.take()
-
-    def take(self) -> bytes:
-        whole = b"\n".join(self._lines)
-        self._lines, self._depth = [], 0
-        return whole
-
-
-def _begins_message(line: bytes) -> bool:
-    """Whether it is JSON that goes on in the next line. No text does: a line that ends in one was cut."""
-    if not line.lstrip(BLANKS).startswith(b"{") or line.rstrip().endswith(b"}"):
-        return False
-    try:
-        from_json(line.lstrip(BLANKS))
-    except ValueError as exc:
-        return "EOF while parsing" in str(exc) and "a string" not in str(exc)
-    return False
-
-
 class TooLong(Exception):
     """So many bytes and no message among them."""
 
@@ -389,9 +348,9 @@ class _Server:
         self._child, self._settings, self._wire, self._discretion = child, settings, wire, discretion
         self._errors = Ring(ERRORS_BYTES)
         self._most = settings.upstream_max_message_bytes + CHUNK
-        self._lines, self._spread, self._idle = _Lines(self._most), _SpreadMessage(), 0
+        self._lines, self._idle = _Lines(self._most), 0
         self._stopping = self._fell_silent = False
-        self.read_stream = MessagesIn(child.stdout, self._feed, is_amid=lambda: self._spread.has_begun)
+        self.read_stream = MessagesIn(child.stdout, self._feed)
         self.lines_out = LinesOut(child.stdin, self._end_reading)
         self.write_stream = MessagesOut(self.lines_out)
         wire.last_words = self.last_words
@@ -407,13 +366,10 @@ class _Server:
     # -- streams -----------------------------------------------------------------------------------
 
     def _feed(self, chunk: bytes) -> list[Item]:
-        """The messages that this chunk of its standard output completes; so much without one is too much.
-
-        An empty chunk: the message that has begun does not go on.
-        """
+        """The messages that this chunk of its standard output completes; so much without one is too much."""
         self._idle += len(chunk)
         try:
-            items = self._messages(self._spread.join(self._lines.feed(chunk)) if chunk else [self._spread.take()])
+            items = self._messages(self._lines.feed(chunk))
         except TooLong:
             items = None
         if items and any(isinstance(item, SessionMessage) for item in items):
