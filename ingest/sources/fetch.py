@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -33,16 +34,22 @@ MAX_REDIRECTS = 5
 TIMEOUT_S = 30.0
 """For each part of an answer; `fetch_total_s` is for the whole document."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PASSING = frozenset({429, 500, 502, 503, 504})
+_BROKEN_ERRORS = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 _ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class FetchFailed(SourceError):
-    """An address that gave no document. `status`: of the last answer; 0 if none came."""
+    """An address that gave no document. `status`: of the last answer; 0 if none came. `may_pass`: it may give one
+    later; `retry_after`: the header that says when.
+    """
 
-    def __init__(self, where: str, reason: str, *, status: int = 0) -> None:
-        self.status = status
+    def __init__(
+        self, where: str, reason: str, *, status: int = 0, may_pass: bool = False, retry_after: str | None = None
+    ) -> None:
+        self.status, self.may_pass, self.retry_after = status, may_pass or status in _PASSING, retry_after
         super().__init__(where, reason)
 
 
@@ -141,18 +148,20 @@ class _Fetch:
         except httpx2.TimeoutException:
             raise self._fetch_error(f"did not answer within {TIMEOUT_S:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
-            raise self._fetch_error(connection_fault(exc) or f"cannot be asked ({type(exc).__name__})") from None
+            reason = connection_fault(exc) or f"cannot be asked ({type(exc).__name__})"
+            raise self._fetch_error(reason, may_pass=isinstance(exc, _BROKEN_ERRORS)) from None
 
     async def _answer(self, response: httpx2.Response, url: httpx2.URL) -> Page | httpx2.URL:
         if (status := response.status_code) in _REDIRECTS and "location" in response.headers:
             return self._next(url, response.headers["location"])
         if status != HTTPStatus.OK:
             phrase = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
-            raise self._fetch_error(f"answers {status}{phrase}", status)
+            retry_after = response.headers.get("retry-after")
+            raise self._fetch_error(f"answers {status}{phrase}", status=status, retry_after=retry_after)
         if response.headers.get("content-type", "").startswith("text/event-stream"):
-            raise self._fetch_error("answers with a stream of events, which is no document", status)
+            raise self._fetch_error("answers with a stream of events, which is no document", status=status)
         if (content := await self._content(response)).lstrip()[:1] == b"<":
-            raise self._fetch_error("answers with a web page, which is no document", status)
+            raise self._fetch_error("answers with a web page, which is no document", status=status)
         return Page(address=address_of(str(url)), content=content)
 
     def _next(self, url: httpx2.URL, location: str) -> httpx2.URL:
@@ -178,8 +187,8 @@ class _Fetch:
                 raise self._fetch_error(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
         return bytes(content)
 
-    def _fetch_error(self, reason: str, status: int = 0) -> FetchFailed:
-        return FetchFailed(self.where, reason, status=status)
+    def _fetch_error(self, reason: str, **facts: Any) -> FetchFailed:
+        return FetchFailed(self.where, reason, **facts)
 
 
 # A document by its address: one source, whatever its content turns out to be.

@@ -1,6 +1,7 @@
-"""The pages of an MCP registry's list of servers, over HTTP (API v0.1), within limits of number, size and time.
+"""An MCP registry as a source: its list of servers over HTTP (API v0.1), whole or what changed since a time.
 
-Redirects are not followed, and nothing compressed is taken, so that a limit of bytes is one.
+Its pages are fetched as any document is, within limits of number, size and time. The official one is
+https://registry.modelcontextprotocol.io; a subregistry speaks the same API.
 """
 
 import json
@@ -10,51 +11,31 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-
-import httpx2
+from urllib.parse import urlencode
 
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.records import Intake, Manifest, ServerEntry
+from waygraph.ingest.sources.fetch import FetchFailed, Fetching, fetch
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.http.addresses import names_user, split_url
-from waygraph.registry.http.client import (
-    TooMuch,
-    TooSlow,
-    Undecodable,
-    UnusableProxy,
-    decode_body,
-    http_client,
-    wait_s,
-    whole_body,
-)
-from waygraph.registry.http.guard import Guard
-from waygraph.registry.model.errors import SourceError, UpstreamRefused
+from waygraph.registry.http.client import wait_s
+from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
-TIMEOUT_S, TOTAL_S = 30.0, 900.0
-"""For each part of an answer; for all pages, repeats included."""
+TOTAL_S = 900.0
+"""For all pages, repeats included."""
 MAX_PAGES = 5_000
 RETRIES = 4
 """How often a page is asked for again."""
 PAGE_ENTRIES = 100
 """Asked for; a page may have fewer, or more."""
-_PASSING = frozenset({429, 500, 502, 503, 504})
-_BROKEN_ERRORS = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 
 
 class Unread(Exception):
     """Why the list cannot be read on."""
-
-
-class _Passing(Exception):
-    """That a page cannot be read now. `retry_after`: the header, if there is one."""
-
-    def __init__(self, reason: str, retry_after: str | None = None) -> None:
-        self.retry_after = retry_after
-        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,115 +53,6 @@ class RegistryContent:
 
     entries: list[object]
     fault: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class RegistryPages:
-    """`query`: what is asked of each page beside its cursor."""
-
-    source: "RegistrySource"
-    query: Mapping[str, str]
-    _left_bytes: int = 0
-    _ends_at: float = 0.0
-
-    def fetch(self) -> RegistryContent:
-        """Raises Unread if not even the first page can be read."""
-        settings = self.source.settings
-        self._left_bytes = settings.max_source_bytes
-        self._ends_at = self.source.world.clock() + TOTAL_S
-        entries: list[object] = []
-        cursors, cursor = set[str](), ""
-        with self._client() as client:
-            for number in range(MAX_PAGES):
-                try:
-                    page, cursor = self._page(client, cursor)
-                except Unread as exc:
-                    if not number:
-                        raise
-                    return RegistryContent(entries=entries, fault=f"{exc}; {number} pages were read")
-                entries += page
-                if self.source.progress:
-                    self.source.progress(len(entries), 0)
-                if not cursor:
-                    return RegistryContent(entries=entries)
-                if cursor in cursors:
-                    return RegistryContent(entries=entries, fault="gives a cursor again that it gave before")
-                cursors.add(cursor)
-        return RegistryContent(entries=entries, fault=f"has more than {MAX_PAGES} pages")
-
-    def _client(self) -> httpx2.Client:
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.source.headers}
-        try:
-            guard = Guard(httpx2.URL(self.source.url))
-            return http_client(httpx2.Client, guard=guard, headers=headers, timeout=TIMEOUT_S, follow_redirects=False)
-        except UnusableProxy as exc:
-            raise Unread(str(exc)) from exc
-
-    def _page(self, client: httpx2.Client, cursor: str) -> tuple[list[object], str]:
-        """Its entries, and the cursor of the next one; empty if it is the last."""
-        content = self._patiently_read(client, {**self.query, **({"cursor": cursor} if cursor else {})})
-        try:
-            page = json.loads(content)
-        except (ValueError, RecursionError):
-            raise Unread("answers with what is no JSON") from None
-        entries = page.get("servers") if isinstance(page, dict) else None
-        if not isinstance(page, dict) or "servers" not in page or not isinstance(entries, list | None):
-            raise Unread("answers with what is no list of servers")
-        metadata = fields_of(page.get("metadata"))
-        following = metadata.get("nextCursor", metadata.get("next_cursor"))
-        return entries or [], following if isinstance(following, str) else ""
-
-    def _patiently_read(self, client: httpx2.Client, query: Mapping[str, str]) -> bytes:
-        """Asks again after what may pass, at most RETRIES times and while there is time."""
-        attempt, world = 0, self.source.world
-        while True:
-            try:
-                return self._read(client, query)
-            except _Passing as passing:
-                pause_s = wait_s(attempt, passing.retry_after, world.jitter)
-                if attempt == RETRIES or world.clock() + pause_s > self._ends_at:
-                    raise Unread(f"still {passing} after {attempt + 1} tries") from None
-            world.sleep(pause_s)
-            attempt += 1
-
-    def _read(self, client: httpx2.Client, query: Mapping[str, str]) -> bytes:
-        """Raises _Passing for what may be otherwise the next time."""
-        try:
-            with client.stream("GET", self.source.url, params=dict(query)) as response:
-                return self._content(response)
-        except _BROKEN_ERRORS:
-            raise _Passing("breaks the connection") from None
-        except httpx2.TimeoutException:
-            raise Unread(f"did not answer within {TIMEOUT_S:g} s") from None
-        except UpstreamRefused as exc:
-            raise Unread(f"cannot be asked: {exc.reason}") from None
-        except Undecodable as exc:
-            raise Unread(str(exc)) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
-            raise Unread(f"cannot be reached: {exc or type(exc).__name__}") from None
-
-    def _content(self, response: httpx2.Response) -> bytes:
-        if response.status_code in _PASSING:
-            raise _Passing(f"answers {response.status_code}", response.headers.get("retry-after"))
-        if response.status_code != 200:
-            hint = "; redirects are not followed" if response.is_redirect else ""
-            raise Unread(f"answers {response.status_code}{hint}")
-        decode_body(response)
-        settings, clock = self.source.settings, self.source.world.clock
-        try:
-            content = whole_body(response.iter_raw(), most_bytes=self._left_bytes, ends_at=self._ends_at, clock=clock)
-        except TooMuch:
-            most = settings.max_source_bytes
-            raise Unread(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)") from None
-        except TooSlow:
-            raise Unread(f"did not end within {TOTAL_S:g} s") from None
-        self._left_bytes -= len(content)
-        return content
-
-
-# An MCP registry as a source: its list of servers over HTTP, whole or what changed since a time.
-#
-# The official one is https://registry.modelcontextprotocol.io; a subregistry speaks the same API.
 
 
 OFFICIAL_URL = "https://registry.modelcontextprotocol.io"
@@ -213,13 +85,50 @@ class RegistrySource:
         return self._manifest(content), tuple(mcp_registry.servers(self._document(content), self.url, intake))
 
     def _fetch(self) -> RegistryContent:
+        """Raises SourceError if not even the first page can be read."""
+        ends_at, room_bytes = self.world.clock() + TOTAL_S, self.settings.max_source_bytes
+        entries: list[object] = []
+        cursors, cursor = set[str](), ""
+        for number in range(MAX_PAGES):
+            try:
+                content = self._patiently_read(cursor, ends_at)
+                if (room_bytes := room_bytes - len(content)) < 0:
+                    most = self.settings.max_source_bytes
+                    raise Unread(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
+                page, cursor = _page(content)
+            except Unread as exc:
+                if not number:
+                    raise SourceError(self.url, str(exc)) from None
+                return RegistryContent(entries=entries, fault=f"{exc}; {number} pages were read")
+            entries += page
+            if self.progress:
+                self.progress(len(entries), 0)
+            if not cursor:
+                return RegistryContent(entries=entries)
+            if cursor in cursors:
+                return RegistryContent(entries=entries, fault="gives a cursor again that it gave before")
+            cursors.add(cursor)
+        return RegistryContent(entries=entries, fault=f"has more than {MAX_PAGES} pages")
+
+    def _patiently_read(self, cursor: str, ends_at: float) -> bytes:
+        """Asks again after what may pass, at most RETRIES times and while there is time."""
         query = {"limit": str(PAGE_ENTRIES), "version": "latest"}
         if self.since:
             query |= {"updated_since": self.since, "include_deleted": "true"}
-        try:
-            return RegistryPages(source=self, query=query).fetch()
-        except Unread as exc:
-            raise SourceError(self.url, str(exc)) from None
+        address = f"{self.url}?{urlencode(query | ({'cursor': cursor} if cursor else {}))}"
+        attempt, world = 0, self.world
+        while world.clock() < ends_at:
+            try:
+                return fetch(address, Fetching(settings=self.settings, headers=self.headers)).content
+            except FetchFailed as error:
+                if not error.may_pass:
+                    raise Unread(error.reason) from None
+                pause_s = wait_s(attempt, error.retry_after, world.jitter)
+                if attempt == RETRIES or world.clock() + pause_s > ends_at:
+                    raise Unread(f"still {error.reason} after {attempt + 1} tries") from None
+            world.sleep(pause_s)
+            attempt += 1
+        raise Unread(f"did not end within {TOTAL_S:g} s")
 
     def _document(self, content: RegistryContent) -> dict[str, object]:
         """Of what changed, only latest versions: an older one that changed says nothing of the agent."""
@@ -234,6 +143,20 @@ class RegistrySource:
             intake.reject_agent("", content.fault)
         manifest = intake.manifest(self.name, self.namespace)
         return replace(manifest, partial=manifest.partial or bool(self.since), is_part=bool(self.since))
+
+
+def _page(content: bytes) -> tuple[list[object], str]:
+    """Its entries, and the cursor of the next one; empty if it is the last. Raises Unread."""
+    try:
+        page = json.loads(content)
+    except (ValueError, RecursionError):
+        raise Unread("answers with what is no JSON") from None
+    entries = page.get("servers") if isinstance(page, dict) else None
+    if not isinstance(page, dict) or "servers" not in page or not isinstance(entries, list | None):
+        raise Unread("answers with what is no list of servers")
+    metadata = fields_of(page.get("metadata"))
+    following = metadata.get("nextCursor", metadata.get("next_cursor"))
+    return entries or [], following if isinstance(following, str) else ""
 
 
 def open_registry(

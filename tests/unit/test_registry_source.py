@@ -133,10 +133,10 @@ def test_a_registry_that_stays_overloaded_is_given_up(fake: FakeMcpRegistry, mon
     """After so many tries, or when waiting longer would take too long."""
     fake.troubles = [(503, None)] * 9
     monkeypatch.setattr(registry_source, "RETRIES", 2)
-    assert "still answers 503 after 3 tries" in refused(fake)
+    assert "still answers 503 (Service Unavailable) after 3 tries" in refused(fake)
     fake.troubles = [(429, "50")] * 9
     monkeypatch.setattr(registry_source, "TOTAL_S", 20)
-    assert "still answers 429 after 1 tries" in refused(fake)
+    assert "still answers 429 (Too Many Requests) after 1 tries" in refused(fake)
 
 
 def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry, monkeypatch: 
     assert len(manifest.entries) == 6
     assert manifest.partial
     [rejected] = manifest.rejected
-    assert rejected.reason == "still answers 500 after 2 tries; 2 pages were read"
+    assert rejected.reason == "still answers 500 (Internal Server Error) after 2 tries; 2 pages were read"
 
 
 def test_an_endless_list_ends(fake: FakeMcpRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_an_endless_list_ends(fake: FakeMcpRegistry, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"<html>", "answers with what is no JSON"),
+        (b"<html>", "answers with a web page, which is no document"),
         (b"[" * 100_000, "answers with what is no JSON"),
         (b"[]", "answers with what is no list of servers"),
         (b"{}", "answers with what is no list of servers"),
@@ -185,11 +185,6 @@ def test_too_many_bytes_are_not_read(fake: FakeMcpRegistry) -> None:
     assert "bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES); " in manifest.rejected[0].reason
     fake.headers = {"Content-Encoding": "gzip"}
     assert "its answer is compressed and cannot be unpacked" in refused(fake)
-
-
-def test_redirects_are_not_followed(fake: FakeMcpRegistry) -> None:
-    fake.troubles = [(307, None)]
-    assert "answers 307; redirects are not followed" in refused(fake)
 
 
 @pytest.mark.parametrize(
