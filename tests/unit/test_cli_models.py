@@ -31,15 +31,6 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("fake")
-def test_ingest_makes_up_questions_by_templates(capsys: pytest.CaptureFixture[str]) -> None:
-    said(capsys, "ingest", FX, "--questions", "3")
-    assert len(json.loads(said(capsys, "show", "bureau-fx/convert", "--json"))["questions"]) == 3
-    assert "questions" in said(capsys, "show", "bureau-fx/convert")
-    said(capsys, "ingest", FX)
-    assert json.loads(said(capsys, "show", "bureau-fx/convert", "--json"))["questions"] == []
-
-
 def test_ingest_asks_a_model_for_questions(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
     fake.answers = [json.dumps({"questions": ["How many euros is this?", "What is a yen worth?"]})]
     for _ in range(2):
@@ -47,6 +38,11 @@ def test_ingest_asks_a_model_for_questions(fake: FakeOpenAI, capsys: pytest.Capt
     tools = json.loads(said(capsys, "tools", "bureau-fx", "--json"))["tools"]
     assert {tuple(tool["questions"]) for tool in tools} == {("How many euros is this?", "What is a yen worth?")}
     assert len(fake.requests) == len(tools)
+    assert "questions" in said(capsys, "show", "bureau-fx/convert")
+    said(capsys, "ingest", FX)
+    assert json.loads(said(capsys, "show", "bureau-fx/convert", "--json"))["questions"] == []
+    assert main(["ingest", FX, "--questions", "3"]) == 2
+    assert "expected openai:MODEL" in capsys.readouterr().err
 
 
 def test_a_dry_run_pays_no_model(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Synthetic questions: by templates, by a language model behind a real socket, and on their way into a registry."""
+"""Synthetic questions: by a language model behind a real socket, and on their way into a registry."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI
-from waygraph.ingest.manifest.questions import TRIES, LanguageModelAuthor, TemplateAuthor, open_author, thing_of
+from waygraph.ingest.manifest.questions import TRIES, LanguageModelAuthor, open_author
 from waygraph.ingest.manifest.records import (
     AgentRecord,
     Intake,
@@ -39,47 +39,10 @@ WEATHER = sealed_tool(
         input_schema=canonical_json({"properties": {"apiUnits": {}, "cityName": {}}, "required": ["cityName"]}),
     )
 )
-ODD = (
-    Tool(id="sky/x", agent_id="sky", name="x"),
-    Tool(id="sky/查询", agent_id="sky", name="查询", description="查询天气。", input_schema="[]"),
-    Tool(id="sky/get", agent_id="sky", name="get", description="API", input_schema='{"properties": {"": {}, "a": 1}}'),
-    Tool(id="sky/_", agent_id="sky", name="_", input_schema='{"properties": {"_": {}, "a": 1}, "required": [{}, "a"]}'),
-    Tool(id="sky/long", agent_id="sky", name="list_all", description="x" * 10_000, input_schema="{"),
-)
 
 
 def manifest(*tools: Tool) -> Manifest:
     return Manifest(source="s", entries=(AgentEntry(key="sky", agent=sealed_agent(AGENT), tools=tools),))
-
-
-@pytest.mark.parametrize("tool", ODD, ids=lambda tool: tool.name)
-def test_every_tool_has_some_questions(tool: Tool) -> None:
-    """Whatever its name, language, description and schema: distinct lines of bounded length."""
-    asked = TemplateAuthor().questions(AGENT, tool, 10)
-    assert len(asked) >= 4
-    assert len(asked) == len(set(asked))
-    assert all(line.strip() == line and 0 < len(line) < 300 for line in asked)
-
-
-@pytest.mark.parametrize(
-    ("name", "description", "thing"),
-    [
-        ("convert", "Work out what an amount of one currency is worth in another.", "currency"),
-        ("list", "Name the currencies known here with code and country.", "currencies"),
-        ("download", "Fetch a stored file to the local disk.", "file"),
-        ("convert_units", "Anything.", "units"),
-        ("convert", "", "Sky"),
-    ],
-)
-def test_a_tool_whose_name_is_a_verb_is_about_a_thing_of_its_description(
-    name: str, description: str, thing: str
-) -> None:
-    """And not about its agent: nobody turns this into Bureau FX."""
-    schema = canonical_json({"properties": {"amount": {}, "from": {}, "to": {}}})
-    tool = Tool(id="sky/x", agent_id="sky", name=name, description=description, input_schema=schema)
-    assert thing_of(AGENT, tool) == thing
-    if name == "convert":
-        assert f"Convert {thing}" in TemplateAuthor().questions(AGENT, tool, 10)
 
 
 def test_questions_change_the_hash_and_their_absence_does_not() -> None:

@@ -25,7 +25,7 @@ from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, o
 from waygraph.api.cli.render.progress import ask_servers, progress_bar
 from waygraph.api.cli.render.watch_events import flag_remarks
 from waygraph.ingest.hosts.hosts import KnownConfig, title_of
-from waygraph.ingest.manifest.questions import TEMPLATES, open_author
+from waygraph.ingest.manifest.questions import open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
 from waygraph.ingest.sources.opening import name_of_command, printable_source, refuse_unused
 from waygraph.registry.embedding.embedder import Progress
@@ -58,9 +58,7 @@ def ingest(
     questions: Annotated[
         int, Option(metavar="N", min=0, help="Make up questions for each tool, till it has N: it is found by them.")
     ] = 0,
-    questions_by: Annotated[
-        str, Option(metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
-    ] = "templates",
+    questions_by: Annotated[str, Option(metavar="SPEC", help="Who writes them: openai:MODEL.")] = "",
     dry_run: Annotated[
         bool, Option(help="Say what would change, and change nothing. Asks no server and no language model.")
     ] = False,
@@ -154,7 +152,7 @@ def asking(
         return
 
     with closing(open_author(spec, settings, environ)) as author:
-        if dry_run and spec != TEMPLATES:
+        if dry_run:
             note("a dry run asks no language model: tools are compared without the questions that it would make up")
             yield None
         else:

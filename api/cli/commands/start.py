@@ -1,6 +1,7 @@
 """`start`: leads from nothing to hosts that are connected."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence

@@ -12,7 +12,6 @@ from typing import Any
 
 from benchmarks.record import Measure, Result
 from benchmarks.world import EXAMPLES, NATURAL, World
-from waygraph.ingest.manifest.questions import TemplateAuthor
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.changes import AgentEntry
@@ -22,6 +21,7 @@ from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Asked, By
 from waygraph_lab.evaluation.metrics import interval, measure_query
 from waygraph_lab.evaluation.schema_questions import schema_questions
+from waygraph_lab.template_questions import TemplateAuthor
 
 NAME = "questions"
 SETS: Sequence[tuple[str, By]] = (("livemcpbench", "steps"), (NATURAL, "questions"), (EXAMPLES, "questions"))

@@ -14,13 +14,13 @@ from benchmarks.gateway.tokens import Counter, open_counter
 from benchmarks.record import Measure, Result
 from benchmarks.world import EXAMPLES, NATURAL, World, show_progress
 from waygraph.api.mcp.results import compact
-from waygraph.ingest.manifest.questions import ASKS, SYNONYMS
 from waygraph.registry.catalog import find
 from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.model.nouns import Query, ToolMatch, Vote
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import By
 from waygraph_lab.evaluation.metrics import Gold, hit, interval, measure_query
+from waygraph_lab.template_questions import ASKS, SYNONYMS
 
 NAME = "right_tool"
 SETS: Sequence[tuple[str, By]] = (

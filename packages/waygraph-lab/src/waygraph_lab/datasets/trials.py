@@ -298,9 +298,6 @@ class DatasetQuestions:
     def questions(self, agent: Agent, tool: Tool, count: int) -> tuple[str, ...]:  # noqa: ARG002 - of the protocol
         return self.by_tool.get(tool.id, ())[:count]
 
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentBench:

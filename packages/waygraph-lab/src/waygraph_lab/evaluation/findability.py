@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from waygraph.ingest.manifest.questions import ASKS, FALLBACK, SYNONYMS, parameter_words, thing_of, verb_and_thing
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.texts import SENTENCE_END, first_sentence
 from waygraph.registry.index.analyser import telling_words
@@ -21,6 +20,7 @@ from waygraph.registry.model.errors import LanguageModelError
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph_lab.evaluation.asking import QueryFailed
+from waygraph_lab.template_questions import ASKS, FALLBACK, SYNONYMS, parameter_words, thing_of, verb_and_thing
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from waygraph.ingest.manifest.questions import ASKS, FALLBACK, SYNONYMS, thing_of, verb_and_thing
 from waygraph.registry.index.analyser import CAMEL
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.parameters import parameters_of_text
+from waygraph_lab.template_questions import ASKS, FALLBACK, SYNONYMS, thing_of, verb_and_thing
 
 MOST_SLOTS, MOST_VALUE_CHARS = 3, 30
 _WORD = re.compile(r"[^\W_]+")

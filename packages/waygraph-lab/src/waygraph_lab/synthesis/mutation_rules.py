@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from waygraph.ingest.manifest.questions import SYNONYMS, bare_sentence, imperative, verb_and_thing
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Tool, parse_field
 from waygraph_lab.synthesis.mutations import LEAST_TOOLS, MOST_TOOLS, Candidate, Record
+from waygraph_lab.template_questions import SYNONYMS, bare_sentence, imperative, verb_and_thing
 
 DOMAINS = (
     "documents", "spreadsheets", "photos", "audio recordings", "support tickets", "contracts", "sensor readings",

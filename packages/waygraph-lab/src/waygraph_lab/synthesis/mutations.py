@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
-from waygraph.ingest.manifest.questions import bare_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest
 from waygraph.ingest.sources.formats.listings import tool_records
 from waygraph.registry.index.analyser import fold
@@ -21,6 +20,7 @@ from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph_lab.datasets.conversations import AGENTS, checksum
 from waygraph_lab.datasets.output_folder import own_folder, write_about, write_lines
 from waygraph_lab.synthesis.orders import ANSWERS, Order
+from waygraph_lab.template_questions import bare_sentence
 
 Level = Literal["tools", "agents"]
 Record = dict[str, Any]

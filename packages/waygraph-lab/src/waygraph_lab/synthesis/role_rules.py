@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from waygraph.ingest.manifest.questions import TemplateAuthor, verb_and_thing
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
 from waygraph_lab.synthesis.simulation import LEAST_CALLS, Scene, Turn
+from waygraph_lab.template_questions import TemplateAuthor, verb_and_thing
 
 FAILURES = 0.1
 """The share of calls that fail."""

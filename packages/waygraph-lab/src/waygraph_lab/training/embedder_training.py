@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from waygraph.ingest.manifest.questions import SYNONYMS, verb_and_thing
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.texts import Parts, TextForms, is_latin, query_text, tool_parts, unit_mean
 from waygraph.registry.embedding.weights import TOKENIZER, WEIGHTS
@@ -32,6 +31,7 @@ from waygraph_lab.evaluation.compare import Level
 from waygraph_lab.evaluation.dataset import By, Dataset
 from waygraph_lab.evaluation.metrics import interval
 from waygraph_lab.evaluation.run import Outcome
+from waygraph_lab.template_questions import SYNONYMS, verb_and_thing
 from waygraph_lab.training.made_up_requests import (
     Contrasts,
     contrast_tool,

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from waygraph.ingest.manifest.questions import ASKS, SYNONYMS, bare_sentence, imperative, verb_and_thing
 from waygraph.registry.index.analyser import CAMEL
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, Tool
+from waygraph_lab.template_questions import ASKS, SYNONYMS, bare_sentence, imperative, verb_and_thing
 
 WAYS: Mapping[str, tuple[str, ...]] = {
     "get": ("what do we know about {}", "pull up {}", "{} slipped my mind", "I have to see {}", "tell me {}"),
