@@ -4,6 +4,7 @@ Words of both may stand in one document. Then today's count.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,16 +32,9 @@ def upgrade_card(card: Fields) -> Fields:
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 _OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
-_OLDER_NAMES: Mapping[str, tuple[str, ...]] = {
-    "environmentVariables": ("environment_variables",), "fileSha256": ("file_sha256",), "isLatest": ("is_latest",),
-    "isRequired": ("is_required",), "isSecret": ("is_secret",), "packageArguments": ("package_arguments",),
-    "publishedAt": ("published_at", "releaseDate", "release_date"),
-    "registryType": ("registry_type", "registryName", "registry_name"), "runtimeArguments": ("runtime_arguments",),
-    "runtimeHint": ("runtime_hint",), "type": ("transportType", "transport_type"), "valueHint": ("value_hint",),
-    "versionDetail": ("version_detail",),
-}  # fmt: skip
-_LISTS = ("packages", "remotes", "environmentVariables", "headers", "packageArguments", "runtimeArguments")
-_MAX_LEVELS = 4
+_RENAMED = {"releaseDate": "publishedAt", "registryName": "registryType", "transportType": "type"}
+_WORD_START = re.compile(r"(?<=[a-z0-9])_([a-z])")
+_MAX_LEVELS = 6
 """A server, its packages, their inputs, and the variables of these."""
 
 
@@ -73,24 +67,21 @@ def _text(of: Fields, name: str) -> str:
     return value if isinstance(value := of.get(name), str) else ""
 
 
-def _respell(of: Fields, levels: int = _MAX_LEVELS) -> dict[str, Any]:
-    """With today's names, in all that it holds."""
-    result = dict(of)
-    for name, older_names in _OLDER_NAMES.items():
-        values = (of.get(each) for each in (name, *older_names))
-        if (value := next((each for each in values if each is not None), None)) is not None:
-            result[name] = value
-    if not levels:
-        return result
-    for name in _LISTS:
-        if isinstance(items := result.get(name), list):
-            result[name] = [_respell(item, levels - 1) if isinstance(item, Mapping) else item for item in items]
-    if isinstance(variables := result.get("variables"), Mapping):
-        result["variables"] = {
-            name: _respell(value, levels - 1) if isinstance(value, Mapping) else value
-            for name, value in variables.items()
-        }
-    return result
+def _respell(value: Any, levels: int = _MAX_LEVELS, *, keeps_names: bool = False) -> Any:
+    """With today's names, in all that it holds: `environmentVariables` for `environment_variables`."""
+    if isinstance(value, list):
+        return [_respell(item, levels) for item in value]
+    if not isinstance(value, Mapping) or not levels:
+        return value
+    names = {name: name if keeps_names else _todays_name(name) for name in value}
+    parts = {names[name]: part for name, part in value.items() if part is not None and names[name] != name}
+    parts |= {name: part for name, part in value.items() if part is not None and names[name] == name}
+    return {name: _respell(part, levels - 1, keeps_names=name == "variables") for name, part in parts.items()}
+
+
+def _todays_name(name: str) -> str:
+    camel = _WORD_START.sub(lambda match: match[1].upper(), name)
+    return _RENAMED.get(camel, camel)
 
 
 def upgrade_api(document: Fields) -> Fields:
