@@ -4,7 +4,6 @@ What a server says is taken as any file's content is: by the same checks, with t
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -246,12 +245,6 @@ def _no_answer(server: ServerEntry, where: str, error: UpstreamError) -> Answer:
 BESIDE_TOOLS = "Beside its tools: "
 """Begins the last line of a description: how many prompts and resources the server has."""
 MAX_CHARS, MAX_SENTENCE_CHARS, MAX_EXAMINED_CHARS = 2_000, 160, 1_000_000
-MAX_SUBJECTS = 4
-_WORD = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])")
-_VERBS = frozenset(
-    "add call check convert create delete find from get list make put read remove run search set to "
-    "update use with write".split()
-)
 _HEADING = re.compile(r"\A(?:\s*+(?:#[^\n]*|\*\*[^\n]*\*\*:?|[^\n]+\n[=-]{3,})[ \t]*(?:\n|\Z))+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
 
@@ -263,7 +256,7 @@ def describe_tools(tools: Sequence[Tool]) -> str:
     """
     from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 
-    text, names, room = "", list[str](), MAX_EXAMINED_CHARS
+    text, room = "", MAX_EXAMINED_CHARS
     for tool in sorted(tools, key=lambda tool: tool.name):
         if (chars := text_chars(tool)) > room:
             continue
@@ -278,19 +271,7 @@ def describe_tools(tools: Sequence[Tool]) -> str:
         if len(text) + len(part) + 1 > MAX_CHARS:
             break
         text = f"{text} {part}".lstrip()
-        names.append(tool.name)
-    return f"{NO_DESCRIPTION}{_count_subjects(names, len(tools))}.\n\n{text}" if text else ""
-
-
-def _count_subjects(names: Sequence[str], count: int) -> str:
-    """`21 tools for dates, colours`: what most names speak of, but for a word of nearly all: it tells none apart."""
-    words_of = [{word.lower() for word in _WORD.findall(name)} - _VERBS for name in names]
-    known_words = set().union(*words_of)
-    words = Counter(f"{each}s" if f"{each}s" in known_words else each for words in words_of for each in words)
-    most = max(1, 0.7 * len(names)) if len(names) > 2 else len(names)
-    subjects = [word for word, number in sorted(words.items(), key=lambda each: (-each[1], each[0])) if number <= most]
-    tools = f"{count} tool{'s' * (count != 1)}"
-    return f"{tools} for {', '.join(subjects[:MAX_SUBJECTS])}" if subjects else tools
+    return f"{NO_DESCRIPTION}{len(tools)} tool{'s' * (len(tools) != 1)}.\n\n{text}" if text else ""
 
 
 def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:
