@@ -11,7 +11,6 @@ from typing import Any
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
 from waygraph.ingest.sources.formats import a2a_card, catalogue, listings, mcp_config, mcp_registry, openapi, skill
-from waygraph.ingest.sources.parse import Lines
 from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.plugins import blaming, find_plugin, names
 
@@ -69,13 +68,9 @@ def kind_of(document: object, where: str) -> Kind:
     """Raises UnknownShape."""
     if kind := next((kind for kind in known_kinds() if kind.fits(document)), None):
         return kind
-    if document is None or document == Lines(()):
+    if document is None:
         # Not of unknown shape: it may have held agents a moment ago, and be half written.
         raise SourceError(where, "is empty")
-    if isinstance(document, Lines) and (faulty_lines := [line for line in document.lines if line.fault]):
-        # Not of unknown shape: what cannot be read may hold agents.
-        number = faulty_lines[0].number
-        raise SourceError(where, f"line {number} {faulty_lines[0].fault}", pointer=f"L{number}")
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
     raise UnknownShape(
@@ -118,8 +113,6 @@ def _known_names() -> str:
 def _top(document: object) -> str:
     if isinstance(document, Mapping):
         return f"an object with {', '.join(sorted(map(str, document))[:8]) or 'nothing in it'}"
-    if isinstance(document, Lines):
-        return f"JSON Lines, {_top(document.lines[0].value)} first" if document.lines else "no lines"
     if isinstance(document, list):
         return f"a list, {_top(document[0])} first" if document and not isinstance(document[0], list) else "a list"
     return f"a {type(document).__name__}"

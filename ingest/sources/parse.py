@@ -25,7 +25,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -202,32 +201,15 @@ SUFFIXES = (*JSON, *JSON_LINES, *YAML)
 """Of the files that a folder is searched for. TOML is mostly that of programs: only a host's own file is read there."""
 _CODEX = re.compile(r"(?m)^\[[ \t]*mcp_servers\b")
 """TOML that comes without a name is Codex's."""
-_NO_TEXT = re.compile("[\udc80-\udcff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line: the value that it holds, or why it holds none. `number` counts from 1, blank lines too."""
-
-    number: int
-    value: Any = None
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A document of JSON Lines: a value a line, each whole by itself. Blank lines are left out."""
-
-    lines: tuple[Line, ...]
 
 
 def parse(where: str, content: Content, settings: Settings, note: Note = ignore_fault) -> Any:
-    """Plain values, or `Lines`. Raises SourceError with line and column of what is wrong."""
+    """Plain values; of JSON Lines a list of them. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
     if is_skill(PurePath(where)) and text.lstrip()[:1] != "{":  # by itself, not packed with its folder
         return skill_of(text, PurePath(where).parent.name)
     if _is_named(where, JSON_LINES):
-        return _parse_lines(text, note)
+        return _parse_lines(where, text, note)
     if _is_named(where, YAML):
         return parse_yaml(where, text, note)
     if _is_named(where, TOML):
@@ -253,9 +235,7 @@ def read_file(path: Path, most_bytes: int) -> bytes:
 
 
 def text_of(where: str, content: Content, settings: Settings) -> str:
-    """Raises SourceError for what is not text, or too much of it. Bytes that are no text cost only their line of
-    JSON Lines: they become NUL, which no JSON takes.
-    """
+    """Raises SourceError for what is not text, or too much of it."""
     try:
         raw = content(settings.max_source_bytes + 1)
     except OSError as exc:
@@ -267,8 +247,6 @@ def text_of(where: str, content: Content, settings: Settings) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        if _is_named(where, JSON_LINES):
-            return _NO_TEXT.sub("\0", raw.decode("utf-8-sig", "surrogateescape"))
         raise SourceError(where, f"is not UTF-8 text (byte {exc.start})") from exc
 
 
@@ -284,26 +262,21 @@ def _parse_unnamed(where: str, text: str, note: Note) -> object:
     if (where == "stdin" or "://" in where) and not begin.startswith(("{", "[", "//", "/*")):
         return parse_yaml(where, text, note)
     first, _, rest = begin.partition("\n")
-    in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first, ignore_fault).fault
-    return _parse_lines(text, note) if in_lines else _parse_json(where, text, note)
-
-
-def _parse_lines(text: str, note: Note) -> Lines:
-    # Not `splitlines`: a JSON string may hold other characters that end a line.
-    lines = enumerate(text.split("\n"), start=1)
-    return Lines(tuple(_line(number, line, note) for number, line in lines if line.strip()))
-
-
-def _line(number: int, text: str, note: Note) -> Line:
     try:
-        return Line(number, load_json(text, lambda place: note(f"L{number}{place}")))
-    except json.JSONDecodeError as exc:
-        what = "UTF-8 text" if "\0" in text else "JSON"
-        return Line(number, fault=f"is not {what}: {exc.msg} at column {exc.colno}")
-    except ValueError as exc:  # a number of more digits than Python reads
-        return Line(number, fault=f"cannot be read: {exc}")
-    except RecursionError:
-        return Line(number, fault="is nested too deeply")
+        in_lines = first.startswith("{") and bool(rest.strip()) and isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        in_lines = False
+    return (_parse_lines if in_lines else _parse_json)(where, text, note)
+
+
+def _parse_lines(where: str, text: str, note: Note) -> list[Any] | None:
+    """The values of the lines that are not blank; None if all are."""
+    # Not `splitlines`: a JSON string may hold other characters that end a line.
+    lines = [(f"{where}#L{number}", line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    return [
+        _parse_json(place, line, lambda pointer, number=number: note(f"/{number}{pointer}"))
+        for number, (place, line) in enumerate(lines)
+    ] or None
 
 
 def _parse_json(where: str, text: str, note: Note) -> object:

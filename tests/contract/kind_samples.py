@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.sources.parse import Lines
-
 type Place = tuple[str | int, ...]
 """The keys and positions that lead to a value in a document."""
 
@@ -57,11 +55,6 @@ class Sample:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.form}".strip()
-
-
-def plain(document: Any) -> Any:
-    """The values of a parsed document; of lines those of each line."""
-    return [line.value for line in document.lines] if isinstance(document, Lines) else document
 
 
 def _tool(name: str, **more: Any) -> dict[str, Any]:

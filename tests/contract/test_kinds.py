@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.world import data_folder
-from tests.contract.kind_samples import PLANTED, REAL_FILES, SAMPLES, Place, RealFile, Sample, plain
+from tests.contract.kind_samples import PLANTED, REAL_FILES, SAMPLES, Place, RealFile, Sample
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.kinds import kind_of, known_kinds
-from waygraph.ingest.sources.parse import Lines, parse
+from waygraph.ingest.sources.parse import parse
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import SourceError
@@ -39,7 +39,7 @@ class Written:
 
     def with_value(self, place: Place, value: object) -> Manifest:
         """Raises SourceError."""
-        document = deepcopy(plain(self.document))
+        document = deepcopy(self.document)
         target = document
         for key in place[:-1]:
             target = target[key]
@@ -47,7 +47,7 @@ class Written:
         return self.read(document)
 
     def without(self, place: Place) -> Manifest:
-        document = deepcopy(plain(self.document))
+        document = deepcopy(self.document)
         target = document
         for key in place[:-1]:
             target = target[key]
@@ -56,7 +56,7 @@ class Written:
 
     def read(self, document: Any) -> Manifest:
         text = json.dumps(document)
-        if isinstance(self.document, Lines):
+        if self.where.endswith(".jsonl"):
             text = "\n".join(json.dumps(record) for record in document)
         listing = Listing(
             files=[(self.where, lambda most_bytes: text.encode()[:most_bytes])],
@@ -68,8 +68,6 @@ class Written:
 
     def pointer(self, place: Place) -> str:
         """How a fault there is named, at least in its beginning."""
-        if isinstance(self.document, Lines):
-            return f"#L{int(place[0]) + 1}"
         parts = (str(part).replace("~", "~0").replace("/", "~1") for part in place)
         return "#/" + "/".join(parts)
 
@@ -124,7 +122,7 @@ def test_everything_goes_in(sample: Sample, written: Written) -> None:
 def test_reading_twice_gives_the_same(sample: Sample, written: Written) -> None:
     [first], [second] = read_path(str(written.path), S), read_path(str(written.path), S)
     assert first == second
-    assert told(written.read(reversed_keys(plain(written.document)))) == told(first)
+    assert told(written.read(reversed_keys(written.document))) == told(first)
 
 
 def reversed_keys(value: Any) -> Any:
@@ -136,7 +134,7 @@ def reversed_keys(value: Any) -> Any:
 @every_sample
 def test_no_secret_is_in_what_was_read(sample: Sample, written: Written) -> None:
     """Wherever the kind may write one: the entry has a reference in its place."""
-    assert (PLANTED in json.dumps(plain(written.document))) is not sample.secretless
+    assert (PLANTED in json.dumps(written.document)) is not sample.secretless
     [manifest] = read_path(str(written.path), S)
     assert PLANTED not in repr(manifest)
 
@@ -148,7 +146,7 @@ RECORDS = [pytest.param(sample, place, id=f"{sample} {place}") for sample in SAM
 @pytest.mark.parametrize("bad", [5, "text", True, [], [[]]], ids=repr)
 def test_a_mangled_record_costs_only_itself(written: Written, sample: Sample, place: Place, bad: object) -> None:
     """It is rejected, with its place; all else is as it was, what is held of it included."""
-    whole, lost = told(written.read(plain(written.document))), sample.records[place]
+    whole, lost = told(written.read(written.document)), sample.records[place]
     manifest = written.with_value(place, bad)
     kept = told(manifest)
     assert lost not in kept
@@ -183,10 +181,10 @@ def record_of(sample: Sample, place: Place) -> str:
 @given(data=st.data())
 def test_any_value_anywhere_costs_at_most_its_record(sample: Sample, written: Written, data: st.DataObject) -> None:
     """Nothing but SourceError is raised, and that only for a value outside the records."""
-    place = data.draw(st.sampled_from(places(plain(written.document))), label="place")
+    place = data.draw(st.sampled_from(places(written.document)), label="place")
     value = data.draw(json_values, label="value")
     lost = record_of(sample, place)
-    whole = told(written.read(plain(written.document)))
+    whole = told(written.read(written.document))
     try:
         manifest = written.with_value(place, value)
     except SourceError:

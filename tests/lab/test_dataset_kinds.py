@@ -8,6 +8,7 @@ import pytest
 from tests.unit.test_sources import keys, reasons
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
 S = Settings()
@@ -88,21 +89,31 @@ def test_a_server_a_line_is_an_agent_a_line(tmp_path: Path, name: str) -> None:
     assert manifest.rejected == ()
 
 
-def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
-    """Each is named by its number; what is held of agents that it may have named stays."""
-    text = lines("{", ONE, "[]", '{"name": "\\ud800"}', "9" * 5000, "[" * 100_000, {"name": "x", "url": 5}, TWO, {})
+def test_a_bad_record_costs_that_record(tmp_path: Path) -> None:
+    """Each is named by its place; what is held of agents that it may have named stays."""
+    text = lines(ONE, "[]", '{"name": "\\ud800"}', {"name": "x", "url": 5}, TWO, {})
     manifest = read(tmp_path, text, "list.jsonl")
     assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
     told = reasons(manifest)
-    assert told["L1"] == "is not JSON: Expecting property name enclosed in double quotes at column 2"
-    assert told["L3"] == "expected a server object, found a list"
-    assert "half of a surrogate pair" in told["L4"]
-    assert "Exceeds the limit" in told["L5"]
-    assert told["L6"] == "is nested too deeply"
-    assert told["L7"] == "url: expected an address such as https://host/path, found a number"
-    assert told["L9"] == "agent id: a name must be a non-empty string"
-    assert len(told) == len(manifest.rejected) == 7
+    assert told["/1"] == "expected a server object, found a list"
+    assert "half of a surrogate pair" in told["/2"]
+    assert told["/3"] == "url: expected an address such as https://host/path, found a number"
+    assert told["/5"] == "agent id: a name must be a non-empty string"
+    assert len(told) == len(manifest.rejected) == 4
     assert manifest.partial
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "L2: is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
+        ("9" * 5000, "L2: cannot be read: Exceeds the limit"),
+        ("[" * 100_000, "L2: is nested too deeply"),
+    ],
+)
+def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: str, reason: str) -> None:
+    with pytest.raises(SourceError, match=reason):
+        read(tmp_path, lines(ONE, line), "list.jsonl")
 
 
 @pytest.mark.parametrize("url", ["https://me:abc@code.example/p?token=abc#abc", "https://code.example/p?key=abc"])

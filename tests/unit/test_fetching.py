@@ -24,7 +24,7 @@ from waygraph.registry.model.settings import Settings
 S = Settings(fetch_total_s=60.0)
 PLANTED = "s3cret-value"
 CATALOGUE = json.dumps({"waygraph": 1, "agents": [{"id": "far"}]}).encode()
-LINES = b'{"name": "One", "url": "https://one.example"}\n{\n{"name": "Two", "url": "https://two.example"}\n'
+LINES = b'{"name": "One", "url": "https://one.example"}\n[]\n{"name": "Two", "url": "https://two.example"}\n'
 CARD = {
     "name": "Harbour",
     "description": "Looks after ships",
@@ -90,7 +90,7 @@ def test_a_document_is_a_source_under_its_address(tmp_path: Path) -> None:
             == manifest.source
             == f"{web.url.replace('//', '//${USER}:${PASSWORD}@')}/list.jsonl?key=${{key}}"
         )
-        assert [rejected.where.rpartition("/")[2] for rejected in manifest.rejected] == ["list.jsonl#L2"]
+        assert [rejected.where.partition("/list.jsonl")[2] for rejected in manifest.rejected] == ["#/1"]
         assert PLANTED not in repr((document, manifest))
 
 

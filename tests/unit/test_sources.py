@@ -168,7 +168,7 @@ agents:
     [
         ("mcp.json", TWICE_IN_JSON, ["/mcpServers/a", "/mcpServers/b~1c/url"]),
         ("mcp.json", '{"servers": {"a": {}}, // older\n"servers": {"a": {"command": "y"}},}', ["/servers"]),
-        ("lines.jsonl", TWICE_IN_LINES, ["L1/url", "L3/name"]),
+        ("lines.jsonl", TWICE_IN_LINES, ["/0/url", "/1/name"]),
         ("catalogue.yaml", TWICE_IN_YAML, ["/agents/0/id", "/agents/1/name", "/agents/1/1"]),
         ("SKILL.md", "---\nname: a\ndescription: first\ndescription: second\n---\n", ["/description"]),
     ],

@@ -12,7 +12,6 @@ from waygraph.ingest.manifest.fields import fields_of, items_of, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources.formats.listings import is_service, service_record, tool_record, tool_records
 from waygraph.ingest.sources.kinds import Kind
-from waygraph.ingest.sources.parse import Line, Lines
 from waygraph.registry.http.addresses import split_url
 from waygraph.registry.model.identity import MAX_NAME_CHARS
 
@@ -58,26 +57,24 @@ LINES_SHAPE = 'JSON Lines, one server a line: {"name": …, "url": …, "descrip
 
 
 def fits_lines(document: Any) -> bool:
-    values = [fields_of(line.value) for line in document.lines] if isinstance(document, Lines) else []
+    values = map(fields_of, items_of(document))
     return any(isinstance(each.get("name"), str) and isinstance(each.get("url"), str) for each in values)
 
 
 def read_lines(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
     names: dict[str, object] = {}
-    for line in document.lines:
-        if fault := _fault(line):
-            intake.reject_agent(f"L{line.number}", fault)
+    for number, server in enumerate(document):
+        if fault := _fault(server):
+            intake.reject_agent(f"/{number}", fault)
         else:
-            yield _line_record(line.value, f"L{line.number}", names)
+            yield _line_record(server, f"/{number}", names)
 
 
-def _fault(line: Line) -> str:
+def _fault(server: object) -> str:
     """Why nothing can be said of the line's server, not even which it is."""
-    if line.fault:
-        return line.fault
-    if not isinstance(line.value, Mapping):
-        return f"expected a server object, found {shape_of(line.value)}"
-    if (url := line.value.get("url")) and not _address(url):
+    if not isinstance(server, Mapping):
+        return f"expected a server object, found {shape_of(server)}"
+    if (url := server.get("url")) and not _address(url):
         shape = "another text" if isinstance(url, str) else shape_of(url)
         return f"url: expected an address such as https://host/path, found {shape}"
     return ""
