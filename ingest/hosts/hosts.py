@@ -17,7 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.hosts import edit
+from waygraph.ingest.manifest.fields import fields_of, items_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import KEY, NAME, is_gateway, registry_of
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.manifest.transport import references_only
@@ -100,11 +101,10 @@ def _paths(folder_paths: Mapping[str, Path]) -> Iterator[tuple["Host", Path]]:
 
 def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None:
     """None if it is not there, or is a file of settings that says nothing of servers."""
-    repeats: list[str] = []
     try:
         if not path.is_file():
             return None
-        document = parse_file(path, settings, repeats.append)
+        document = parse_file(path, settings)
     except OSError as exc:
         return KnownConfig(host=host, path=path, fault=f"cannot be read: {exc.strerror}")
     except SourceError as error:
@@ -117,9 +117,11 @@ def _look_at(host: "Host", path: Path, settings: Settings) -> KnownConfig | None
     servers = [record for record in records if record not in gateways]
     names = [*(str(record.key) for record in servers), *(fault.key or fault.where for fault in intake.rejected)]
     registries = tuple(registry_of(record.transport) for record in gateways)
+    members = edit.members(path.read_text("utf-8-sig"), [host.table]) if host.syntax == "json" else None
+    repeats = repeated_names(member.name for member in members or ())
     commands = tuple(
         f"{record.key}: {_launch_line(fields_of(record.transport))}"
-        + (" (the file has more than one of this name: this is the last)" if record.pointer in repeats else "")
+        + (" (the file has more than one of this name: this is the last)" if record.key in repeats else "")
         for record in servers
         if record.tags != (mcp_config.DISABLED,)
     )

@@ -1,11 +1,7 @@
-"""Fields of foreign formats: typed reads of values, and names that an object of JSON has more than once.
-
-Of a repeated name the last value counts, as for other programs that read the same file; the repetition is reported.
-"""
+"""Fields of foreign formats: typed reads of values, and JSON that can be sent on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic_core import to_json
@@ -25,62 +21,9 @@ def escape_pointer(part: object) -> str:
     return str(part).replace("~", "~0").replace("/", "~1")
 
 
-type Note = Callable[[str], None]
-"""Told the JSON pointer of a name that is there more than once."""
-
-type Path = tuple[()] | tuple[Path, str | int]
-"""Where a value is: that of what holds it, and its name there. The text is made of those that are told alone."""
-
-MOST_TOLD = 100
-"""Of one document."""
-_NAME_CHARS, _TOLD_CHARS = 200, 4_000
-
-REPEATED = "is there more than once; the last one counts"
-
-
-def ignore_fault(place: str) -> None:
-    """For who only wants the values."""
-
-
 def repeated_names(names: Iterable[str]) -> list[str]:
     """Those that come more than once, in order of the first time."""
     return [name for name, times in Counter(names).items() if times > 1]
-
-
-class Objects:
-    """Makes the objects of one JSON text, as its parser finds them, and keeps what their names say."""
-
-    def __init__(self) -> None:
-        self._repeats: list[tuple[dict[str, Any], list[str]]] = []
-
-    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(result := dict(pairs)) < len(pairs):
-            self._repeats.append((result, repeated_names(name for name, _ in pairs)))
-        return result
-
-    def tell(self, document: object, note: Note) -> None:
-        """Of the objects that are still in the document: where a name comes twice, the first value is in it no more."""
-        for place in islice(self._places(document), MOST_TOLD) if self._repeats else ():
-            note(place)
-
-    def _places(self, document: object) -> Iterator[str]:
-        """Not by recursion: a document may be nested deeper than that goes."""
-        names = {id(mapping): keys for mapping, keys in self._repeats}
-        rest: list[tuple[Path, object]] = [((), document)]
-        while rest:
-            path, value = rest.pop()
-            yield from (show_pointer((path, name)) for name in names.get(id(value), ()))
-            inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-            rest += reversed([((path, name), item) for name, item in inside if isinstance(item, (dict, list))])
-
-
-def show_pointer(path: Path) -> str:
-    """The JSON pointer, cut to what a person reads: names may be as long as their document."""
-    names: list[str | int] = []
-    while path:
-        path, name = path
-        names.append(name)
-    return "".join(pointer(name)[:_NAME_CHARS] for name in reversed(names))[:_TOLD_CHARS]
 
 
 MAX_TAGS = 50

@@ -33,7 +33,7 @@ from posixpath import join, normpath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from waygraph.ingest.manifest.fields import Note, Objects, escape_pointer, fields_of, ignore_fault
+from waygraph.ingest.manifest.fields import escape_pointer, fields_of
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.foreign_text import BOM, UnboundedText, toml_document
 from waygraph.registry.model.nouns import Agent, suspicions
@@ -62,23 +62,15 @@ def _blanked_comment(match: re.Match[str]) -> str:
     return _NO_LINE_BREAK.sub(" ", comment) if is_closed and not comment.startswith('"') else comment
 
 
-def json_document(text: str, note: Note = ignore_fault) -> Any:
+def json_document(text: str) -> Any:
     """JSON, with comments and last commas as well. Raises ValueError, RecursionError."""
     text = text.removeprefix(BOM)
     try:
-        return load_json(text, note)
+        return json.loads(text)
     except json.JSONDecodeError:
         if (plain := without_comments(text)) == text:
             raise
-        return load_json(plain, note)
-
-
-def load_json(text: str, note: Note) -> Any:
-    """Raises ValueError, RecursionError."""
-    objects = Objects()
-    document = json.loads(text, object_pairs_hook=objects)
-    objects.tell(document, note)
-    return document
+        return json.loads(plain)
 
 
 MANIFEST = "plugin.json"
@@ -203,24 +195,24 @@ _CODEX = re.compile(r"(?m)^\[[ \t]*mcp_servers\b")
 """TOML that comes without a name is Codex's."""
 
 
-def parse(where: str, content: Content, settings: Settings, note: Note = ignore_fault) -> Any:
+def parse(where: str, content: Content, settings: Settings) -> Any:
     """Plain values; of JSON Lines a list of them. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
     if is_skill(PurePath(where)) and text.lstrip()[:1] != "{":  # by itself, not packed with its folder
         return skill_of(text, PurePath(where).parent.name)
     if _is_named(where, JSON_LINES):
-        return _parse_lines(where, text, note)
+        return _parse_lines(where, text)
     if _is_named(where, YAML):
-        return parse_yaml(where, text, note)
+        return parse_yaml(where, text)
     if _is_named(where, TOML):
         return _parse_toml(where, text)
     parse_rest = _parse_json if _is_named(where, JSON) else _parse_unnamed
-    return parse_rest(where, text, note)
+    return parse_rest(where, text)
 
 
-def parse_file(path: PurePath | str, settings: Settings, note: Note = ignore_fault) -> Any:
+def parse_file(path: PurePath | str, settings: Settings) -> Any:
     """As `parse`, of a file's content. Raises SourceError."""
-    return parse(str(path), partial(read_file, Path(path)), settings, note)
+    return parse(str(path), partial(read_file, Path(path)), settings)
 
 
 def read_file(path: Path, most_bytes: int) -> bytes:
@@ -254,34 +246,31 @@ def _is_named(where: str, suffixes: tuple[str, ...]) -> bool:
     return where.lower().endswith(suffixes)
 
 
-def _parse_unnamed(where: str, text: str, note: Note) -> object:
+def _parse_unnamed(where: str, text: str) -> object:
     """Standard input, what an address gave, a file of another name."""
     begin = text.lstrip()
     if _CODEX.search(text) and not begin.startswith("{"):
         return _parse_toml(where, text)
     if (where == "stdin" or "://" in where) and not begin.startswith(("{", "[", "//", "/*")):
-        return parse_yaml(where, text, note)
+        return parse_yaml(where, text)
     first, _, rest = begin.partition("\n")
     try:
         in_lines = first.startswith("{") and bool(rest.strip()) and isinstance(json.loads(first), dict)
     except (ValueError, RecursionError):
         in_lines = False
-    return (_parse_lines if in_lines else _parse_json)(where, text, note)
+    return (_parse_lines if in_lines else _parse_json)(where, text)
 
 
-def _parse_lines(where: str, text: str, note: Note) -> list[Any] | None:
+def _parse_lines(where: str, text: str) -> list[Any] | None:
     """The values of the lines that are not blank; None if all are."""
     # Not `splitlines`: a JSON string may hold other characters that end a line.
     lines = [(f"{where}#L{number}", line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    return [
-        _parse_json(place, line, lambda pointer, number=number: note(f"/{number}{pointer}"))
-        for number, (place, line) in enumerate(lines)
-    ] or None
+    return [_parse_json(place, line) for place, line in lines] or None
 
 
-def _parse_json(where: str, text: str, note: Note) -> object:
+def _parse_json(where: str, text: str) -> object:
     try:
-        return json_document(text, note)
+        return json_document(text)
     except json.JSONDecodeError as exc:
         raise SourceError(where, f"is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
     except ValueError as exc:  # a number of more digits than Python reads
@@ -299,14 +288,14 @@ def _parse_toml(where: str, text: str) -> object:
         raise SourceError(where, f"is not TOML: {exc}") from exc
 
 
-def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
+def parse_yaml(where: str, text: str) -> object:
     """Raises SourceError with line and column of what is wrong, and for what unfolds without end."""
     import yaml
 
     from waygraph.ingest.sources import yaml_text
 
     try:
-        return yaml_text.parse(text, note)
+        return yaml_text.parse(text)
     except yaml.YAMLError as exc:
         raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
     except UnboundedText as exc:

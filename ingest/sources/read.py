@@ -11,7 +11,6 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
 from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, omission
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ServerEntry
 from waygraph.ingest.manifest.trust_store import Approvals, launch_in
@@ -124,12 +123,12 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     part_names = set[str]()
     for where, content in listing.files:
         try:
-            document = parse(where, content, reading.settings, partial(merger.note_repeated, where))
+            document = parse(where, content, reading.settings)
             if isinstance(document, dict) and FILES in document:
                 part_names |= referenced_files(document, where)
             if (is_export := _is_export(document, where, reading.kind)) and len(listing.files) == 1:
                 manifests = catalogue.read_export(document, where, restore=reading.kind == catalogue.EXPORT_KIND)
-                return [Parts(manifest=manifest) for manifest in merger.with_faults(manifests)]
+                return [Parts(manifest=manifest) for manifest in manifests]
             if is_export:
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
             merger.take(document, where, reading)
@@ -267,14 +266,6 @@ class _Merger:
             intake.note_cut("", f"server {key!r} is not asked, since {by_key[key].where} names one so: ingest each")
         if kind.live:
             self.must_answer |= {server.key for server in servers}
-
-    def note_repeated(self, where: str, place: str) -> None:
-        if len(self.intake.cut) < MOST_TOLD:  # of lines each is a document
-            self.intake.cut.append(Rejected(where=f"{where}#{place}", reason=REPEATED))
-
-    def with_faults(self, manifests: list[Manifest]) -> list[Manifest]:
-        """Of an export: what was wrong with the document is told with the first of its sources."""
-        return [replace(manifests[0], cut=(*manifests[0].cut, *self.intake.cut)), *manifests[1:]] if manifests else []
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already

@@ -6,12 +6,10 @@ zero. Keys are texts, as they are written. Merge keys (`<<`) are read as in YAML
 
 import re
 from collections.abc import Hashable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from waygraph.ingest.manifest.fields import MOST_TOLD, Note, Path, ignore_fault, repeated_names, show_pointer
 from waygraph.registry.model.foreign_text import MAX_DEPTH, TOO_DEEP, UnboundedText
 
 MAX_UNFOLDED_CHARS = 10_000_000
@@ -88,32 +86,11 @@ def _is_merged(value: Any) -> bool:
     return all(isinstance(part, yaml.MappingNode) for part in parts)
 
 
-def parse(text: str, note: Note = ignore_fault) -> object:
+def parse(text: str) -> object:
     """Raises yaml.YAMLError, UnboundedText, ValueError for a number that cannot be."""
     _check(text)
     loader = _CoreLoader(text)
-    if (node := loader.get_single_node()) is None:
-        return None
-    for place in islice(_repeated_keys(node, (), set()), MOST_TOLD):
-        note(place)
-    return loader.construct_document(node)
-
-
-def _repeated_keys(node: Any, path: Path, node_ids: set[int]) -> Iterator[str]:
-    """JSON pointers of keys that a mapping has more than once. What an alias stands for is looked at once."""
-    if id(node) in node_ids or not isinstance(node, yaml.CollectionNode):
-        return
-    node_ids.add(id(node))
-    items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(node)
-    if isinstance(node, yaml.MappingNode):
-        yield from (show_pointer((path, name)) for name in repeated_names(str(name) for name, _ in items))
-    for name, value in items:
-        yield from _repeated_keys(value, (path, name), node_ids)
-
-
-def _members(node: Any) -> list[tuple[str, Any]]:
-    """By their names. Of several `<<` each counts; a key that is no scalar is none of JSON."""
-    return [(key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE]
+    return loader.get_single_data()
 
 
 def _check(text: str) -> None:

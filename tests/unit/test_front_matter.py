@@ -16,7 +16,7 @@ from waygraph.registry.model.settings import Settings
 def front(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The fields, and what is remarked on each."""
     remarks: dict[str, str] = {}
-    fields = read_front_matter(text, "SKILL.md", lambda place, reason: remarks.update({place: reason}), lambda _: None)
+    fields = read_front_matter(text, "SKILL.md", lambda place, reason: remarks.update({place: reason}))
     return dict(fields), remarks
 
 

@@ -148,38 +148,6 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in manifest.rejected[0].reason
 
 
-TWICE_IN_JSON = """{"mcpServers": {
-  "a": {"command": "x"}, "b/c": {"url": "u", "url": "https://h"}, "a": {"command": "y"}}}"""
-TWICE_IN_LINES = """{"name": "a", "url": "https://x", "url": "https://y"}
-
-{"name": "b", "name": "c", "url": "https://z"}"""
-TWICE_IN_YAML = """waygraph: 1
-agents:
-- id: a
-  id: b
-  x: &x {v: 1}
-  y: {<<: *x, <<: *x}
-- {id: c, name: n, name: m, 1: a, '1': b}
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "places"),
-    [
-        ("mcp.json", TWICE_IN_JSON, ["/mcpServers/a", "/mcpServers/b~1c/url"]),
-        ("mcp.json", '{"servers": {"a": {}}, // older\n"servers": {"a": {"command": "y"}},}', ["/servers"]),
-        ("lines.jsonl", TWICE_IN_LINES, ["/0/url", "/1/name"]),
-        ("catalogue.yaml", TWICE_IN_YAML, ["/agents/0/id", "/agents/1/name", "/agents/1/1"]),
-        ("SKILL.md", "---\nname: a\ndescription: first\ndescription: second\n---\n", ["/description"]),
-    ],
-)
-def test_a_name_that_is_there_twice_is_told(tmp_path: Path, name: str, text: str, places: list[str]) -> None:
-    """The last one counts, as for every host; no parser says that there was another."""
-    path = written(tmp_path, text, name)
-    told = [cut for cut in read(path).cut if cut.reason == "is there more than once; the last one counts"]
-    assert [cut.where for cut in told] == [f"{path}#{place}" for place in places]
-
-
 def test_tools_of_another_shape_leave_what_is_held(tmp_path: Path) -> None:
     """The agent's record is rejected under its key, so that a sync takes no tool of it away."""
     manifest = read(written(tmp_path, {"waygraph": 1, "agents": [{"id": "a", "tools": {"x": 1}}]}))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from waygraph.ingest.manifest.fields import REPEATED, fields_of, items_of, lines_of, pointer, scalar_of, text_of
+from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, pointer, scalar_of, text_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources.parse import (
     MAX_BYTES_OF_SKILL,
@@ -46,11 +46,11 @@ AS_WRITTEN = "is no text in YAML as it stands; taken as it was written: quote it
 _CUT_BY_COMMENT = "all behind ` #` is a comment in YAML, and is left out; quote the text if it belongs to it"
 
 
-def read_front_matter(text: str, where: str, remark: Remark, note_repeated: Callable[[str], None]) -> Mapping[str, Any]:
+def read_front_matter(text: str, where: str, remark: Remark) -> Mapping[str, Any]:
     """Raises SourceError if there is not a single field in it."""
     fields = dict(_fields(text))
     try:
-        front = parse_yaml(where, text, note_repeated)
+        front = parse_yaml(where, text)
         if not isinstance(front, Mapping):
             reason = f"its front matter is {shape_of(front)}: expected fields such as name and description"
             raise SourceError(where, reason)
@@ -181,7 +181,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     try:
         if not isinstance(text := document["skill"], str):
             raise SourceError(where, "has no front matter: a SKILL.md begins with `---`, its fields in YAML, and `---`")
-        front = read_front_matter(text, where, intake.note_cut, lambda place: intake.note_cut(place, REPEATED))
+        front = read_front_matter(text, where, intake.note_cut)
     except SourceError as error:
         intake.reject_agent(error.pointer, error.reason, key=folder)
         intake.partial = True  # it may be held under a name of its own, which cannot be read
