@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import Self
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
+from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
 from waygraph.ingest.manifest.fields import items_of
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, Refusal, ServerEntry
@@ -32,7 +33,6 @@ from waygraph.ingest.sources.formats.switches import Faulty
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX, check_kind
 from waygraph.ingest.sources.read import (
     STDIN,
-    Ask,
     Listing,
     Parts,
     Reading,
@@ -45,7 +45,6 @@ from waygraph.ingest.sources.read import (
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.errors import InvalidSetting, RegistryLocked, SourceError, StorageFailed
 from waygraph.registry.model.identity import agent_id
-from waygraph.registry.model.settings import Settings
 
 SERVER_KIND = "mcp-server"
 _SERVER_PATHS = {"mcp", "sse"}
@@ -53,35 +52,24 @@ _OF_WEB = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """How sources are opened. `source` and `namespace` empty: made from what was written.
+class Opening(Reading):
+    """How sources are opened and read. `source` and `namespace` empty: made from what was written.
 
-    `headers` go to an address, `env` to a command. `connect`: True also asks servers that a registry lists, False
-    asks none, None those that only they themselves can tell of.
+    `headers` go to an address, `env` to a command.
     """
 
-    settings: Settings
-    registry: str = ""
-    """The place of the registry into which they go: what a person has asked is noted for each of its own."""
-    surroundings: Surroundings = field(default_factory=Surroundings, repr=False)
     source: str = ""
     namespace: str = ""
-    kind: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     isolate: bool | None = None
     """Of a command, as of a StdioLaunch."""
     oauth: bool = False
     since: str = ""
-    connect: bool | None = None
-    start: bool = False
-    """A person's yes to the configurations that are met now below a folder, or fit a pattern."""
     is_named: bool = True
     """Whether a person named these sources; else they are those that a registry knows."""
     is_followed: bool = False
     """Every reading is a new one; else the first is that by which a file was opened."""
-    ask: Ask | None = field(default=None, repr=False)
-    """None: servers cannot be asked here."""
     progress: Progress | None = field(default=None, repr=False)
     """Of a registry's pages: entries read so far, and 0."""
 
@@ -94,28 +82,10 @@ class Opening:
         if self.start and self.connect is False:
             raise InvalidSetting("start has servers asked, and no-connect has none asked: leave one of them away")
 
-    @property
-    def asks(self) -> bool:
-        """Whether servers are asked."""
-        return self.ask is not None and self.connect is not False
-
-    def reading(self) -> Reading:
-        return Reading(
-            settings=self.settings,
-            kind=self.kind,
-            ask=self.ask if self.asks else None,
-            connect=bool(self.connect),
-            start=self.start,
-            registry=self.registry,
-            surroundings=self.surroundings,
-        )
-
-    def approved_reading(self, source: str) -> Reading:
+    def with_approvals(self, source: str) -> Self:
         """The same, with what a person had asked of this source before. Raises StorageFailed."""
         file = self.vouched_file()
-        return replace(
-            self.reading(), approvals=Approvals(servers=file.source(source).servers, digest_of=file.digest_of)
-        )
+        return replace(self, approvals=Approvals(servers=file.source(source).servers, digest_of=file.digest_of))
 
     def vouched_file(self) -> VouchedFile:
         return vouched_file(self.settings.data_path, self.registry)
@@ -245,14 +215,14 @@ class Documents:
     def read_all(self, how: Opening) -> "Sequence[Parts]":
         """Of each source that they hold. A person's yes to starting servers was to those that were there before."""
         listing = self.list(how)
-        return read_parts(listing, replace(how, start=False).approved_reading(listing.source))
+        return read_parts(listing, replace(how, start=False).with_approvals(listing.source))
 
 
 def _open_documents(documents: Documents, how: Opening, *, path: str = "") -> list[OpenedSource]:
     """Read here, since only its content tells how many sources a file holds."""
     listing = documents.list(how)
     are_named = listing.is_named and how.is_named
-    parts = read_parts(replace(listing, is_named=are_named), how.approved_reading(listing.source))
+    parts = read_parts(replace(listing, is_named=are_named), how.with_approvals(listing.source))
     return [
         OpenedSource(
             name=each.manifest.source,
@@ -299,7 +269,7 @@ def _open_address(url: str, how: Opening) -> OpenedSource:
     if how.kind == SERVER_KIND or (not how.kind and path.rpartition("/")[2] in _SERVER_PATHS):
         return _open_server_at(url, how)
     fetching = Fetching(settings=how.settings, headers=_resolve_headers(how.headers, how))
-    document = open_document(url, fetching, how.reading(), source=how.source, namespace=how.namespace)
+    document = open_document(url, fetching, how, source=how.source, namespace=how.namespace)
 
     def read(_name: str, how: Opening) -> Parts:
         try:

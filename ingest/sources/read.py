@@ -65,24 +65,30 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How documents are read. `ask` None: no server is started or reached, whatever they name.
+    """How documents are read. `ask` None: servers cannot be started or reached here, whatever documents name.
 
-    `connect`: servers are asked also where their kind does not do so by itself. `start`: also those that documents
-    name which nobody named. `registry`: the place of the one that is read into.
+    `connect`: True also asks servers that a registry lists, False asks none, None those that only they themselves can
+    tell of. `start`: a person's yes to those that documents name which nobody named.
     """
 
     settings: Settings
     kind: str = ""
-    ask: Ask | None = None
-    connect: bool = False
+    ask: Ask | None = field(default=None, repr=False)
+    connect: bool | None = None
     start: bool = False
     registry: str = ""
+    """The place of the registry into which they go: what a person has asked is noted for each of its own."""
     approvals: Approvals = field(default_factory=Approvals)
     """Of servers that a person had asked before."""
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    surroundings: Surroundings = field(default_factory=Surroundings, repr=False)
 
-    def asks(self, kind: Kind) -> bool:
-        return self.ask is not None and kind.servers is not None and (kind.live or self.connect)
+    @property
+    def asks(self) -> bool:
+        """Whether servers are asked."""
+        return self.ask is not None and self.connect is not False
+
+    def asks_kind(self, kind: Kind) -> bool:
+        return self.asks and kind.servers is not None and (kind.live or bool(self.connect))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +232,7 @@ class _Merger:
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
         intake = Intake(where=where, surroundings=reading.surroundings)
         gateways = _take_records(kind, kind.read(document, where, intake), intake, reading)
-        if reading.asks(kind) and kind.servers:
+        if reading.asks_kind(kind) and kind.servers:
             self.asks = True
             servers = self._servers_to_ask(partial(self._read_servers, kind.servers, document), intake, reading)
             gateways |= {server.key for server in servers if launches_gateway(server.launch, reading.registry)}
