@@ -11,14 +11,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
-from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.manifest.fields import fields_of, items_of, map_texts
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, OAuthClient, StdioLaunch, ToolLimit, is_lines, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.ingest.sources.formats.switches import LIMITS, SWITCHES, Faulty, entry_limits, is_off, plain_name
@@ -108,8 +108,8 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
         bare=bare_variables or _value(fields, ("httpurl",)) is not None,
         braces=_type(str(_value(fields, _TYPES))) in _OF_OPENCODE,
     )
-    labels = ("type", "name", "description")
-    return {name: value if name in labels else _each_text(value, resolve) for name, value in launch.items()}
+    others = ("type", "name", "description", "isolate")
+    return {name: value if name in others else map_texts(value, resolve) for name, value in launch.items()}
 
 
 # -- where a field stands --------------------------------------------------------------------------
@@ -203,15 +203,6 @@ def _references(*, bare: bool, braces: bool) -> Callable[[str], str]:
     return resolve
 
 
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """Of a text, and of those in a list or an object: nothing is nested deeper in an entry that is well written."""
-    if isinstance(value, Mapping):
-        return {name: change(part) if isinstance(part, str) else part for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [change(part) if isinstance(part, str) else part for part in value]
-    return change(value) if isinstance(value, str) else value
-
-
 MAX_ENV_FILE_BYTES = 1024 * 1024
 _LABELS = ("disabled", "limits", "name", "description")
 """What says nothing of the launch."""
@@ -299,13 +290,23 @@ def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredSer
 def launch_of(server: ConfiguredServer, scope: Scope) -> Launch:
     """With every reference resolved. Raises Faulty, also if an `envFile` cannot be read."""
     resolver = Resolver(scope)
-    launch: Callable[[], Launch]
+    resolve = resolver.text
     try:
-        launch = _stdio(server, scope, resolver) if server.form == "stdio" else _http(server, resolver)
-        resolver.finish()
+        server = replace(
+            server,
+            command=resolve(server.command),
+            args=tuple(map(resolve, server.args)),
+            env={name: resolve(value) for name, value in server.env.items()},
+            env_file=resolve(server.env_file),
+            cwd=resolve(server.cwd),
+            url=resolve(server.url),
+            headers={name: resolve(value) for name, value in server.headers.items()},
+            oauth=map_texts(server.oauth, resolve),
+        )
+        resolver.finish()  # a file is read only once every reference is known to be set
     except UnresolvedReference as exc:
         raise Faulty(str(exc)) from None
-    return launch()
+    return (_stdio_launch if server.form == "stdio" else _http_launch)(server, scope, resolver.confidential)
 
 
 # -- fields ----------------------------------------------------------------------------------------
@@ -390,58 +391,39 @@ def _launch_fields(**fields: object) -> dict[str, object]:
 # -- launches --------------------------------------------------------------------------------------
 
 
-def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callable[[], StdioLaunch]:
-    """Puts the launch together once every reference is known to be set: a file is read only then."""
-    command = resolver.text(server.command)
-    args = tuple(resolver.text(argument) for argument in server.args)
-    env = {name: resolver.text(value) for name, value in server.env.items()}
-    env_file, cwd = resolver.text(server.env_file), resolver.text(server.cwd)
+def _stdio_launch(server: ConfiguredServer, scope: Scope, confidential: frozenset[str]) -> StdioLaunch:
+    if not server.command.strip():
+        raise Faulty("its command is empty")
     folder = scope.workspace or scope.surroundings.cwd
-
-    def launch() -> StdioLaunch:
-        if not command.strip():
-            raise Faulty("its command is empty")
-        file_env = _variables_in(Path(folder, env_file)) if env_file else {}
-        return StdioLaunch(
-            command=command,
-            args=args,
-            env={**file_env, **env},
-            cwd=str(Path(folder, cwd)) if cwd else scope.workspace,
-            isolate=server.isolate,
-            confidential=resolver.confidential.union(*map(path_keys, args)),
-        )
-
-    return launch
+    file_env = _variables_in(Path(folder, server.env_file)) if server.env_file else {}
+    return StdioLaunch(
+        command=server.command,
+        args=server.args,
+        env={**file_env, **server.env},
+        cwd=str(Path(folder, server.cwd)) if server.cwd else scope.workspace,
+        isolate=server.isolate,
+        confidential=confidential.union(*map(path_keys, server.args)),
+    )
 
 
-def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaunch]:
-    url = resolver.text(server.url)
-    # An empty header is one that nobody gave.
-    headers = {name: text for name, value in server.headers.items() if (text := resolver.text(value))}
-    fields = server.oauth if isinstance(server.oauth, Mapping) else {}
-    client = {name: resolver.text(value) for name, value in fields.items()}
-
+def _http_launch(server: ConfiguredServer, _scope: Scope, confidential: frozenset[str]) -> HttpLaunch:
     from waygraph.registry.http.addresses import split_url
 
-    def launch() -> HttpLaunch:
-        if (parts := split_url(url)) is None or parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise Faulty("its url is none that begins with https:// or http://")
-        form: Literal["http", "sse"] = "sse" if server.form == "sse" else "http"
-        confidential = resolver.confidential | path_keys(url)
-        port = read_digits(client.get("callbackPort", "0"), 0, 65_535)
-        if port is None:
-            raise Faulty("oauth: callbackPort is no port, which is a number from 1 to 65535")
-        id_text = client.get("clientId", "")
-        return HttpLaunch(
-            url=url,
-            headers=headers,
-            form=form,
-            oauth=bool(server.oauth),
-            oauth_client=(OAuthClient(id_text, client.get("clientSecret", ""), port) if id_text else None),
-            confidential=confidential | {value for name, value in client.items() if name == "clientSecret"},
-        )
-
-    return launch
+    if (parts := split_url(server.url)) is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Faulty("its url is none that begins with https:// or http://")
+    client = server.oauth if isinstance(server.oauth, Mapping) else {}
+    port = read_digits(client.get("callbackPort", "0"), 0, 65_535)
+    if port is None:
+        raise Faulty("oauth: callbackPort is no port, which is a number from 1 to 65535")
+    client_id, secret = client.get("clientId", ""), client.get("clientSecret", "")
+    return HttpLaunch(
+        url=server.url,
+        headers={name: value for name, value in server.headers.items() if value},  # an empty one is one nobody gave
+        form="sse" if server.form == "sse" else "http",
+        oauth=bool(server.oauth),
+        oauth_client=OAuthClient(client_id, secret, port) if client_id else None,
+        confidential=confidential | path_keys(server.url) | ({secret} if "clientSecret" in client else set()),
+    )
 
 
 def _variables_in(file: Path) -> dict[str, str]:
