@@ -132,7 +132,7 @@ class OpenedSource:
 
     def with_answers(self, parts: Parts) -> Manifest:
         """With what its servers say. Raises NoAnswer if the source is one server alone, and says nothing."""
-        manifest = with_answers(parts, self.how.ask if self.how.asks else None)
+        manifest = with_answers(parts, self.how.ask)
         if len(parts.servers) != 1 or manifest.entries or parts.manifest.rejected:
             return manifest
         if faults := manifest.rejected or manifest.cut[len(parts.manifest.cut) :]:
@@ -250,10 +250,7 @@ def _open_registry(url: str, how: Opening) -> OpenedSource:
     )
 
     def read(_name: str, how: Opening) -> Parts:
-        if not how.connect:
-            return Parts(manifest=source.read())
-        manifest, servers = source.read_with_servers()
-        return Parts(manifest=manifest, servers=servers)
+        return source.parts(asks=bool(how.connect))
 
     return OpenedSource(name=source.name, opened_name=source.name, how=how, place=read)
 
@@ -340,7 +337,7 @@ def vouch(source: OpenedSource, parts: Parts) -> None:
     try:
         file = source.how.vouched_file()
         vouched_source = VouchedSource(
-            servers=_vouched_servers(source, parts, file) if source.how.asks else {},
+            servers=_vouched_servers(source, parts, file),
             cards=cards,
             origin=source.origin if cards else "",
             path=source.path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",

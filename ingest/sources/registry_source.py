@@ -14,10 +14,11 @@ from datetime import datetime
 from urllib.parse import urlencode
 
 from waygraph.ingest.manifest.fields import fields_of
-from waygraph.ingest.manifest.records import Intake, Manifest, ServerEntry
+from waygraph.ingest.manifest.records import Intake, Manifest
 from waygraph.ingest.sources.fetch import FetchFailed, Fetching, fetch
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
+from waygraph.ingest.sources.read import Parts
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.http.addresses import names_user, split_url
 from waygraph.registry.http.client import wait_s
@@ -47,14 +48,6 @@ class World:
     jitter: Callable[[], float] = random.random
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryContent:
-    """The entries of all pages read. `fault`: why the rest could not be; empty: there is none."""
-
-    entries: list[object]
-    fault: str = ""
-
-
 OFFICIAL_URL = "https://registry.modelcontextprotocol.io"
 OFFICIAL_NAMESPACE = "mcp-registry"
 
@@ -75,17 +68,28 @@ class RegistrySource:
     world: World = field(default_factory=World)
 
     def read(self) -> Manifest:
-        """Partial if only what changed was asked for, or some pages could not be read. Raises SourceError."""
-        return self._manifest(self._fetch())
+        return self.parts().manifest
 
-    def read_with_servers(self) -> tuple[Manifest, tuple[ServerEntry, ...]]:
-        """The same, and those of its servers that have an open remote. Raises SourceError."""
-        content = self._fetch()
-        intake = Intake(where=self.url)
-        return self._manifest(content), tuple(mcp_registry.servers(self._document(content), self.url, intake))
+    def parts(self, *, asks: bool = False) -> Parts:
+        """Partial if only what changed was asked for, or some pages could not be read. `asks`: with those of its
+        servers that have an open remote. Raises SourceError.
+        """
+        entries, fault = self._fetch()
+        # Of what changed, only latest versions: an older one that changed says nothing of the agent.
+        latest = [entry for entry in entries if not (self.since and mcp_registry.is_superseded(entry))]
+        document, intake = {"servers": latest}, Intake(where=self.url)
+        for record in mcp_registry.read(document, self.url, intake):
+            intake.take(record)
+        if fault:
+            intake.reject_agent("", fault)
+        servers = tuple(mcp_registry.servers(document, self.url, Intake(where=self.url))) if asks else ()
+        manifest, is_part = intake.manifest(self.name, self.namespace), bool(self.since)
+        return Parts(manifest=replace(manifest, partial=manifest.partial or is_part, is_part=is_part), servers=servers)
 
-    def _fetch(self) -> RegistryContent:
-        """Raises SourceError if not even the first page can be read."""
+    def _fetch(self) -> tuple[list[object], str]:
+        """The entries of all pages that can be read, and why the rest cannot; empty: there is none. Raises SourceError
+        if not even the first one can be.
+        """
         ends_at, room_bytes = self.world.clock() + TOTAL_S, self.settings.max_source_bytes
         entries: list[object] = []
         cursors, cursor = set[str](), ""
@@ -99,16 +103,16 @@ class RegistrySource:
             except Unread as exc:
                 if not number:
                     raise SourceError(self.url, str(exc)) from None
-                return RegistryContent(entries=entries, fault=f"{exc}; {number} pages were read")
+                return entries, f"{exc}; {number} pages were read"
             entries += page
             if self.progress:
                 self.progress(len(entries), 0)
             if not cursor:
-                return RegistryContent(entries=entries)
+                return entries, ""
             if cursor in cursors:
-                return RegistryContent(entries=entries, fault="gives a cursor again that it gave before")
+                return entries, "gives a cursor again that it gave before"
             cursors.add(cursor)
-        return RegistryContent(entries=entries, fault=f"has more than {MAX_PAGES} pages")
+        return entries, f"has more than {MAX_PAGES} pages"
 
     def _patiently_read(self, cursor: str, ends_at: float) -> bytes:
         """Asks again after what may pass, at most RETRIES times and while there is time."""
@@ -129,20 +133,6 @@ class RegistrySource:
             world.sleep(pause_s)
             attempt += 1
         raise Unread(f"did not end within {TOTAL_S:g} s")
-
-    def _document(self, content: RegistryContent) -> dict[str, object]:
-        """Of what changed, only latest versions: an older one that changed says nothing of the agent."""
-        latest = [entry for entry in content.entries if not (self.since and mcp_registry.is_superseded(entry))]
-        return {"servers": latest}
-
-    def _manifest(self, content: RegistryContent) -> Manifest:
-        intake = Intake(where=self.url)
-        for record in mcp_registry.read(self._document(content), self.url, intake):
-            intake.take(record)
-        if content.fault:
-            intake.reject_agent("", content.fault)
-        manifest = intake.manifest(self.name, self.namespace)
-        return replace(manifest, partial=manifest.partial or bool(self.since), is_part=bool(self.since))
 
 
 def _page(content: bytes) -> tuple[list[object], str]:

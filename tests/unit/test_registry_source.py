@@ -104,9 +104,9 @@ def test_the_servers_that_are_open_can_be_asked(fake: FakeMcpRegistry) -> None:
         entry("a/open", remotes=[{"type": "sse", "url": "http://127.0.0.1:9/sse"}]),
         entry("a/closed", remotes=[{"url": "http://x.example", "headers": [{"name": "K", "isRequired": True}]}]),
     ]
-    manifest, servers = open_registry(fake.url, Settings()).read_with_servers()
-    assert keys(manifest) == ["a/open", "a/closed"]
-    assert [(server.key, server.launch) for server in servers] == [
+    parts = open_registry(fake.url, Settings()).parts(asks=True)
+    assert keys(parts.manifest) == ["a/open", "a/closed"]
+    assert [(server.key, server.launch) for server in parts.servers] == [
         ("a/open", HttpLaunch(url="http://127.0.0.1:9/sse", form="sse"))
     ]
 
