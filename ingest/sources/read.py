@@ -348,14 +348,6 @@ def read_path(
     return read_listing(list_path(text, source=source, namespace=namespace), Reading(settings=settings, kind=kind))
 
 
-def read_stream(
-    stream: BinaryIO, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
-) -> list[Manifest]:
-    """The manifests of what standard input holds. Raises SourceError."""
-    listing = list_stream(stream, settings.max_source_bytes + 1, source=source, namespace=namespace)
-    return read_listing(listing, Reading(settings=settings, kind=kind))
-
-
 def read_documents(
     documents: Sequence[Document], settings: Settings, *, source: str, namespace: str = "", kind: str = ""
 ) -> list[Manifest]:

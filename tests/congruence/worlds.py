@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.catalogue import catalogue, requests
 from waygraph.ingest.manifest.records import Manifest
-from waygraph.ingest.sources.read import read_stream
+from waygraph.ingest.sources.read import Reading, list_stream, read_listing
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.search_index import Scope
 from waygraph.registry.model.changes import OperatorSettings, Policy
@@ -378,7 +378,8 @@ class World:
 
     def _manifest(self, source: str, records: Mapping[str, Record], bad: list[Record] | None = None) -> Manifest:
         document = {"waygraph": 1, "agents": [*records.values(), *(bad or [])]}
-        [stated] = read_stream(BytesIO(json.dumps(document).encode()), Settings(), source=source)
+        listing = list_stream(BytesIO(json.dumps(document).encode()), Settings().max_source_bytes, source=source)
+        [stated] = read_listing(listing, Reading(settings=Settings()))
         return replace(stated, rank=int(source == LIVE))
 
     # -- questions ---------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Files of every known host, in its own form: the servers they name, which are off, and how each is launched."""
 
-import io
 import json
 import os
 from pathlib import Path
@@ -8,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.unit.test_sources import read_stream
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, Manifest, StdioLaunch
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.kinds import kind_of
 from waygraph.ingest.sources.parse import parse_file
-from waygraph.ingest.sources.read import read_path, read_stream
+from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
@@ -331,7 +331,7 @@ def test_a_plug_in_is_its_servers_root(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [CODEX, f"# first\n{CODEX}", OPENCODE, f"// first\n{OPENCODE}", GOOSE], ids=range(5))
 def test_a_configuration_is_known_without_its_name(tmp_path: Path, text: str) -> None:
     """On standard input, and in a backup."""
-    [manifest] = read_stream(io.BytesIO(text.encode()), S)
+    [manifest] = read_stream(text.encode(), S)
     assert {"tides", "wind"} <= {entry.key for entry in manifest.entries}
     if text != GOOSE:
         assert {"tides", "wind"} <= {entry.key for entry in read(written(tmp_path, "config.before", text)).entries}

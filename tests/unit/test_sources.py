@@ -22,7 +22,7 @@ from waygraph.ingest.hosts.config import read_config
 from waygraph.ingest.hosts.hosts import HOSTS
 from waygraph.ingest.manifest.records import Manifest
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
-from waygraph.ingest.sources.read import read_path, read_stream
+from waygraph.ingest.sources.read import Reading, list_stream, read_listing, read_path
 from waygraph.ingest.sources.yaml_text import MAX_UNFOLDED_CHARS, parse
 from waygraph.registry.access.policy import load_policy
 from waygraph.registry.model.errors import InvalidSetting, SourceError
@@ -31,6 +31,11 @@ from waygraph.registry.model.settings import Settings
 
 S = Settings()
 GOOD = {"waygraph": 1, "agents": [{"id": "good", "tools": [{"name": "run"}]}]}
+
+
+def read_stream(content: bytes, settings: Settings, *, source: str = "", kind: str = "") -> list[Manifest]:
+    listing = list_stream(io.BytesIO(content), settings.max_source_bytes + 1, source=source)
+    return read_listing(listing, Reading(settings=settings, kind=kind))
 
 
 def read(path: Path | str, **options: str) -> Manifest:
@@ -131,7 +136,7 @@ def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
     endless.symlink_to("/dev/zero")
     assert "more than the 100 bytes" in refused(endless, small).reason
     with pytest.raises(SourceError, match="more than the 100 bytes"):
-        read_stream(io.BytesIO(b"x" * 1000), small)
+        read_stream(b"x" * 1000, small)
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
@@ -186,13 +191,13 @@ def test_a_glob_is_one_source(tmp_path: Path) -> None:
 
 def test_standard_input_is_a_source() -> None:
     """What comes in is JSON of any kind; its name is `stdin` unless told."""
-    [manifest] = read_stream(io.BytesIO(json.dumps(GOOD).encode()), S)
+    [manifest] = read_stream(json.dumps(GOOD).encode(), S)
     assert (manifest.source, keys(manifest)) == ("stdin", ["good"])
-    [manifest] = read_stream(io.BytesIO(json.dumps({"tools": []}).encode()), S, source="pipe")
+    [manifest] = read_stream(json.dumps({"tools": []}).encode(), S, source="pipe")
     assert (manifest.source, keys(manifest)) == ("pipe", ["stdin"])
     for content in (b"", b"\xff", b"{"):
         with pytest.raises(SourceError, match="stdin"):
-            read_stream(io.BytesIO(content), S)
+            read_stream(content, S)
 
 
 def test_what_operators_set_comes_back_only_when_asked(tmp_path: Path) -> None:
@@ -398,7 +403,7 @@ shaped = st.recursive(
 def test_any_json_is_read_or_refused(document: object, kind: str) -> None:
     """Whatever the shape: a manifest, or a SourceError. Nothing else comes out."""
     try:
-        [manifest] = read_stream(io.BytesIO(json.dumps(document).encode()), S, kind=kind)
+        [manifest] = read_stream(json.dumps(document).encode(), S, kind=kind)
     except SourceError:
         return
     assert all(rejected.reason and rejected.where for rejected in manifest.rejected)
