@@ -186,7 +186,7 @@ def _fill_table(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, A
     return {**document, name: inner} if inner else {key: value for key, value in document.items() if key != name}
 
 
-_MASKED = re.compile(r"\$\{[^}]*\}|\d{7,}")
+_MASK = re.compile(r"\$\{[^}]*\}|\d{7,}")
 """What stands for a secret, and long numbers: one may be an account's, whatever its name."""
 
 
@@ -204,11 +204,11 @@ def _show_servers(config: HostConfig, name: str) -> Iterator[str]:
     for folder, settings in {"": document, **fields_of(document.get(config.host.folders))}.items():
         for key, entry in fields_of(fields_of(settings).get(config.host.table)).items():
             try:
-                shown = entry if key == name else references_only(fields_of(entry))
+                visible = entry if key == name else references_only(fields_of(entry))
             except ValueError:  # a URL that cannot be read
-                shown = STRUCK_TEXT
-            text = f"{json.dumps(key)}: {json.dumps(shown, indent=2, ensure_ascii=False, default=str)}"
-            yield from f"{folder} {text if key == name else _MASKED.sub(STRUCK_TEXT, text)}".lstrip().splitlines()
+                visible = STRUCK_TEXT
+            text = f"{json.dumps(key)}: {json.dumps(visible, indent=2, ensure_ascii=False, default=str)}"
+            yield from f"{folder} {text if key == name else _MASK.sub(STRUCK_TEXT, text)}".lstrip().splitlines()
 
 
 def check_is_ours(config: HostConfig, name: str) -> None:

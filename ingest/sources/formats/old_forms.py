@@ -32,7 +32,7 @@ def upgrade_card(card: Fields) -> Fields:
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 _OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
-_RENAMED = {"releaseDate": "publishedAt", "registryName": "registryType", "transportType": "type"}
+_OTHER_NAMES = {"releaseDate": "publishedAt", "registryName": "registryType", "transportType": "type"}
 _WORD_START = re.compile(r"(?<=[a-z0-9])_([a-z])")
 _MAX_LEVELS = 6
 """A server, its packages, their inputs, and the variables of these."""
@@ -68,7 +68,7 @@ def _text(of: Fields, name: str) -> str:
 
 
 def _respell(value: Any, levels: int = _MAX_LEVELS, *, keeps_names: bool = False) -> Any:
-    """With today's names, in all that it holds: `environmentVariables` for `environment_variables`."""
+    """With today's names, in all that it holds: camel case in place of underscores."""
     if isinstance(value, list):
         return [_respell(item, levels) for item in value]
     if not isinstance(value, Mapping) or not levels:
@@ -81,7 +81,7 @@ def _respell(value: Any, levels: int = _MAX_LEVELS, *, keeps_names: bool = False
 
 def _todays_name(name: str) -> str:
     camel = _WORD_START.sub(lambda match: match[1].upper(), name)
-    return _RENAMED.get(camel, camel)
+    return _OTHER_NAMES.get(camel, camel)
 
 
 def upgrade_api(document: Fields) -> Fields:
