@@ -48,6 +48,14 @@ OLDER = {
 }
 
 
+def test_lists_within_lists_are_no_bomb() -> None:
+    """An entry is read as far as one goes, however deep it is nested."""
+    deep: object = "x"
+    for _ in range(5_000):
+        deep = [deep]
+    assert mcp_registry.is_superseded({"server": {"name": "a/b", "packages": deep}, "_meta": deep}) is False
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -34,8 +34,8 @@ OFFICIAL = "io.modelcontextprotocol.registry/official"
 _OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
 _OTHER_NAMES = {"releaseDate": "publishedAt", "registryName": "registryType", "transportType": "type"}
 _WORD_START = re.compile(r"(?<=[a-z0-9])_([a-z])")
-_MAX_LEVELS = 6
-"""A server, its packages, their inputs, and the variables of these."""
+_MAX_LEVELS = 8
+"""A server, its list of packages, each of these, its list of inputs, each of these, and its variables by name."""
 
 
 def upgrade_entry(entry: Fields) -> Fields:
@@ -69,9 +69,9 @@ def _text(of: Fields, name: str) -> str:
 
 def _respell(value: Any, levels: int = _MAX_LEVELS, *, keeps_names: bool = False) -> Any:
     """With today's names, in all that it holds: camel case in place of underscores."""
-    if isinstance(value, list):
-        return [_respell(item, levels) for item in value]
-    if not isinstance(value, Mapping) or not levels:
+    if levels and isinstance(value, list):
+        return [_respell(item, levels - 1) for item in value]
+    if not levels or not isinstance(value, Mapping):
         return value
     names = {name: name if keeps_names else _todays_name(name) for name in value}
     parts = {names[name]: part for name, part in value.items() if part is not None and names[name] != name}
