@@ -195,8 +195,8 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
 
     `name`: of our own entry, which is shown whole; of another one what the graph would keep of it.
     """
-    sides = (list(_show_servers(config, name)) for config in (before, after))
-    return [line.rstrip() for line in difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)]
+    one, other = (list(_show_servers(config, name)) for config in (before, after))
+    return [line.rstrip() for line in difflib.unified_diff(one, other, str(before.path), str(after.path), n=2)]
 
 
 def _show_servers(config: HostConfig, name: str) -> Iterator[str]:

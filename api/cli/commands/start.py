@@ -1,7 +1,6 @@
 """`start`: leads from nothing to hosts that are connected."""
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence

@@ -60,7 +60,7 @@ def upgrade_entry(entry: Fields) -> Fields:
 def _official(of: Fields) -> Fields:
     """What the registry itself says of an entry."""
     meta = of.get("_meta")
-    return _respell(fields_of(meta.get(OFFICIAL) if isinstance(meta, Mapping) else of.get(_OLDER_OFFICIAL)))
+    return fields_of(_respell(meta.get(OFFICIAL) if isinstance(meta, Mapping) else of.get(_OLDER_OFFICIAL)))
 
 
 def _text(of: Fields, name: str) -> str:
