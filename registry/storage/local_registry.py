@@ -197,18 +197,6 @@ class LocalRegistry(GraphAccess, Searchable):
                 return partial(embedder.embed, role="document")
         return None
 
-    def share_found_by_name(self, taxonomy: "Taxonomy") -> float | None:
-        """As `taxonomies.share_found_by_name`; None too where the embedder of the stored vectors does not answer."""
-        from waygraph.registry.taxonomy.taxonomies import share_found_by_name
-        from waygraph.registry.taxonomy.upkeep import read_placeable_vectors
-
-        ids = list(taxonomy.below(taxonomy.root))
-        vectors = self.read(lambda session: read_placeable_vectors(session, taxonomy.of, ids))
-        if embed := self.name_embedder():
-            with suppress(EmbedderError):
-                return share_found_by_name(taxonomy, vectors, embed)
-        return None
-
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: Progress | None = None
     ) -> Written:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from itertools import batched
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.language_model.answers import ModelAnswers, Usage
@@ -471,46 +470,3 @@ def _categories(root: _Node, vectors: "Vectors") -> dict[str, Category]:
 
 def _id(path: str) -> str:
     return sha256(path.encode()).hexdigest()[:12]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """`calls`, and tokens of four characters each. `least_calls`: where no node needs refinement."""
-
-    calls: int
-    least_calls: int
-    prompt_tokens: int
-    completion_tokens: int
-
-
-CHILDREN = 12
-"""Of a node, as the paper's figures have it (appendix C)."""
-CATEGORY_CHARS, ANSWER_TOKENS, CHARS_PER_TOKEN = 350, 40, 4
-CROSS_SHARE = 0.2
-"""Of services that are asked about for a second parent."""
-
-
-def estimate_build(services: Sequence[Service], settings: TaxonomySettings = TaxonomySettings()) -> Estimate:  # noqa: B008
-    """For a tree of even nodes whose every split is refined as often as it may be. No model is asked."""
-    size, nodes, keyword_calls, designs, levels = len(services), 1, 0, 0, 0
-    while size > settings.leaf_size and levels < settings.max_depth:
-        keyword_calls += nodes * ceil(size / settings.keyword_batch) if size > settings.keyword_threshold else 0
-        designs, levels = designs + nodes, levels + 1
-        children = min(settings.max_categories, max(CHILDREN, ceil(size / settings.leaf_size)))
-        nodes, size = nodes * children, ceil(size / children)
-    if not levels:
-        return Estimate(calls=0, least_calls=0, prompt_tokens=0, completion_tokens=0)
-    cross = nodes + round(CROSS_SHARE * len(services)) if settings.cross_domain else 0
-    refinements = settings.max_refinements * (designs + levels * len(services))
-    least = keyword_calls + designs + 1 + levels * len(services) + cross
-    mean_chars = sum(min(len(each.description), prompts.SERVICE_CHARS) + len(each.name) for each in services) / len(
-        services
-    )
-    chars = len(prompts.CLASSIFY.system) + CHILDREN * CATEGORY_CHARS + mean_chars
-    calls = least + refinements
-    return Estimate(
-        calls=calls,
-        least_calls=least,
-        prompt_tokens=round(calls * chars / CHARS_PER_TOKEN),
-        completion_tokens=calls * ANSWER_TOKENS,
-    )

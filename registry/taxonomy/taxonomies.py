@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import GraphSession
@@ -26,16 +26,8 @@ from waygraph.registry.taxonomy.rows import (
 from waygraph.registry.taxonomy.tree import By, Drift, Taxonomy, check_taxonomy
 from waygraph.registry.writer import RegistryNoun, WriteSession
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from waygraph.registry.taxonomy.category_names import EmbedNames
-
 REBUILD_SHARE = 0.2
 """Of what a taxonomy holds, placed since it was built: from here on a rebuild pays."""
-FAR = 0.8
-"""What is not even so near to its leaf, as a share of the cosine to the nearest one, is far from it."""
 
 
 class Taxonomies(RegistryNoun[Taxonomy]):
@@ -197,7 +189,6 @@ def _put_current(session: GraphSession, taxonomies: Iterable[Taxonomy], name: st
 class Structure:
     """Numbers, as the paper's Table 4 has them. `entities`: agents or tools. `unassigned`: at the root, beside its
     children. `generic`: at other inner nodes. `several_parents`: in more than one category. Sizes are of leaves.
-    `found_by_name`: see `share_found_by_name`; None where that was not counted.
     """
 
     categories: int
@@ -211,7 +202,6 @@ class Structure:
     unassigned: int
     generic: int
     several_parents: int
-    found_by_name: float | None = None
 
     @classmethod
     def of(cls, taxonomy: Taxonomy) -> "Structure":
@@ -232,25 +222,6 @@ class Structure:
             generic=len({entity for each in every if each.children and each is not root for entity in each.holds}),
             several_parents=sum(1 for number in parents.values() if number > 1),
         )
-
-
-def share_found_by_name(
-    taxonomy: Taxonomy, vectors: "Mapping[str, NDArray[np.float32]]", embed: "EmbedNames"
-) -> float | None:
-    """Of the members of all siblings, those to whose vectors the name of their category is the nearest of these names.
-
-    None where nothing has siblings. Vectors: float32 of shape (dimension,), by the embedder of `embed`.
-    """
-    hits: list[bool] = []
-    for category in taxonomy.categories.values():
-        children = [taxonomy.categories[child] for child in category.children]
-        if len(children) < 2:
-            continue
-        names = embed([child.name.replace("-", " ") for child in children])
-        for number, child in enumerate(children):
-            rows = [vectors[entity] for entity in taxonomy.below(child) if entity in vectors]
-            hits += [int((names @ row).argmax()) == number for row in rows]
-    return round(sum(hits) / len(hits), 3) if hits else None
 
 
 def read_drift(session: GraphSession) -> list[Drift]:
@@ -280,27 +251,6 @@ def _drift(session: GraphSession, taxonomy: Taxonomy) -> Drift:
         nearest=nearest,
         over_size=structure.over_size,
         unplaced=len(placeable.keys() - {entity for entity, _ in holds}),
-        far=_count_far(session, taxonomy, placeable),
         private=private,
         rebuild="; ".join(text for holds, text in reasons if holds),
     )
-
-
-def _count_far(session: GraphSession, taxonomy: Taxonomy, placeable: Mapping[str, upkeep.Placeable]) -> int:
-    """By the directions of the leaves as they were built."""
-    import numpy as np
-
-    directions = read_directions(session, taxonomy.name)
-    leaves = [each for each in taxonomy.categories.values() if not each.children and each.id in directions]
-    entities = {entity for leaf in leaves for entity in leaf.holds} & placeable.keys()
-    vectors = upkeep.vectors_to_place(session, taxonomy, {entity: placeable[entity] for entity in entities})
-    if not leaves or not vectors:
-        return 0
-    matrix = np.stack([directions[leaf.id] for leaf in leaves])
-    far = 0
-    for row, leaf in enumerate(leaves):
-        members = [vectors[entity] for entity, by in leaf.holds.items() if by is not By.CROSS and entity in vectors]
-        if members and len(members[0]) == matrix.shape[1]:
-            cosines = np.stack(members) @ matrix.T
-            far += int((cosines[:, row] < FAR * cosines.max(axis=1)).sum())
-    return far

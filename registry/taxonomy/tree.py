@@ -206,8 +206,8 @@ class CategoryView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
     """`nearest`: entities placed since the build, or that no model placed. `unplaced`: those that may stand in it and
-    do not. `far`: those much nearer to another leaf. `private`: agents whose words it may have and that not everyone
-    sees. `rebuild`: why to build it anew; empty: no need.
+    do not. `private`: agents whose words it may have and that not everyone sees. `rebuild`: why to build it anew;
+    empty: no need.
     """
 
     name: str
@@ -220,7 +220,6 @@ class Drift:
     nearest: int
     over_size: int
     unplaced: int
-    far: int
     private: int
     rebuild: str
 

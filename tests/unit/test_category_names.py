@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.category_names import CategoryNamer, choose_names, domains, remember, verbs
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.taxonomies import share_found_by_name
 from waygraph.registry.taxonomy.tree import TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors, build_by_words
 
@@ -167,7 +166,7 @@ def test_a_second_word_finds_members_by_itself() -> None:
 
 
 def test_a_tree_is_named_by_the_embedder_of_its_vectors() -> None:
-    """Equal builds have equal names, a name that still fits stays, and the tree tells how many members find it."""
+    """Equal builds have equal names, and a name that still fits stays."""
     words = {"bread": "Bread of rye, loaf", "chess": "Chess openings, board", "rain": "Rain and storm forecasts"}
     kinds = {f"{kind}{at}": Service(f"{kind}{at}", f"z {at}", text) for kind, text in words.items() for at in range(5)}
     embed = by_axes(*words, "loaf", "board")
@@ -176,9 +175,6 @@ def test_a_tree_is_named_by_the_embedder_of_its_vectors() -> None:
     tree = build_by_vectors([*kinds.values()], vectors, settings=settings, embed=embed)
     assert {each.name.partition("-")[0] for each in tree.categories.values() if each.depth} == {*words}
     assert tree == build_by_vectors([*kinds.values()][::-1], vectors, settings=settings, embed=embed)
-    assert share_found_by_name(tree, vectors, embed) == 1.0
-    assert share_found_by_name(tree, vectors, by_axes("v", "w", "x", "y", "z")) == pytest.approx(1 / 3, abs=0.001)
-    assert share_found_by_name(replace(tree, categories={"": replace(tree.root, children=())}), {}, embed) is None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
-    from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
     from waygraph.registry.taxonomy.taxonomies import Structure
     from waygraph.registry.taxonomy.vectors_build import Builder
@@ -58,7 +57,6 @@ def build(
     of: Annotated[Literal["agents", "tools"] | None, Option(help=_OF_HELP)] = None,
     by: Annotated[Literal["vectors", "words"] | None, Option(help=_BY_HELP)] = None,
     model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")] = "",
-    dry_run: Annotated[bool, Option(help="Only tell what a model would cost.")] = False,
     private: Annotated[
         bool, Option(help="Read restricted agents too; who does not see them all sees no tree.")
     ] = False,
@@ -84,11 +82,6 @@ def build(
     with options.open_own() as registry, ExitStack() as stack:
         kind, reason = (Of(of), "") if of else _choose_kind(registry, settings.leaf_size, private)
         note(reason)
-        if dry_run:
-            from waygraph.registry.taxonomy.model_build import estimate_build
-
-            options.show(estimate_build(_services(registry, kind, private), settings), _view_numbers)
-            return
         builders: dict[str, Any] = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
         plain: Any = builders.get(by or "", vectors_build.build_without_model)
         if model:
@@ -168,18 +161,12 @@ def status(options: Invocation) -> None:
 
 @taxonomy.command()
 def check(options: Invocation, *, name: Name = "") -> None:
-    """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several.
-
-    `found_by_name` is the share of members to whose texts the name of their category is the nearest among its siblings'
-    names. It needs the embedder of the registry, and is not counted over a service.
-    """
-    from waygraph.registry.registry import is_remote, require_local
+    """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
     from waygraph.registry.taxonomy.taxonomies import Structure
 
     with options.open() as registry:
         tree = registry.operator.taxonomy(name or None)
-        share = None if is_remote(registry) else require_local(registry).share_found_by_name(tree)
-    options.show(replace(Structure.of(tree), found_by_name=share), _view_numbers)
+    options.show(Structure.of(tree), _view_numbers)
 
 
 @taxonomy.command()
@@ -284,7 +271,7 @@ def _view_category(view: CategoryView) -> Iterator[Block]:
 
 
 def _view_drift(drifts: Sequence[Drift]) -> Iterator[Block]:
-    columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
+    columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, over size, unplaced"
     yield Table.of(
         drifts, columns, spare=("built by", "of"), taxonomy=lambda each: f"{each.name}{' (current)' * each.current}"
     )
@@ -293,5 +280,5 @@ def _view_drift(drifts: Sequence[Drift]) -> Iterator[Block]:
             yield Aside(f"build {each.name} anew: {each.rebuild}")
 
 
-def _view_numbers(numbers: "Structure | Estimate") -> Iterator[Block]:
+def _view_numbers(numbers: "Structure") -> Iterator[Block]:
     yield Fields([(name.replace("_", " "), getattr(numbers, name)) for name in numbers.__dataclass_fields__])

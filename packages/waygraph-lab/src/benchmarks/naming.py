@@ -12,7 +12,6 @@ from benchmarks.taxonomy import SETS, Grown, grow
 from benchmarks.world import World
 from waygraph.registry.index.analyser import query_terms, rarity, saturate, terms
 from waygraph.registry.model.nouns import Of
-from waygraph.registry.taxonomy.taxonomies import share_found_by_name
 from waygraph.registry.taxonomy.tree import Category, Taxonomy
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 from waygraph_lab.evaluation.compare import markdown_table
@@ -21,6 +20,7 @@ from waygraph_lab.evaluation.metrics import Gold
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Embedder
+    from waygraph.registry.taxonomy.category_names import EmbedNames
 
 BY_NAME, DESCRIBED = "name", "name and description"
 LEAF_REACHED, MEMBERS = "leaf reached", "members"
@@ -134,6 +134,25 @@ def judge_names(
         **means,
         LEAF_REACHED: round(fmean(reached), 3),
     }
+
+
+def share_found_by_name(
+    taxonomy: Taxonomy, vectors: "Mapping[str, NDArray[np.float32]]", embed: "EmbedNames"
+) -> float | None:
+    """Of the members of all siblings, those to whose vectors the name of their category is the nearest of these names.
+
+    None where nothing has siblings. Vectors: float32 of shape (dimension,), by the embedder of `embed`.
+    """
+    hits: list[bool] = []
+    for category in taxonomy.categories.values():
+        children = [taxonomy.categories[child] for child in category.children]
+        if len(children) < 2:
+            continue
+        names = embed([child.name.replace("-", " ") for child in children])
+        for number, child in enumerate(children):
+            rows = [vectors[entity] for entity in taxonomy.below(child) if entity in vectors]
+            hits += [int((names @ row).argmax()) == number for row in rows]
+    return round(sum(hits) / len(hits), 3) if hits else None
 
 
 def _reaches(

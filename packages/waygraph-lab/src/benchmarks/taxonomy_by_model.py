@@ -4,9 +4,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from math import ceil
 from statistics import fmean, stdev
 from typing import Any
 
@@ -21,15 +22,15 @@ from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.errors import UnfitAnswer
 from waygraph.registry.model.nouns import Mode
 from waygraph.registry.routing.recipes import TAXONOMY
-from waygraph.registry.taxonomy.model_build import build_by_model, estimate_build
-from waygraph.registry.taxonomy.prompts import SELECT, service_rows
+from waygraph.registry.taxonomy.model_build import build_by_model
+from waygraph.registry.taxonomy.prompts import CLASSIFY, SELECT, SERVICE_CHARS, Service, service_rows
 from waygraph.registry.taxonomy.taxonomies import Structure
 from waygraph.registry.taxonomy.tree import Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.walk import numbers_in, walk
 from waygraph_lab.evaluation.asking import Asking, estimate_text, key_of
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Asked, Dataset
-from waygraph_lab.evaluation.estimate import CostEstimate
+from waygraph_lab.evaluation.estimate import CHARS_PER_TOKEN, CostEstimate
 from waygraph_lab.evaluation.run import NotReranked
 from waygraph_lab.evaluation.sets import SET_METRICS, SetAnswer
 
@@ -215,6 +216,47 @@ def _walking(chat: ChatModel, tree: Grown, taxonomy: Taxonomy, mode: Mode) -> An
 
 
 # -- what it costs ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildEstimate:
+    """`calls`, and tokens of four characters each. `least_calls`: where no node needs refinement."""
+
+    calls: int
+    least_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+CHILDREN = 12
+"""Of a node, as the paper's figures have it (appendix C)."""
+CATEGORY_CHARS, ANSWER_TOKENS = 350, 40
+CROSS_SHARE = 0.2
+"""Of services that are asked about for a second parent."""
+
+
+def estimate_build(services: Sequence[Service], settings: TaxonomySettings = TaxonomySettings()) -> BuildEstimate:  # noqa: B008
+    """For a tree of even nodes whose every split is refined as often as it may be. No model is asked."""
+    size, nodes, keyword_calls, designs, levels = len(services), 1, 0, 0, 0
+    while size > settings.leaf_size and levels < settings.max_depth:
+        keyword_calls += nodes * ceil(size / settings.keyword_batch) if size > settings.keyword_threshold else 0
+        designs, levels = designs + nodes, levels + 1
+        children = min(settings.max_categories, max(CHILDREN, ceil(size / settings.leaf_size)))
+        nodes, size = nodes * children, ceil(size / children)
+    if not levels:
+        return BuildEstimate(calls=0, least_calls=0, prompt_tokens=0, completion_tokens=0)
+    cross = nodes + round(CROSS_SHARE * len(services)) if settings.cross_domain else 0
+    refinements = settings.max_refinements * (designs + levels * len(services))
+    least = keyword_calls + designs + 1 + levels * len(services) + cross
+    mean_chars = sum(min(len(each.description), SERVICE_CHARS) + len(each.name) for each in services) / len(services)
+    chars = len(CLASSIFY.system) + CHILDREN * CATEGORY_CHARS + mean_chars
+    calls = least + refinements
+    return BuildEstimate(
+        calls=calls,
+        least_calls=least,
+        prompt_tokens=round(calls * chars / CHARS_PER_TOKEN),
+        completion_tokens=calls * ANSWER_TOKENS,
+    )
 
 
 def estimates(asking: Asking, model: str, dataset: Dataset, tree: Grown) -> Iterator[CostEstimate]:

@@ -11,7 +11,6 @@ from waygraph.registry.language_model.endpoint import Completion, model_in
 from waygraph.registry.model.nouns import Tool, Walked
 from waygraph.registry.routing.answering import SYSTEM as SPLIT
 from waygraph.registry.routing.recipes import Recipe, Walk
-from waygraph.registry.taxonomy.model_build import CHARS_PER_TOKEN
 from waygraph.registry.taxonomy.prompts import BRIEF_CHARS, Service
 from waygraph.registry.taxonomy.tree import Taxonomy
 from waygraph.registry.taxonomy.walk import walk
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph_lab.evaluation.agents import AgentTrial
 
+CHARS_PER_TOKEN = 4
 SYSTEM_TOKENS = 150
 """Of what an agent or a judge is told to do, with the list of meta tools."""
 CANDIDATE_CHARS, ROLE_CHARS, NUMBER_TOKENS = 1_000, 1_000, 2
