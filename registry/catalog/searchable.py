@@ -4,6 +4,7 @@ endpoint of it shows: everything, the agents of a namespace, or a toolset.
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -14,7 +15,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_query, checked_for_tools, cursor
 from waygraph.registry.operations import catalog
-from waygraph.registry.operations.request import Performer, checked_most
+from waygraph.registry.operations.request import ALL, Performer, checked_most
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 
 if TYPE_CHECKING:
@@ -161,8 +162,8 @@ class Searchable(Performer, Protocol):
         return self.perform(catalog.GetStatus(), principal)
 
 
-class NarrowedRegistry:
-    """Implements Searchable: of a registry only what is in a toolset, as somebody sees it."""
+class NarrowedRegistry(Searchable):
+    """Of a registry only what is in a toolset, as somebody sees it."""
 
     def __init__(self, registry: Searchable, toolset: "Toolset") -> None:
         self._registry, self._toolset = registry, toolset
@@ -172,10 +173,6 @@ class NarrowedRegistry:
     def settings(self) -> Settings:
         return self._registry.settings
 
-    def perform[A](self, request: "Request[A]", principal: Principal | None = None) -> A:  # noqa: ARG002 - refused
-        """Raises NotAllowed: a request is of the whole registry, and each method here narrows what it gives."""
-        raise NotAllowed("a request is answered by the whole registry, and this is a toolset of it")
-
     def chooses(self, agent: Agent) -> bool:
         """Whether the toolset has the agent as a whole."""
         return self._toolset.chooses(agent)
@@ -183,97 +180,59 @@ class NarrowedRegistry:
     def includes(self, tool: Tool) -> bool:
         return tool.id in self._tools
 
-    def route(self, query: str | Query, **options: Any) -> Route:
-        return self._registry.route(self._within(query), **options)
+    def perform(self, request: "Request[Any]", principal: Principal | None = None) -> Any:
+        """Raises NotAllowed for what tells of more than agents and tools."""
+        from waygraph.registry.operations import groupings, search
 
-    def find_tools(self, query: str | Query, **options: Any) -> ToolRoute:
-        return self._registry.find_tools(self._within(query), **options)
-
-    def agents(self, *, principal: Principal | None = None) -> list[Agent]:
-        return [agent for agent in self._registry.agents(principal=principal) if agent.id in self._agents]
-
-    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
-        self._require_agent(agent_id)
-        return self._registry.agent(agent_id, principal=principal)
-
-    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
-        try:
-            tool = self._registry.tool(name, principal=principal)
-        except UnknownName:
-            tool = None
-        if tool is None or tool.id not in self._tools:
-            raise UnknownName("tool", name, (each.call_name for each in self.tools(principal=principal)), some=True)
-        return tool
-
-    def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
-        if name in self._agents or not ("/" in name or "__" in name):
-            return self.agent(name, principal=principal)
-        return self.tool(name, principal=principal)
-
-    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
-        self._require_agent(agent_id)
-        about = self._registry.about(agent_id, principal=principal)
-        return replace(about, tools=tuple(tool for tool in about.tools if tool.id in self._tools))
-
-    def agents_page(
-        self,
-        *,
-        filters: Filters = catalog.NO_FILTERS,
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[ListedAgent]:
-        filters = replace(filters, toolset=self._toolset.name)
-        page = self._registry.agents_page(filters=filters, after=after, limit=limit, principal=principal)
-        tools = Counter(map(owner_of, self._tools))
-        return replace(page, items=tuple(replace(each, tools=tools[each.agent.id]) for each in page.items))
-
-    def tools(
-        self,
-        agent_id: str | None = None,
-        *,
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[Tool]:
-        if agent_id is not None:
-            self._require_agent(agent_id)
-        page = self._registry.tools(agent_id, principal=principal)
-        tools = {tool.id: tool for tool in page if tool.id in self._tools}
-        part, following = catalog.part_of(list(tools), after, limit)
-        return replace(page, items=tuple(tools[each] for each in part), following=following)
-
-    def browse(
-        self, path: str = "", *, filters: Filters = catalog.NO_FILTERS, principal: Principal | None = None
-    ) -> "CategoryView":
-        return self._registry.browse(path, filters=replace(filters, toolset=self._toolset.name), principal=principal)
-
-    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":  # noqa: ARG002 - as it was seen
-        return [self._toolset]
-
-    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":  # noqa: ARG002
-        if name != self._toolset.name:
-            raise UnknownName("toolset", name, [self._toolset.name])
-        return self._toolset
-
-    def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
-        parts = (source.limit_to(self._agents) for source in self._registry.sources(principal=principal))
-        return [source for source in parts if source.claims]
-
-    def status(self, *, principal: Principal | None = None) -> Status:
-        status = self._registry.status(principal=principal)
-        state = replace(status.state, agents=len(self._agents), tools=len(self._tools))
-        sources = self.sources(principal=principal)
-        failures = tuple(failure for source in sources for failure in source.failures)
-        return replace(status, state=state, sources=len(sources), failures=failures)
-
-    def _within(self, query: str | Query) -> Query:
-        full_query = Query(text=query) if isinstance(query, str) else query
-        return replace(full_query, filters=replace(full_query.filters, toolset=self._toolset.name))
-
-    def _require_agent(self, agent_id: str) -> None:
-        if agent_id not in self._agents:
+        asked = request
+        match request:
+            case search.RouteAgents() | search.FindTools():
+                asked = replace(request, query=self._narrow(request.query))
+            case catalog.ListAgents() | groupings.Browse():
+                asked = self._narrow(request)
+            case catalog.ListTools():
+                asked = replace(request, cursor="", limit=ALL)
+            case groupings.ListToolsets():
+                return [self._toolset]
+            case groupings.GetToolset(name=name):
+                if name != self._toolset.name:
+                    raise UnknownName("toolset", name, [self._toolset.name])
+                return self._toolset
+            case catalog.GetTool(name=name) | catalog.GetToolByCallName(call_name=name):
+                with suppress(UnknownName):
+                    if self.includes(tool := self._registry.perform(request, principal)):
+                        return tool
+                raise UnknownName("tool", name, (each.call_name for each in self.tools(principal=principal)), some=True)
+            case catalog.GetAgent() | catalog.GetAbout() | catalog.ListSources() | catalog.GetStatus():
+                pass
+            case _:
+                raise NotAllowed("a toolset is no whole registry, and answers only what is asked of agents and tools")
+        if isinstance(agent_id := getattr(request, "agent_id", None), str) and agent_id not in self._agents:
             raise UnknownName("agent", agent_id, self._agents)
+        return self._limit(request, self._registry.perform(asked, principal), principal)
+
+    def _limit(self, request: "Request[Any]", answer: Any, principal: Principal | None) -> Any:
+        match request:
+            case catalog.ListAgents():
+                tools = Counter(map(owner_of, self._tools))
+                return replace(answer, items=tuple(replace(each, tools=tools[each.agent.id]) for each in answer))
+            case catalog.GetAbout():
+                return replace(answer, tools=tuple(filter(self.includes, answer.tools)))
+            case catalog.ListTools():
+                held = {tool.id: tool for tool in answer if self.includes(tool)}
+                part, following = catalog.part_of(list(held), request.start, request.most)
+                return replace(answer, items=tuple(map(held.__getitem__, part)), following=following)
+            case catalog.ListSources():
+                return [source for each in answer if (source := each.limit_to(self._agents)).claims]
+            case catalog.GetStatus():
+                sources = self.sources(principal=principal)
+                state = replace(answer.state, agents=len(self._agents), tools=len(self._tools))
+                failures = tuple(failure for source in sources for failure in source.failures)
+                return replace(answer, state=state, sources=len(sources), failures=failures)
+        return answer
+
+    def _narrow(self, asked: Any) -> Any:
+        return replace(asked, filters=replace(asked.filters, toolset=self._toolset.name))
 
 
 class View(NamedTuple):
