@@ -56,13 +56,7 @@ class RouteAgents(WeightedRequest[Route]):
     operation = _search("route", "/v1/route", "Route")
 
     def answer(self, graph: Graph, principal: Principal | None) -> Route:
-        return graph.route(
-            self.query,
-            recipe=self.recipe,
-            agent_weight=self.agent_weight,
-            tool_weight=self.tool_weight,
-            principal=principal,
-        )
+        return graph.rank_agents(self, principal)
 
     def read(self, document: Any) -> Route:
         return self.as_asked(shapes.read(Route, document))
@@ -75,7 +69,7 @@ class FindTools(SearchRequest[ToolRoute]):
     operation = _search("search_tools", "/v1/tools/search", "ToolRoute")
 
     def answer(self, graph: Graph, principal: Principal | None) -> ToolRoute:
-        return graph.find_tools(self.query, recipe=self.recipe, principal=principal)
+        return graph.rank_tools(self, principal)
 
     def read(self, document: Any) -> ToolRoute:
         return self.as_asked(shapes.read(ToolRoute, document))

@@ -1,7 +1,7 @@
 """A registry whose graph is read here: in a file, in memory, or on a graph server. Its methods: `registry.py`."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.embedder import ConnectedEmbedder, Progress, full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
-from waygraph.registry.index.names import find_named, visible_agents
+from waygraph.registry.index.names import visible_agents
 from waygraph.registry.model import clock
 from waygraph.registry.model.changes import CypherResult, SourceSummary, Written
 from waygraph.registry.model.errors import EmbedderError, ModelNotFound
@@ -22,16 +22,15 @@ from waygraph.registry.model.nouns import (
     Query,
     Route,
     TextForm,
-    Tool,
     ToolRoute,
 )
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.model.validation import check_query, checked_for_tools, checked_statuses, checked_texts
+from waygraph.registry.model.validation import check_query, checked_statuses, checked_texts
 from waygraph.registry.operations.catalog import with_members
 from waygraph.registry.routing.answering import Answering, StepStage, Walks
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
+from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.storage.location import named_place, open_store
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.usage import Count
     from waygraph.registry.operations.operator import Operator
     from waygraph.registry.operations.request import ExportFormat, Request
-    from waygraph.registry.operations.search import FindPlacement
+    from waygraph.registry.operations.search import FindPlacement, FindTools, RouteAgents, SearchRequest
     from waygraph.registry.routing.placement import Placement
     from waygraph.registry.taxonomy.category_names import EmbedNames
     from waygraph.registry.taxonomy.tree import Taxonomy
@@ -114,40 +113,18 @@ class LocalRegistry(GraphAccess, Searchable):
 
         return Operator(self)
 
-    def route(
-        self,
-        query: str | Query,
-        *,
-        limit: int | None = None,
-        recipe: str | Recipe = DEFAULT_RECIPE,
-        agent_weight: float | None = None,
-        tool_weight: float | None = None,
-        principal: Principal | None = None,
-    ) -> Route:
-        ask = self._ask(recipe, agent_weight, tool_weight, principal)
-        request = self._within(check_query(query, self._settings, limit), principal)
-        with span("route", recipe=ask.recipe.name, steps=len(request.steps)):
-            return self._steps.answer(request, ask.recipe, lambda query: self._answering.route(query, ask))
+    def rank_agents(self, request: "RouteAgents", principal: Principal | None) -> Route:
+        query, ask = self._checked(request, principal)
+        with span("route", recipe=ask.recipe.name, steps=len(query.steps)):
+            return self._steps.answer(query, ask.recipe, lambda query: self._answering.route(query, ask))
 
-    def find_tools(
-        self,
-        query: str | Query,
-        *,
-        limit: int | None = None,
-        agent_ids: Sequence[str] | None = None,
-        recipe: str | Recipe = DEFAULT_RECIPE,
-        principal: Principal | None = None,
-    ) -> ToolRoute:
-        request = self._within(checked_for_tools(query, limit, agent_ids, self._settings), principal)
-        ask = self._ask(recipe, None, None, principal)
+    def rank_tools(self, request: "FindTools", principal: Principal | None) -> ToolRoute:
+        query, ask = self._checked(request, principal)
         with span("find_tools", recipe=ask.recipe.name):
-            return self._steps.answer(request, ask.recipe, lambda query: self._answering.find_tools(query, ask))
+            return self._steps.answer(query, ask.recipe, lambda query: self._answering.find_tools(query, ask))
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         return self._store.look(lambda index: visible_agents(index, principal))
-
-    def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
-        return self._store.look(lambda index: find_named(index, name, principal))
 
     def stored_sources(self) -> list[SourceSummary]:
         """For whoever writes: also with failures that are over, which `sources` leaves out and a write has to end."""
@@ -268,8 +245,7 @@ class LocalRegistry(GraphAccess, Searchable):
         """Where an agent or a tool stands for a query. Raises as `route`, and UnknownName."""
         from waygraph.registry.routing.placement import MOST_RANKS, place, read_subject
 
-        ask = self._ask(request.recipe, request.agent_weight, request.tool_weight, principal)
-        query = self._within(check_query(request.query, self._settings), principal)
+        query, ask = self._checked(request, principal)
         subject = self._store.look(lambda index: read_subject(index, request.id, query, ask))
         search: Callable[[Query, Ask], Any] = self._answering.find_tools if subject.tool else self._answering.route
         answer = self._steps.answer(query, ask.recipe, lambda query: search(query, ask))
@@ -305,17 +281,17 @@ class LocalRegistry(GraphAccess, Searchable):
         read = partial(read_map, principal=principal)
         return self.kept_map(key, lambda: lay_out_map(self.look(read), self.name_embedder(is_local=True)))
 
-    def _ask(
-        self, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
-    ) -> Ask:
-        """Raises UnknownRecipe, InvalidQuery."""
-        choice = recipe_named(recipe) if isinstance(recipe, str) else recipe
-        ask = Ask.of(choice, agent_weight, tool_weight, principal)
-        return ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
+    def _checked(self, request: "SearchRequest[Any]", principal: Principal | None) -> tuple[Query, Ask]:
+        """The query with the ids of what is in the category and the toolset that its filters name.
 
-    def _within(self, query: Query, principal: Principal | None) -> Query:
-        """With the ids of what is in the category and the toolset that its filters name. Raises UnknownName."""
-        filters = query.filters
-        if not (filters.within or filters.toolset):
-            return query
-        return replace(query, filters=self._store.look(lambda index: with_members(index, filters, principal)))
+        Raises UnknownRecipe, InvalidQuery, UnknownName.
+        """
+        choice = recipe_named(request.recipe) if isinstance(request.recipe, str) else request.recipe
+        agent_weight, tool_weight = getattr(request, "agent_weight", None), getattr(request, "tool_weight", None)
+        ask = Ask.of(choice, agent_weight, tool_weight, principal)
+        ask = ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
+        query = check_query(request.query, self._settings)
+        if not (query.filters.within or query.filters.toolset):
+            return query, ask
+        filters = self._store.look(lambda index: with_members(index, query.filters, principal))
+        return replace(query, filters=filters), ask
