@@ -13,7 +13,7 @@ from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.model.validation import check_query, checked_for_tools, cursor
+from waygraph.registry.model.validation import as_query, checked_filters, cursor
 from waygraph.registry.operations import catalog
 from waygraph.registry.operations.request import ALL, Performer, checked_most
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
@@ -52,7 +52,7 @@ class Searchable(Performer, Protocol):
         from waygraph.registry.operations.search import RouteAgents
 
         request = RouteAgents(
-            query=check_query(query, None, limit), recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight
+            query=as_query(query, limit), recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight
         )
         return self.perform(request, principal)
 
@@ -71,7 +71,7 @@ class Searchable(Performer, Protocol):
         """
         from waygraph.registry.operations.search import FindTools
 
-        request = FindTools(query=checked_for_tools(query, limit, agent_ids, limits=None), recipe=recipe)
+        request = FindTools(query=as_query(query, limit, agent_ids), recipe=recipe)
         return self.perform(request, principal)
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
@@ -232,7 +232,7 @@ class NarrowedRegistry(Searchable):
         return answer
 
     def _narrow(self, asked: Any) -> Any:
-        return replace(asked, filters=replace(asked.filters, toolset=self._toolset.name))
+        return replace(asked, filters=replace(checked_filters(asked.filters), toolset=self._toolset.name))
 
 
 class View(NamedTuple):

@@ -87,14 +87,17 @@ class Limits(Protocol):
     def max_query_chars(self) -> int: ...
 
 
-def check_query(query: str | Query, limits: Limits | None, limit: int | None = None) -> Query:
-    """A query that can be asked; `limit` overrules its own. `limits` None: another one says how long it may be.
+def check_query(query: str | Query, limits: Limits | None = None) -> Query:
+    """A query that can be asked. `limits` None: another one says how long it may be.
 
     Half of a surrogate pair becomes `?`: no UTF-8 can hold it, so no model and no server can be sent it.
 
     Raises InvalidQuery.
     """
-    full_query = _query(query) if limit is None else replace(_query(query), limit=limit)
+    full_query = query if isinstance(query, Query) else as_query(query)
+    given_steps: object = full_query.steps
+    if isinstance(given_steps, str) or not isinstance(given_steps, Iterable):
+        raise InvalidQuery("steps take several texts, not one")
     steps, filters = tuple(full_query.steps), checked_filters(full_query.filters)
     texts = (*steps, full_query.text) if full_query.text or not steps else steps
     if not all(isinstance(text, str) and text.strip() for text in texts):
@@ -168,29 +171,20 @@ def _checked_turn(turn: object, at: int) -> Turn:
     return turn if (text, result) == (turn.text, turn.result) else replace(turn, text=text, result=result)
 
 
-def _query(query: object) -> Query:
+def as_query(query: object, limit: int | None = None, agent_ids: Sequence[str] | None = None) -> Query:
+    """Its `limit` and ids of agents overruled by these. Filters without an id allow all agents; a list of none can only
+    be a mistake. Raises InvalidQuery.
+    """
     full_query = Query(text=query) if isinstance(query, str) else query
     if not isinstance(full_query, Query):
         raise InvalidQuery(f"a query is a text or a Query, not {type(query).__name__}")
-    steps: object = full_query.steps
-    if isinstance(steps, str) or not isinstance(steps, Iterable):
-        raise InvalidQuery("steps take several texts, not one")
-    return full_query
-
-
-def checked_for_tools(
-    query: str | Query, limit: int | None, agent_ids: Sequence[str] | None, limits: Limits | None
-) -> Query:
-    """The same of a search for tools, whose `limit` and `agent_ids` overrule the query's own.
-
-    Filters without an id allow all agents; a list of none can only be a mistake.
-    """
-    full_query = check_query(query, limits, limit)
-    if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
-        raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
+    if limit is not None:
+        full_query = replace(full_query, limit=limit)
     if agent_ids is None:
         return full_query
-    return replace(full_query, filters=checked_filters(replace(full_query.filters, agent_ids=tuple(agent_ids))))
+    if isinstance(agent_ids, str) or not agent_ids:
+        raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
+    return replace(full_query, filters=replace(checked_filters(full_query.filters), agent_ids=tuple(agent_ids)))
 
 
 def check_limit(limit: object) -> None:

@@ -20,7 +20,7 @@ from waygraph.registry.model.changes import (
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.pictures import Map, Neighbourhood
 from waygraph.registry.model.usage import SearchGaps, Sort, ToolUsage, UsageBy, UsageOf, UsagePart
-from waygraph.registry.model.validation import check_query, cursor, setting_changes
+from waygraph.registry.model.validation import as_query, cursor, setting_changes
 from waygraph.registry.operations.agents import (
     Approve,
     ForgetSource,
@@ -245,7 +245,7 @@ class Operator:
         """
         request = FindPlacement(
             id=name,
-            query=check_query(query, None, limit),
+            query=as_query(query, limit),
             recipe=recipe,
             agent_weight=agent_weight,
             tool_weight=tool_weight,

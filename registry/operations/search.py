@@ -8,7 +8,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.nouns import Mode, Principal, Query, Route, ToolRoute
 from waygraph.registry.model.tool_calls import ToolResult
-from waygraph.registry.model.validation import FILTER_LISTS
+from waygraph.registry.model.validation import FILTER_LISTS, check_query
 from waygraph.registry.operations.request import Graph, Operation, Request, path_segment
 from waygraph.registry.routing.placement import Placement
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
@@ -27,11 +27,11 @@ class SearchRequest[A](Request[A]):
     recipe: str | Recipe = DEFAULT_RECIPE
 
     def sent_fields(self) -> dict[str, Any]:
-        return query_json(self.query, service_recipe(self.recipe))
+        return query_json(check_query(self.query), service_recipe(self.recipe))
 
     def as_asked[R: (Route, ToolRoute)](self, route: R) -> R:
         """With the query as it was asked, and the steps into which the service split it."""
-        return replace(route, query=replace(without_history(self.query), steps=route.query.steps))
+        return replace(route, query=replace(without_history(check_query(self.query)), steps=route.query.steps))
 
 
 @dataclass(frozen=True, kw_only=True)

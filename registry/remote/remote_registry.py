@@ -12,7 +12,7 @@ from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tool_calls import RankedTools, ToolName, ToolResult, name_of
-from waygraph.registry.model.validation import checked_for_tools
+from waygraph.registry.model.validation import as_query
 from waygraph.registry.operations.catalog import GetStatus
 from waygraph.registry.operations.search import CallTool
 from waygraph.registry.remote import calls
@@ -122,8 +122,7 @@ class RemoteRegistry(Searchable):
         principal: Principal | None = None,
     ) -> RankedTools:
         """As `find_tools`; each tool says whether it can run there, and why not."""
-        full_query = checked_for_tools(query, limit, agent_ids, limits=None)
-        return self.perform(calls.RankTools(query=full_query, recipe=recipe), principal)
+        return self.perform(calls.RankTools(query=as_query(query, limit, agent_ids), recipe=recipe), principal)
 
     def call(
         self,
