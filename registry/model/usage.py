@@ -27,11 +27,11 @@ NOT_TIMED = -1
 
 class Count(NamedTuple):
     """`calls` of a tool, by a caller, or as requests of one, that ended in one way within one bucket of durations on a
-    day; times are ISO 8601 in UTC. Of a `word` or a `text` of requests it has no outcome, and the day of a text is a
-    time. The name of a `host` is made by `host_name`; that of a `tool` is its id, and behind a tab the door.
+    day; times are ISO 8601 in UTC. Of a `text` of a request it has no outcome, and its day is a time. The name of a
+    `host` is made by `host_name`; that of a `tool` is its id, and behind a tab the door.
     """
 
-    of: UsageOf | Literal["word", "text", "host"]
+    of: UsageOf | Literal["text", "host"]
     day: str
     name: str
     outcome: HostEvent | Literal["nothing", ""]
@@ -141,15 +141,6 @@ def host_contacts(counts: Iterable[Count]) -> list[HostContact]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownWord:
-    """A word of requests that no text of the registry held at that time."""
-
-    word: str
-    requests: int
-    last_day: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyRequest:
     at: str
     """ISO 8601 in UTC."""
@@ -163,7 +154,6 @@ class SearchGaps:
 
     keeps_texts: bool
     requests: tuple[EmptyRequest, ...]
-    words: tuple[UnknownWord, ...]
 
 
 @dataclass(kw_only=True, eq=False, slots=True)
@@ -220,16 +210,6 @@ def usage_parts(counts: Iterable[Count], by: UsageBy, name: str) -> list[UsagePa
         for key, group in _group(counts, "day" if by == "day" else "target")
         for outcomes, sums in [_sum(group)]
     ]
-
-
-def unknown_words(counts: Iterable[Count]) -> list[UnknownWord]:
-    """Those of the most requests first, without what was said on one day alone: it may be a name, or worse."""
-    words = [
-        UnknownWord(word=word, requests=sum(each.calls for each in group), last_day=max(each.day for each in group))
-        for word, group in _group(counts, "name")
-        if len(group) > 1
-    ]
-    return sorted(words, key=lambda each: -each.requests)
 
 
 def _group(counts: Iterable[Count], by: Literal["day", "name", "target"]) -> list[tuple[str, list[Count]]]:

@@ -19,7 +19,6 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.operations.request import Graph, ListRequest, Name, Operation, Request
 
-SHOWN_WORDS = 100
 """So many of the words that no text of the registry held."""
 
 
@@ -157,8 +156,8 @@ class ListUsageDays(ListRequest[usage.UsagePart]):
 
 @dataclass(frozen=True, kw_only=True)
 class GetSearchGaps(Request[usage.SearchGaps]):
-    """The last requests that found nothing, if their texts are kept; and words of requests that no text of the
-    registry held. It needs the scope `admin` and a caller who sees everything.
+    """The last requests that found nothing, if their texts are kept. It needs the scope `admin` and a caller who sees
+    everything.
     """
 
     operation = Operation("search_gaps", "GET", "/v1/usage/gaps", "admin", "admin", usage.SearchGaps, whole="usage")
@@ -169,5 +168,4 @@ class GetSearchGaps(Request[usage.SearchGaps]):
         return usage.SearchGaps(
             keeps_texts=keeps_texts,
             requests=tuple(usage.EmptyRequest(at=each.day, text=each.name) for each in texts),
-            words=tuple(usage.unknown_words(graph.usage_counts("word"))[:SHOWN_WORDS]),
         )

@@ -1,22 +1,18 @@
 """The file `usage.sqlite` in the data folder: how the registry was used by day, summed over processes and restarts.
 
-It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else. Words of
-requests that no text of the registry holds are shown once two days had them; texts of requests are kept only where the
-operator wants them (WAYGRAPH_USAGE_REQUESTS).
+It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else. Texts of
+requests are kept only where the operator wants them (WAYGRAPH_USAGE_REQUESTS).
 """
 
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
-from itertools import islice
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Literal
 
-from waygraph.registry.index.analyser import telling_words
-from waygraph.registry.index.search_index import TEXT_LEGS, QueryText, Scope, SearchIndex
 from waygraph.registry.model import usage
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import WaygraphError
@@ -58,10 +54,8 @@ LAST_WRITE_S = 5.0
 USAGE_EVERY_S = 2.0
 MOST_UNWRITTEN = 50_000
 """Counts that wait for a file that takes none; more are lost, and that is logged."""
-KEPT_REQUESTS, KEPT_WORDS, KEPT_HOSTS = 100, 2_000, 1_000
-MOST_NEW_WORDS = 100
-"""In one write: each is looked up."""
-TEXT_CHARS, MOST_WORD_CHARS = 300, 24
+KEPT_REQUESTS, KEPT_HOSTS = 100, 1_000
+TEXT_CHARS = 300
 logger = logging.getLogger("waygraph.gateway")
 
 
@@ -73,7 +67,7 @@ class UsageFile:
     def __init__(self, settings: Settings, place: str) -> None:
         """`place`: of a store; a registry in memory has no counts."""
         self._file = SqliteFile(settings.data_path / "usage.sqlite", CREATE, mode=PRIVATE)
-        self._most = {"text": KEPT_REQUESTS if settings.usage_requests else 0, "word": KEPT_WORDS, "host": KEPT_HOSTS}
+        self._most = {"text": KEPT_REQUESTS if settings.usage_requests else 0, "word": 0, "host": KEPT_HOSTS}
         self._registry = place if is_server(place) or place == MEMORY else str(Path(place).resolve())
         self._dropped_on = ""
 
@@ -135,7 +129,7 @@ class UsageCounter:
     """Holds the counts since the last write. Threads may share it."""
 
     def __init__(self, store: Store, settings: Settings, clock: Callable[[], str] = now) -> None:
-        self._store, self._settings, self._clock = store, settings, clock
+        self._settings, self._clock = settings, clock
         self._file = UsageFile(settings, store.place)
         self._counted: dict[tuple[object, ...], Count] = {}
         self._lock, self._is_failing = Lock(), False
@@ -161,23 +155,19 @@ class UsageCounter:
         """A request was answered, also by nothing. `text`: without secrets."""
         at = self._clock()
         outcome: Literal["ok", "nothing"] = "ok" if is_answered else "nothing"
-        words = dict(telling_words(_plain(text[: self._settings.max_query_chars]))).values()
-        counts = [Count("word", at[:10], word, "", NOT_TIMED, 1, at, at) for word in words]
-        counts.append(Count("request", at[:10], caller_id, outcome, bucket_of(duration_s), 1, at, at))
+        counts = [Count("request", at[:10], caller_id, outcome, bucket_of(duration_s), 1, at, at)]
         if self._settings.usage_requests and not is_answered:
             counts.append(Count("text", at, text[:TEXT_CHARS], "", NOT_TIMED, 1, at, at))
         self._add(counts)
 
     def write(self) -> None:
-        """What could not be written is kept for the next time. Raises nothing that comes of file or registry."""
+        """What could not be written is kept for the next time. Raises nothing that comes of the file."""
         with self._lock:
             counted, self._counted = self._counted, {}
         if not counted:
             return
         try:
-            unknown_words = self._unknown_words(each.name for each in counted.values() if each.of == "word")
-            counts = [each for each in counted.values() if each.of != "word" or each.name in unknown_words]
-            self._file.add(counts, max(count.last_at[:10] for count in counted.values()))
+            self._file.add(counted.values(), max(count.last_at[:10] for count in counted.values()))
             self._is_failing = False
         except WaygraphError as error:
             if not self._is_failing:
@@ -193,22 +183,6 @@ class UsageCounter:
             if len(self._counted) > MOST_UNWRITTEN:
                 logger.warning("how the registry was used is lost, as it could not be written")
                 self._counted = {}
-
-    def _unknown_words(self, words: Iterable[str]) -> Collection[str]:
-        """Of the first ones those that no text of any agent or tool holds."""
-        some = set(islice(words, MOST_NEW_WORDS))
-
-        def look_up(index: SearchIndex) -> set[str]:
-            hits_of = {word: index.search(TEXT_LEGS, None, QueryText.of(word), 1, Scope()) for word in some}
-            return {word for word, hits in hits_of.items() if not any(len(leg.rows) for leg in hits.legs.values())}
-
-        return self._store.look(look_up) if some and self._store.exists else ()
-
-
-def _plain(text: str) -> str:
-    """Without numbers and what is too long for a word: it may be a password. Some scripts write no spaces."""
-    pieces = (piece for piece in text.split() if not any(map(str.isdigit, piece)))
-    return " ".join(piece for piece in pieces if len(piece) <= MOST_WORD_CHARS or not piece.isascii())
 
 
 @contextmanager

@@ -60,33 +60,6 @@ def test_counts_of_several_processes_are_summed(registry: LocalRegistry) -> None
             days(**wrong)
 
 
-def test_a_word_that_no_text_holds_is_shown_once_two_days_had_it(registry: LocalRegistry) -> None:
-    """What was said on one day alone may be a name, or worse."""
-
-    def shown(day: str, text: str) -> list[tuple[str, int, str]]:
-        counter = counter_at(registry, day)
-        counter.note_request(text, "key:a", 0.1, is_answered=True)
-        counter.write()
-        return [(each.word, each.requests, each.last_day) for each in registry.operator.search_gaps().words]
-
-    assert shown("2026-11-20", "look around the harbour for submarine") == []
-    assert shown("2026-11-20", "submarine, please, 4711") == []
-    assert shown("2026-11-19", "a submarine and Ann") == [("submarine", 3, "2026-11-20")]
-    assert registry.operator.search_gaps().requests == ()
-
-
-@pytest.mark.parametrize("text", ["hunter2-Secret", "x" * 25, "correct-horse-battery-staple", "AKIA7Q", "0815_pass"])
-def test_what_may_be_a_password_is_not_kept(registry: LocalRegistry, text: str) -> None:
-    settings = Settings(data_dir=registry.settings.data_dir)
-    for day in ("2026-11-19", "2026-11-20"):
-        counter = counter_at(registry, day, settings)
-        counter.note_request(f"zorbulate {text}", "key:a", 0.1, is_answered=False)
-        counter.write()
-    assert [word.word for word in registry.operator.search_gaps().words] == ["zorbulate"]
-    with closing(sqlite3.connect(Path(registry.settings.data_dir) / "usage.sqlite")) as database:
-        assert {name for (name,) in database.execute("SELECT name FROM days WHERE of = 'word'")} == {"zorbulate"}
-
-
 def test_few_texts_are_kept_and_none_where_they_are_not_wanted(registry: LocalRegistry) -> None:
     times = iter(f"2026-11-20T10:00:00.{number:06d}+00:00" for number in range(1000))
     counter = UsageCounter(registry.store, registry.settings, lambda: next(times))

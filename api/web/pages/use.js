@@ -88,12 +88,7 @@ function Requests({ days }) {
 
 function Gaps() {
   const state = useGet("/v1/usage/gaps");
-  return html`<section><h2>What was not found</h2><${Loaded} state=${state}>${(/** @type {any} */ { keeps_texts, requests, words }) => html`
-    <h3>Words that no agent and no tool has</h3>
-    <p class="quiet">Words that requests of two days had, in the last 90 days; of the requests themselves nothing is kept for this.</p>
-    <${Table} caption="Words that no agent and no tool has" empty="All words of all requests were known." columns=${["Word", "Requests", "Last"]} numeric=${[1]}
-      rows=${words.map((/** @type {any} */ each) => [html`<${Words} text=${each.word} />`, count(each.requests), each.last_day])} />
-    <h3>Requests that found nothing</h3>
+  return html`<section><h2>What was not found</h2><${Loaded} state=${state}>${(/** @type {any} */ { keeps_texts, requests }) => html`
     ${keeps_texts
       ? html`<p class="quiet">The last 100, as the setting WAYGRAPH_USAGE_REQUESTS has it. They may be private.</p>
         <${Table} caption="Requests that found nothing" empty="Every request found something." columns=${["When", "Request"]}
