@@ -8,7 +8,7 @@ Only `pull` uses the network.
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from waygraph.registry.model.files import as_written, write_atomically
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
 # What a folder of model files says about its model: shape, pooling, prompts, longest text.
 #
@@ -40,11 +40,6 @@ PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document":
 Pooling = Literal["mean", "cls"]
 _FOREIGN_SHARE = 0.1
 """Of a vocabulary. That of all-MiniLM-L6-v2 has half as much, nearly all of it single letters."""
-
-_UNKNOWN = frozenset({"[UNK]", "<unk>"})
-"""What tokenizers write for a word that they do not know."""
-_CHARS_READ = 500
-"""Of a text, to see how the tokenizer reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +115,6 @@ def read_languages(folder: Path) -> Languages:
     return "multilingual" if foreign >= _FOREIGN_SHARE * len(tokens) else "English"
 
 
-def unread_texts(folder: Path, texts: Sequence[str]) -> list[str]:
-    """Those that the model reads letter by letter: more than half of their letters stand alone, or are unknown.
-
-    Raises EmbedderRefused for a file that is no tokenizer.
-    """
-    tokenizer = open_tokenizer(folder / TOKENIZER)
-    encodings = tokenizer.encode_batch([text[:_CHARS_READ] for text in texts], add_special_tokens=False)
-    return [text for text, encoding in zip(texts, encodings, strict=True) if _is_spelled(encoding)]
-
-
 def open_tokenizer(file: Path) -> "Tokenizer":
     """Pads nothing. Raises EmbedderRefused for a file that is no tokenizer."""
     from tokenizers import Tokenizer
@@ -140,18 +125,6 @@ def open_tokenizer(file: Path) -> "Tokenizer":
         raise EmbedderRefused(f"{file} is no tokenizer: {exc}") from exc
     tokenizer.no_padding()
     return tokenizer
-
-
-def _is_spelled(encoding: "Encoding") -> bool:
-    """A piece inside a word begins with `##`, or one that begins a word with a low line; see `_UNKNOWN`."""
-    words = letters = 0
-    for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-        text = piece.removeprefix("##").strip("\u2581")
-        if piece in _UNKNOWN or (len(text) == 1 and text.isalpha()):
-            letters += end - start
-        elif text.isalpha():
-            words += end - start
-    return letters > words
 
 
 def _check_family(folder: Path, config: Mapping[str, Any]) -> None:

@@ -387,5 +387,5 @@ def test_texts_that_the_model_does_not_read_are_told(text: str, is_told: bool, t
             sync(registry, manifest)
     (finding,) = (each for each in examine_at(place, settings=settings, environ={}) if each.check == "embedder")
     assert finding.ok
-    assert ("letter by letter" in finding.detail) is is_told
+    assert ("does not know the script" in finding.detail) is is_told
     assert ("waygraph --embedder multilingual reindex" in finding.advice) is is_told

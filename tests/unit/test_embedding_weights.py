@@ -16,7 +16,6 @@ from waygraph.registry.embedding.weights import (
     locate,
     package_folder,
     read_languages,
-    unread_texts,
 )
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
@@ -85,13 +84,6 @@ def test_the_default_model_knows_english(settings: Settings) -> None:
     assert embedder is not None
     assert isinstance(embedder, Literate)
     assert [embedder.languages, *(model.languages for model in list_models(settings))] == ["English", "English"]
-
-
-def test_texts_in_a_script_that_a_model_does_not_know(settings: Settings) -> None:
-    """Told by how its tokenizer divides them; names and numbers of one letter in English text are none."""
-    known = ["What is the weather in Oslo?", "Plan B: a 5 x 5 grid", "Réserver une table à Zürich", "", "404: 17,5 %"]
-    foreign = ["查询天气", "пошлите письмо", "날씨를 알려 주세요", "ما هو الطقس", "get_weather 查询某个城市的天气预报"]
-    assert unread_texts(locate(DEFAULT_EMBEDDER, settings), [*known, *foreign]) == foreign
 
 
 def test_a_named_folder_goes_before_all(settings: Settings, tmp_path: Path) -> None:

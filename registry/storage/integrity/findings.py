@@ -12,8 +12,8 @@ import numpy as np
 
 from waygraph.cypher import load
 from waygraph.registry.embedding.embedder import Matrix, parse_spec
-from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
-from waygraph.registry.embedding.weights import locate, unread_texts, vectors_advice
+from waygraph.registry.embedding.texts import Parts, TextForms, is_latin, new_vectors
+from waygraph.registry.embedding.weights import locate, read_languages, vectors_advice
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
@@ -79,8 +79,6 @@ MULTILINGUAL = (
 )
 _UNREAD_SHARE = 0.05
 """Of a catalogue's texts, that is worth telling."""
-_MOST_TEXTS = 2_000
-"""Of a catalogue, that are looked at."""
 
 
 def shared_findings(registry: LocalRegistry) -> list[Finding]:
@@ -132,16 +130,15 @@ def embedder_finding(registry: LocalRegistry) -> Finding:
 def _unread(registry: LocalRegistry, spec: str) -> str:
     """How much of the catalogue is in scripts that the model does not know; empty where it is little, or unknown."""
     try:
-        if parse_spec(spec).scheme != "onnx":
+        if parse_spec(spec).scheme != "onnx" or read_languages(locate(spec, registry.settings)) == "multilingual":
             return ""
         tools = registry.tools()
         texts = [f"{agent.name} {agent.description}" for agent in registry.agents()]
         texts += [text for tool in tools for text in (f"{tool.name} {tool.description}", *tool.questions)]
-        texts = texts[:: len(texts) // _MOST_TEXTS + 1]
-        share = len(unread_texts(locate(spec, registry.settings), texts)) / max(len(texts), 1)
+        share = sum(not is_latin(text) for text in texts) / max(len(texts), 1)
     except DAMAGE:  # other checks tell it
         return ""
-    return f"it reads {share:.0%} of the texts letter by letter" if share >= _UNREAD_SHARE else ""
+    return f"it does not know the script of {share:.0%} of the texts" if share >= _UNREAD_SHARE else ""
 
 
 def attempt(check: str, look: Callable[[], str], advice: str) -> Finding:
