@@ -184,14 +184,14 @@ class NarrowedRegistry(Searchable):
         """Raises NotAllowed for what tells of more than agents and tools."""
         from waygraph.registry.operations import groupings, search
 
-        asked = request
+        narrower = request
         match request:
             case search.RouteAgents() | search.FindTools():
-                asked = replace(request, query=self._narrow(request.query))
+                narrower = replace(request, query=self._narrow(request.query))
             case catalog.ListAgents() | groupings.Browse():
-                asked = self._narrow(request)
+                narrower = self._narrow(request)
             case catalog.ListTools():
-                asked = replace(request, cursor="", limit=ALL)
+                narrower = replace(request, cursor="", limit=ALL)
             case groupings.ListToolsets():
                 return [self._toolset]
             case groupings.GetToolset(name=name):
@@ -209,7 +209,7 @@ class NarrowedRegistry(Searchable):
                 raise NotAllowed("a toolset is no whole registry, and answers only what is asked of agents and tools")
         if isinstance(agent_id := getattr(request, "agent_id", None), str) and agent_id not in self._agents:
             raise UnknownName("agent", agent_id, self._agents)
-        return self._limit(request, self._registry.perform(asked, principal), principal)
+        return self._limit(request, self._registry.perform(narrower, principal), principal)
 
     def _limit(self, request: "Request[Any]", answer: Any, principal: Principal | None) -> Any:
         match request:
@@ -219,9 +219,9 @@ class NarrowedRegistry(Searchable):
             case catalog.GetAbout():
                 return replace(answer, tools=tuple(filter(self.includes, answer.tools)))
             case catalog.ListTools():
-                held = {tool.id: tool for tool in answer if self.includes(tool)}
-                part, following = catalog.part_of(list(held), request.start, request.most)
-                return replace(answer, items=tuple(map(held.__getitem__, part)), following=following)
+                items = {tool.id: tool for tool in answer if self.includes(tool)}
+                part, following = catalog.part_of(list(items), request.start, request.most)
+                return replace(answer, items=tuple(map(items.__getitem__, part)), following=following)
             case catalog.ListSources():
                 return [source for each in answer if (source := each.limit_to(self._agents)).claims]
             case catalog.GetStatus():
@@ -231,8 +231,8 @@ class NarrowedRegistry(Searchable):
                 return replace(answer, state=state, sources=len(sources), failures=failures)
         return answer
 
-    def _narrow(self, asked: Any) -> Any:
-        return replace(asked, filters=replace(checked_filters(asked.filters), toolset=self._toolset.name))
+    def _narrow(self, wide: Any) -> Any:
+        return replace(wide, filters=replace(checked_filters(wide.filters), toolset=self._toolset.name))
 
 
 class View(NamedTuple):

@@ -114,12 +114,12 @@ class LocalRegistry(GraphAccess, Searchable):
         return Operator(self)
 
     def rank_agents(self, request: "RouteAgents", principal: Principal | None) -> Route:
-        query, ask = self._checked(request, principal)
+        query, ask = self._prepare(request, principal)
         with span("route", recipe=ask.recipe.name, steps=len(query.steps)):
             return self._steps.answer(query, ask.recipe, lambda query: self._answering.route(query, ask))
 
     def rank_tools(self, request: "FindTools", principal: Principal | None) -> ToolRoute:
-        query, ask = self._checked(request, principal)
+        query, ask = self._prepare(request, principal)
         with span("find_tools", recipe=ask.recipe.name):
             return self._steps.answer(query, ask.recipe, lambda query: self._answering.find_tools(query, ask))
 
@@ -245,7 +245,7 @@ class LocalRegistry(GraphAccess, Searchable):
         """Where an agent or a tool stands for a query. Raises as `route`, and UnknownName."""
         from waygraph.registry.routing.placement import MOST_RANKS, place, read_subject
 
-        query, ask = self._checked(request, principal)
+        query, ask = self._prepare(request, principal)
         subject = self._store.look(lambda index: read_subject(index, request.id, query, ask))
         search: Callable[[Query, Ask], Any] = self._answering.find_tools if subject.tool else self._answering.route
         answer = self._steps.answer(query, ask.recipe, lambda query: search(query, ask))
@@ -281,7 +281,7 @@ class LocalRegistry(GraphAccess, Searchable):
         read = partial(read_map, principal=principal)
         return self.kept_map(key, lambda: lay_out_map(self.look(read), self.name_embedder(is_local=True)))
 
-    def _checked(self, request: "SearchRequest[Any]", principal: Principal | None) -> tuple[Query, Ask]:
+    def _prepare(self, request: "SearchRequest[Any]", principal: Principal | None) -> tuple[Query, Ask]:
         """The query with the ids of what is in the category and the toolset that its filters name.
 
         Raises UnknownRecipe, InvalidQuery, UnknownName.
