@@ -198,7 +198,7 @@ class NarrowedRegistry(Searchable):
                 if name != self._toolset.name:
                     raise UnknownName("toolset", name, [self._toolset.name])
                 return self._toolset
-            case catalog.GetTool(name=name) | catalog.GetToolByCallName(call_name=name):
+            case catalog.GetTool(tool_id=name):
                 with suppress(UnknownName):
                     if self.includes(tool := self._registry.perform(request, principal)):
                         return tool
