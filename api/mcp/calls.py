@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import logging
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -17,9 +19,17 @@ from waygraph.api.mcp import results
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.long_results import Reader
 from waygraph.api.mcp.meta_tools import RUNNERS, definition_of, parameters_of
-from waygraph.api.mcp.pending_calls import TASK_ADDRESS, TaskHandle, TaskState, follow_task, task_state
+from waygraph.api.mcp.pending_calls import (
+    CANCEL_S,
+    FINAL_STATUSES,
+    TASK_ADDRESS,
+    TaskHandle,
+    TaskState,
+    follow_task,
+    task_state,
+)
 from waygraph.api.mcp.results import attribute_error
-from waygraph.api.mcp.sessions import Asker, OnBehalf
+from waygraph.api.mcp.sessions import Asker
 from waygraph.api.telemetry.audit import Attempt, arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
@@ -52,13 +62,16 @@ TOOL_ERROR_CHARS = 200
 """So much of the text of an error is looked at."""
 TOOL_ERROR = "ToolError"
 """In place of the name of an exception: the tool ran, and reported an error."""
+ABANDONED_LOOK_S = 600.0
+"""From one look for tasks that nobody asks about to the next."""
+_log = logging.getLogger("waygraph.gateway")
 
 
 @dataclass(slots=True)
 class CallRecord:
-    """A call under way: `tool_id` once it is known which tool is meant, `sent_at` (monotonic) once it is sent."""
+    """A call under way: `target` once it is known which tool is meant, `sent_at` (monotonic) once it is sent."""
 
-    tool_id: str = ""
+    target: tuple[Agent, Tool] | None = None
     sent_at: float | None = None
     is_error: bool = False
 
@@ -91,23 +104,24 @@ def record_call(
 
 
 @contextmanager
-def count_call(gateway: Gateway, asker: Asker) -> Iterator[CallRecord]:
+def count_call(gateway: Gateway, asker: Asker, record: CallRecord) -> Iterator[None]:
     """Counts what happens within, however it ends, once it is known which tool is meant; and notes it of a host."""
-    record, error = CallRecord(), None
+    error = None
     try:
-        yield record
+        yield
     except BaseException as raised:
         error = raised
         raise
     finally:
         outcome = record.outcome(error)
         duration_s = None if record.sent_at is None else perf_counter() - record.sent_at
-        if gateway.usage and record.tool_id:
-            gateway.usage.note(record.tool_id, outcome, duration_s, asker.caller.id, asker.door)
+        tool_id = record.target[1].id if record.target else ""
+        if gateway.usage and tool_id:
+            gateway.usage.note(tool_id, outcome, duration_s, asker.caller.id, asker.door)
         if gateway.usage and (client := asker.session.client):
             kind = type(error).__name__ if error else ""
-            gateway.usage.note_host(client, outcome, record.tool_id, kind, duration_s)
-        if record.tool_id and duration_s is not None:
+            gateway.usage.note_host(client, outcome, tool_id, kind, duration_s)
+        if tool_id and duration_s is not None:
             gateway.audit.time_call(outcome, duration_s)
 
 
@@ -218,34 +232,39 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
 
     Raises what stands against the call, and what the executor raises; the error names a copy.
     """
-    start_s = anyio.current_time()
+    start_s, record = anyio.current_time(), CallRecord()
     try:
-        return await _call_meant(gateway, asker, request, host)
+        return await _call_meant(gateway, asker, request, host, record)
     except errors.UpstreamUnreachable as error:
-        copy = await gateway.ask(lambda: _find_copy(gateway, asker, request))
+        if (target := record.target) is None:
+            raise
+        copy = None
+        with suppress(errors.WaygraphError, TimeoutError):  # the error of the call is what counts
+            copy = await gateway.ask(partial(_find_copy, gateway, asker, target, request.arguments))
         if copy is None:
             raise
         name, left_s = copy[1].call_name, request.deadline_s - (anyio.current_time() - start_s)
         if not (gateway.policy.fails_over and error.retryable and danger_of(*copy) == "reads" and left_s > 0):
             raise error.again(f"{error.reason}. {name} of another server does the same") from error
-        remark = results.text(f"({request.name or request.query} cannot be reached; {name} was called.)")
-        answer = await _call_meant(gateway, asker, replace(request, name=name, query="", deadline_s=left_s), host)
+        remark = results.text(f"({target[1].call_name} cannot be reached; {name} was called.)")
+        request = replace(request, name=name, query="", deadline_s=left_s)
+        answer = await _call_meant(gateway, asker, request, host, CallRecord())
         return {**answer, "content": [remark, *answer.get("content", ())]}
 
 
-async def _call_meant(gateway: Gateway, asker: Asker, request: ToolRequest, host: Host) -> Result:
+async def _call_meant(gateway: Gateway, asker: Asker, request: ToolRequest, host: Host, record: CallRecord) -> Result:
     target = request.name or request.query
     with (
         record_call(gateway, asker.caller, target, request.arguments) as attempt,
-        count_call(gateway, asker) as record,
+        count_call(gateway, asker, record),
     ):
         asker.caller.require("use")
         if request.query.strip():
             asker.caller.require("route")
 
         def choose_tool() -> _ChosenTool:
-            agent, tool = _find_meant(gateway, asker, request.name, request.query, request.arguments)
-            attempt.target = record.tool_id = tool.id
+            record.target = agent, tool = _find_meant(gateway, asker, request.name, request.query, request.arguments)
+            attempt.target = tool.id
             note_target(Name.TOOL, tool.call_name)
             choice = _judge_call(gateway, asker, request, agent, tool)
             _spend(gateway, asker, choice)
@@ -256,15 +275,7 @@ async def _call_meant(gateway: Gateway, asker: Asker, request: ToolRequest, host
             await require_consent(host, choice.agent, choice.tool, choice.arguments, choice.judgement.reason)
             choice = await gateway.ask(lambda: _as_agreed(gateway, asker, request, choice))
         tool, arguments = await gateway.ask(lambda: _read_source_form(gateway, choice.tool, choice.arguments))
-        call = ToolCall(
-            agent=choice.agent,
-            tool=tool,
-            arguments=arguments,
-            deadline_s=request.deadline_s,
-            caller=asker.call_caller,
-            token=asker.token,
-            host=OnBehalf(host, choice.agent, asker.caller, gateway.questions),
-        )
+        call = gateway.tool_call(asker, choice.agent, tool, arguments, request.deadline_s, host=host)
         record.sent_at = perf_counter()
         try:
             result = await run_call(gateway, asker, call, host)
@@ -296,10 +307,66 @@ async def _settle_task(gateway: Gateway, call: ToolCall, task: Result, request: 
     if not isinstance(task_id := task.get("taskId"), str):
         raise errors.UpstreamRefused(f"{call.agent.id}: its task has no id")
     handle = TaskHandle(call.tool.id, task_id, call.caller)
-    token = await gateway.ask(lambda: gateway.tasks.keep(handle))
+    try:
+        token, excess = await gateway.ask(lambda: gateway.tasks.keep(handle))
+    except (errors.StorageFailed, TimeoutError):
+        await _give_up(gateway, handle)
+        raise
+    for each in excess:
+        await _give_up(gateway, each)
     if request.takes_tasks:
         return task_state(token, call.agent.id, task)
-    return await follow_task(gateway.executor, call, task, token)
+    return await _follow(gateway, call, task, token, handle)
+
+
+async def _follow(gateway: Gateway, call: ToolCall, task: Result, token: str, handle: TaskHandle) -> Result | TaskState:
+    """As `follow_task`; it is noted that the task has ended."""
+    has_ended = True
+    try:
+        result = await follow_task(gateway.executor, call, task, token)
+        has_ended = not isinstance(result, TaskState)
+        return result
+    except errors.UpstreamUnreachable:
+        has_ended = False
+        raise
+    finally:
+        if has_ended:
+            with anyio.CancelScope(shield=True):
+                await _note_end(gateway, token, handle)
+
+
+async def _note_end(gateway: Gateway, token: str, handle: TaskHandle) -> None:
+    """What came of the task counts more than that this cannot be noted: then it is cancelled once more, later."""
+    try:
+        await gateway.ask(lambda: gateway.tasks.note_end(token, handle))
+    except (errors.StorageFailed, TimeoutError) as error:
+        _log.warning("that a task of %s has ended cannot be noted: %s", handle.tool_id, error)
+
+
+async def _give_up(gateway: Gateway, handle: TaskHandle, deadline_s: float = CANCEL_S) -> None:
+    """Cancel a task that nobody will ask about at its server, if that can be told."""
+
+    def cancel_call() -> ToolCall:
+        tool = gateway.registry.tool(handle.tool_id)
+        agent, params = gateway.registry.agent(tool.agent_id), {"taskId": handle.task_id}
+        method, caller = "tasks/cancel", handle.caller
+        return ToolCall(agent=agent, tool=tool, arguments=params, deadline_s=deadline_s, caller=caller, method=method)
+
+    try:
+        await gateway.executor.call(await gateway.ask(cancel_call))
+    except (errors.WaygraphError, TimeoutError) as error:
+        _log.info("a task of %s that was given up was not cancelled: %s", handle.tool_id, error)
+
+
+async def cancel_abandoned(gateway: Gateway) -> None:
+    """Cancel tasks about which nobody asked for long, now and again. Runs until it is cancelled."""
+    while True:
+        try:
+            for handle in await gateway.ask(gateway.tasks.take_expired):
+                await _give_up(gateway, handle, gateway.settings.call_timeout_s)
+        except (errors.WaygraphError, TimeoutError) as error:
+            _log.warning("tasks that nobody asks about cannot be looked for: %s", error)
+        await anyio.sleep(ABANDONED_LOOK_S)
 
 
 async def ask_task(
@@ -308,9 +375,9 @@ async def ask_task(
     """What its server says of a task that the asker began. Raises as `call_tool`."""
     with record_call(gateway, asker.caller, f"{TASK_ADDRESS}{token}", {}) as attempt:
         asker.caller.require("use")
+        handle = await gateway.ask(lambda: gateway.tasks.read(token, asker.call_caller))
 
         def choose_task() -> ToolCall:
-            handle = gateway.tasks.read(token, asker.call_caller)
             agent, tool = _find_meant(gateway, asker, handle.tool_id, "", {})
             if tool.id != handle.tool_id:  # a name may be meant for another one; an id of a task is its server's
                 raise errors.UnknownName("tool", handle.tool_id, ())
@@ -318,26 +385,22 @@ async def ask_task(
             judgement = judging(gateway.registry, gateway.policy, asker.principal).judge(agent, tool, by_name=True)
             if judgement.verdict == "deny":
                 raise errors.NotCallable(tool.call_name, judgement.reason)
-            return ToolCall(
-                agent=agent,
-                tool=tool,
-                arguments={"taskId": handle.task_id, **more},
-                deadline_s=deadline_s,
-                caller=asker.call_caller,
-                token=asker.token,
-                host=OnBehalf(host, agent, asker.caller, gateway.questions),
-                method=method,
-            )
+            params = {"taskId": handle.task_id, **more}
+            return gateway.tool_call(asker, agent, tool, params, deadline_s, host=host, method=method)
 
         call = await gateway.ask(choose_task)
-        return call, await run_call(gateway, asker, call, host)
+        answer = await run_call(gateway, asker, call, host)
+        if not handle.has_ended and (method == "tasks/cancel" or answer.get("status") in FINAL_STATUSES):
+            await _note_end(gateway, token, handle)
+        return call, answer
 
 
-async def resume_task(gateway: Gateway, asker: Asker, token: str, host: Host, deadline_s: float) -> Result:
+async def resume_task(gateway: Gateway, asker: Asker, token: str, deadline_s: float, host: Host) -> Result:
     """The result of a task as a tool's, or that it is still at work when the time is up."""
     call, task = await ask_task(gateway, asker, token, host, deadline_s=deadline_s)
-    task = {**task, "taskId": call.arguments["taskId"]}
-    result = await follow_task(gateway.executor, call, task, token)
+    task_id = call.arguments["taskId"]
+    handle = TaskHandle(call.tool.id, task_id, call.caller)
+    result = await _follow(gateway, call, {**task, "taskId": task_id}, token, handle)
     runner = RUNNERS[gateway.surface]
     if isinstance(result, TaskState):
         return result.as_result(runner)
@@ -362,7 +425,7 @@ async def call_alone(
         raise errors.InvalidSetting(f"timeout_s must be a {Bounds(least=0, most=FAR_S, above=True)}, not {timeout_s!r}")
     deadline_s = gateway.deadline_s({TIMEOUT_KEY: timeout_s})
     if name.startswith(TASK_ADDRESS):
-        return await resume_task(gateway, asker, name.removeprefix(TASK_ADDRESS), Deaf(), deadline_s)
+        return await resume_task(gateway, asker, name.removeprefix(TASK_ADDRESS), deadline_s, Deaf())
     reader: Reader = "model" if for_model else "program"
     request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, reader=reader, consent=consent)
     return await call_tool(gateway, asker, request, Deaf())
@@ -375,31 +438,32 @@ def _spend(gateway: Gateway, asker: Asker, choice: _ChosenTool) -> None:
     asker.session.call_costs = total
 
 
-def _find_copy(gateway: Gateway, asker: Asker, request: ToolRequest) -> tuple[Agent, Tool] | None:
+def _find_copy(
+    gateway: Gateway, asker: Asker, target: tuple[Agent, Tool], arguments: Mapping[str, Any]
+) -> tuple[Agent, Tool] | None:
     """The best tool of the same name and nearly the same text, of another agent, that takes these arguments and that
-    this caller may find and call; None also where that cannot be told now.
+    this caller may find and call.
     """
+    failing_agent, failing = target
     if "route" not in asker.caller.scopes:
         return None
     from waygraph.ingest.sync.copies import is_near_copy, word_runs
 
-    with suppress(errors.WaygraphError, TimeoutError):  # the error of the call is what counts
-        failing_agent, failing = _find_meant(gateway, asker, request.name, request.query, request.arguments)
-        registry, within = gateway.view(asker)
-        filters = Filters(agent_ids=tuple(sorted(within or ())))
-        query = Query(text=f"{failing.name} {failing.description}"[:COPY_CHARS], limit=MOST_COPIES, filters=filters)
-        judges, why_not = judging(registry, gateway.policy, asker.principal), gateway.reach.now().why_not
-        for match in registry.find_tools(query, principal=asker.principal).matches:
-            agent, tool = match.agent, match.tool
-            is_alike = fold_name(tool.name) == fold_name(failing.name) and (
-                tool.description == failing.description
-                or is_near_copy(word_runs(tool.description), word_runs(failing.description))
-            )
-            if agent.id == failing_agent.id or not is_alike or why_not(agent):
-                continue
-            is_allowed = judges.judge(agent, tool, by_name=True).verdict == "allow"
-            if is_allowed and fits(tool, original_arguments(tool.input_schema, request.arguments)):
-                return agent, tool
+    registry, within = gateway.view(asker)
+    filters = Filters(agent_ids=tuple(sorted(within or ())))
+    query = Query(text=f"{failing.name} {failing.description}"[:COPY_CHARS], limit=MOST_COPIES, filters=filters)
+    judges, why_not = judging(registry, gateway.policy, asker.principal), gateway.reach.now().why_not
+    for match in registry.find_tools(query, principal=asker.principal).matches:
+        agent, tool = match.agent, match.tool
+        is_alike = fold_name(tool.name) == fold_name(failing.name) and (
+            tool.description == failing.description
+            or is_near_copy(word_runs(tool.description), word_runs(failing.description))
+        )
+        if agent.id == failing_agent.id or not is_alike or why_not(agent):
+            continue
+        is_allowed = judges.judge(agent, tool, by_name=True).verdict == "allow"
+        if is_allowed and fits(tool, original_arguments(tool.input_schema, arguments)):
+            return agent, tool
     return None
 
 

@@ -59,6 +59,7 @@ class CodeRun:
             self._calls -= 1
             if self._calls < 0:
                 raise _Refusal(f"no more than {MOST_CALLS} calls in one round")
+            self._gateway.count(self._asker.caller)
             value = await self.functions[function](*arguments.args, **arguments.kwargs)
             self._bytes -= len(compact(value))
             if self._bytes < 0:

@@ -16,12 +16,14 @@ import anyio
 from waygraph.api.mcp import Surface
 from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking, TaskHandles
-from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
+from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context, OnBehalf
 from waygraph.api.telemetry.audit import Audit
+from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, PlacesByName, open_executor
 from waygraph.ingest.execution.services import Reach, Services, load_services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
+from waygraph.ingest.upstream.connection import CALL, Deaf, Host
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallBudgets, CallPolicy, load_policy
 from waygraph.registry.access.visibility import LOCAL, Caller
@@ -29,7 +31,8 @@ from waygraph.registry.catalog.searchable import View, open_view
 from waygraph.registry.model import transitions
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import Mode
+from waygraph.registry.model.identity import digest
+from waygraph.registry.model.nouns import Agent, Mode, Tool
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
@@ -149,6 +152,7 @@ class Parts:
     """What a gateway is made of.
 
     `parks`: a host's next request comes to this process, so that a call can wait for the answer to its question.
+    `count`: counts one request of a caller; it raises TooManyRequests. By default nobody is limited.
     """
 
     registry: LocalRegistry
@@ -160,6 +164,7 @@ class Parts:
     ask: Ask
     surface: Surface = "default"
     parks: bool = True
+    count: Callable[[Caller], None] = lambda _: None
 
 
 def read_parts(
@@ -217,6 +222,29 @@ class Gateway(Parts):
         """What the asker's endpoint shows: a toolset, a namespace, or everything. Raises UnknownName."""
         return open_view(self.registry, asker.namespace, asker.principal, only=asker.caller.toolset)
 
+    def tool_call(
+        self,
+        asker: Asker,
+        agent: Agent,
+        tool: Tool,
+        arguments: Mapping[str, object],
+        deadline_s: float,
+        *,
+        host: Host | None = None,
+        method: str = CALL,
+    ) -> ToolCall:
+        """A call in the asker's name. `host` None: its server can ask nobody."""
+        return ToolCall(
+            agent=agent,
+            tool=tool,
+            arguments=arguments,
+            deadline_s=deadline_s,
+            caller=asker.call_caller,
+            token=asker.token,
+            host=OnBehalf(host or Deaf(), agent, asker.caller, self.questions),
+            method=method,
+        )
+
     @property
     def recipe(self) -> Recipe:
         """With the operator's steps, walk and reranker, if they are set: a host does not choose what costs."""
@@ -254,7 +282,7 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
                 usage=usage,
                 # A host's next request may come to another process: then nothing is kept for it here.
                 long_results=LongResults(settings.call_result_tokens, KEPT_RESULTS_BYTES if parts.parks else 0),
-                tasks=TaskHandles(settings.data_path / "tasks"),
+                tasks=TaskHandles(settings.data_path / "tasks" / digest(registry.store.place)),
                 budgets=CallBudgets(parts.policy),
             )
             async with parking.open() if parking else nullcontext():

@@ -23,7 +23,6 @@ from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.protocol import UNFIT, mend_item
 from waygraph.api.mcp.sessions import Asker
-from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import Scope
@@ -228,15 +227,8 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
 
 async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) -> Sequence[Any]:
     listed = LISTS[kind]
-    call = ToolCall(
-        agent=agent,
-        tool=stand_in(kind, agent, "*"),
-        arguments={},
-        deadline_s=min(LIST_S, gateway.settings.call_timeout_s),
-        caller=asker.call_caller,
-        token=asker.token,
-        method=listed.method,
-    )
+    deadline_s = min(LIST_S, gateway.settings.call_timeout_s)
+    call = gateway.tool_call(asker, agent, stand_in(kind, agent, "*"), {}, deadline_s, method=listed.method)
     items = (await gateway.executor.call(call))[listed.items]
     return items if isinstance(items, Sequence) else ()
 

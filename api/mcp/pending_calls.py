@@ -10,10 +10,11 @@ process.
 """
 
 import json
+import os
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
@@ -47,6 +48,7 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.files import content_if_there, storage_errors, write_private
+from waygraph.registry.model.identity import digest
 from waygraph.registry.model.numbers import FAR_S, read_number
 
 PARKED_S = ANSWER_S
@@ -247,21 +249,24 @@ class Parking:
 TASK_ADDRESS = "waygraph://tasks/"
 """How the address of a task begins by which a model fetches its result."""
 TASK_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
-TASK_KEPT_S, MOST_TASKS = 7 * 86_400.0, 10_000
-"""Handles of older tasks, and of more than so many, are forgotten."""
+TASK_KEPT_S, ENDED_KEPT_S, MOST_TASKS = 86_400.0, 3_600.0, 1_000
+"""A task that nobody asks about for so long is given up; the handle of one that has ended is kept for less; so many
+handles has one caller."""
 _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.1, 30.0
-_CANCEL_S = 5.0
+CANCEL_S = 5.0
 _TASK_FIELDS = ("status", "statusMessage", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs")
-_STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
+FINAL_STATUSES = ("completed", "failed", "cancelled")
+_STATUSES = ("working", "input_required", *FINAL_STATUSES)
 
 
 class TaskState(dict[str, Any]):
     """A task of a server as the host knows it: its id is one of ours."""
 
     def as_result(self, run_by: str) -> Result:
-        """For a host that does not speak tasks: how its model fetches the result."""
+        """For a host that does not speak tasks: how its model fetches the result. `run_by` empty: by its name."""
         name = f"{TASK_ADDRESS}{self['taskId']}"
-        how = f"it is still at work; {run_by}(name={name!r}) waits for its result, also later"
+        how = f"{run_by}(name={name!r})" if run_by else f"calling the tool {name!r}"
+        how = f"it is still at work; {how} waits for its result, also later"
         words = {field: self[field] for field in ("status", "statusMessage") if field in self}
         return told_as_text({"task": {**words, "name": name, "how": how}})
 
@@ -276,32 +281,66 @@ class TaskHandle:
     tool_id: str
     task_id: str
     caller: str
+    has_ended: bool = False
 
 
 class TaskHandles:
-    """In a folder, a file each."""
+    """Of one registry: a folder for each caller, a file for each task, as old as the last request for it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, handle: TaskHandle) -> str:
-        """The id that stands for it. Raises StorageFailed."""
+    def keep(self, handle: TaskHandle) -> tuple[str, list[TaskHandle]]:
+        """The id that stands for it, and what its caller has too many of, which is given up. Raises StorageFailed."""
         token = secrets.token_urlsafe(32)
-        with storage_errors(self._folder), suppress(FileNotFoundError):  # another process forgets them as well
-            files = sorted((file.stat().st_mtime, file) for file in self._folder.glob("*.json"))
-            for place, (at, file) in enumerate(files):
-                if time.time() - at > TASK_KEPT_S or place <= len(files) - MOST_TASKS:
-                    file.unlink()
-        write_private(self._folder / f"{token}.json", asdict(handle))
-        return token
+        write_private(self._file(token, handle.caller), asdict(handle))
+        with storage_errors(self._folder):
+            files = [file for _, file in self._by_age(f"{digest(handle.caller)}/*.json")]
+            return token, self._forget(files[:-MOST_TASKS])
 
     def read(self, token: str, caller: str) -> TaskHandle:
         """Raises UnknownName, StorageFailed."""
-        content = content_if_there(self._folder / f"{token}.json") if TASK_TOKEN.fullmatch(token) else None
-        handle = TaskHandle(**json.loads(content)) if content else None
-        if handle is None or handle.caller != caller:
+        file = self._file(token, caller)
+        content = content_if_there(file) if TASK_TOKEN.fullmatch(token) else None
+        if not content:
             raise UnknownName("task", token[:100], ())
+        handle = TaskHandle(**json.loads(content))
+        if not handle.has_ended:
+            with suppress(FileNotFoundError), storage_errors(file):
+                os.utime(file)
         return handle
+
+    def note_end(self, token: str, handle: TaskHandle) -> None:
+        """Its server need not be told that nobody waits for it. Raises StorageFailed."""
+        file, forgotten_s = self._file(token, handle.caller), time.time() - TASK_KEPT_S + ENDED_KEPT_S
+        write_private(file, asdict(replace(handle, has_ended=True)))
+        with storage_errors(file):
+            os.utime(file, (forgotten_s, forgotten_s))
+
+    def take_expired(self) -> list[TaskHandle]:
+        """Forgets the handles that are too old, and returns those whose task has not ended. Raises StorageFailed."""
+        with storage_errors(self._folder):
+            return self._forget([file for at, file in self._by_age("*/*.json") if time.time() - at > TASK_KEPT_S])
+
+    def _file(self, token: str, caller: str) -> Path:
+        return self._folder / digest(caller) / f"{token}.json"
+
+    def _by_age(self, pattern: str) -> list[tuple[float, Path]]:
+        """The oldest first. Other processes forget handles as well."""
+        ages = []
+        for file in self._folder.glob(pattern):
+            with suppress(FileNotFoundError):
+                ages.append((file.stat().st_mtime, file))
+        return sorted(ages)
+
+    def _forget(self, files: Sequence[Path]) -> list[TaskHandle]:
+        handles = []
+        for file in files:
+            with suppress(FileNotFoundError):
+                handle = TaskHandle(**json.loads(file.read_bytes()))
+                file.unlink()
+                handles += [] if handle.has_ended else [handle]
+        return handles
 
 
 def task_state(token: str, agent_id: str, task: Result) -> TaskState:
@@ -327,7 +366,7 @@ async def follow_task(executor: Executor, call: ToolCall, task: Result, token: s
     number, task_id = count(1), str(task.get("taskId"))
 
     async def ask(method: str, **params: Any) -> Result:
-        left_s = max(_CANCEL_S, deadline - anyio.current_time())
+        left_s = max(CANCEL_S, deadline - anyio.current_time())
         return await executor.call(
             replace(call, method=method, arguments={"taskId": task_id, **params}, deadline_s=left_s)
         )
@@ -355,7 +394,7 @@ async def follow_task(executor: Executor, call: ToolCall, task: Result, token: s
             with suppress(UpstreamUnreachable, CallTimedOut):  # its server may be started anew; the task stays
                 task = await ask("tasks/get")
     except anyio.get_cancelled_exc_class():
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCEL_S), suppress(WaygraphError):
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CANCEL_S), suppress(WaygraphError):
             await ask("tasks/cancel")
         raise
 

@@ -4,10 +4,11 @@ A prompt is fetched, a resource read, an argument completed: at its own server, 
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -33,7 +34,6 @@ from waygraph.api.mcp.sessions import (
     CallNews,
     Context,
     FetchingHost,
-    OnBehalf,
     SessionHost,
     connection_of,
     sign_requests,
@@ -41,7 +41,6 @@ from waygraph.api.mcp.sessions import (
 )
 from waygraph.api.mcp.skills import SCHEME, resources_of, skill_at, skill_entry, skills_page
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
-from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.calls import TASK, TASK_METHODS, TASKS
 from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
@@ -105,16 +104,8 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
                 return _NOTHING
             await calls.require_consent(host, agent, tool, arguments, judgement.reason)
             await gateway.ask(lambda: _recheck(gateway, asker, agent, offer.kind, name))
-        call = ToolCall(
-            agent=agent,
-            tool=tool,
-            arguments=offer.params_for(name),
-            deadline_s=offer.deadline_s,
-            caller=asker.call_caller,
-            token=asker.token,
-            host=OnBehalf(host, agent, asker.caller, gateway.questions),
-            method=offer.method,
-        )
+        params = offer.params_for(name)
+        call = gateway.tool_call(asker, agent, tool, params, offer.deadline_s, host=host, method=offer.method)
         try:
             result = await calls.run_call(gateway, asker, call, host)
         except UpstreamAnswered as error:
@@ -297,6 +288,7 @@ async def open_server(parts: Parts, asker_of: Callable[[Context], Asker]) -> Asy
     listeners = Listeners()
     async with open_gateway(parts, asker_of) as gateway, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
+        tasks.start_soon(calls.cancel_abandoned, gateway)
         yield _server_of(gateway, listeners)
         tasks.cancel_scope.cancel()
 
@@ -417,32 +409,23 @@ class _Answers:
                 schema = meta_tools.definition_of(params.name)["inputSchema"]
                 return await ask(gateway, asker, mend_by(schema, arguments)[0])
         deadline_s = gateway.deadline_s(ctx.meta)
-        if params.name == (runner := RUNNERS[gateway.surface]):
-            with calls.note_refusal(gateway, asker, runner):
-                request = calls.wanted_by_runner(params.name, arguments, deadline_s)
-            if request.name.startswith(RESULTS):
-                return {
-                    "content": [results.text(page) for page in gateway.long_results.read(request.name, asker, runner)]
-                }
-            if request.name.startswith(TASK_ADDRESS):
-                token = request.name.removeprefix(TASK_ADDRESS)
-                return await self._run(
-                    ctx, asker, lambda host: calls.resume_task(gateway, asker, token, host, deadline_s), params
-                )
-            if request.name.startswith(AGENTS):
-                offer = OfferCall(kind="resource", address=request.name, params={}, deadline_s=deadline_s)
-                return await self._run(ctx, asker, lambda host: read_as_tool(gateway, asker, offer, host), params)
-        elif params.name == RUN_CODE and gateway.settings.run_code and gateway.surface == "default":
+        if params.name == RUN_CODE and gateway.settings.run_code and gateway.surface == "default":
             from waygraph.api.mcp.code import run_code
 
-            def run(host: Host) -> Awaitable[Result]:
-                return run_code(gateway, asker, arguments, deadline_s, host)
-
-            return await self._run(ctx, asker, run, params)
-        else:
-            request = calls.ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
-        request = replace(request, takes_tasks=_takes_tasks(ctx))
-        return await self._run(ctx, asker, lambda host: calls.call_tool(gateway, asker, request, host), params)
+            return await self._run(ctx, asker, partial(run_code, gateway, asker, arguments, deadline_s), params)
+        request = calls.ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
+        if (runner := RUNNERS[gateway.surface]) and params.name == runner:
+            with calls.note_refusal(gateway, asker, runner):
+                request = calls.wanted_by_runner(params.name, arguments, deadline_s)
+        if request.name.startswith(RESULTS):
+            return {"content": [results.text(page) for page in gateway.long_results.read(request.name, asker, runner)]}
+        run: Run = partial(calls.call_tool, gateway, asker, replace(request, takes_tasks=_takes_tasks(ctx)))
+        if request.name.startswith(TASK_ADDRESS):
+            run = partial(calls.resume_task, gateway, asker, request.name.removeprefix(TASK_ADDRESS), deadline_s)
+        elif request.name.startswith(AGENTS):
+            offer = OfferCall(kind="resource", address=request.name, params={}, deadline_s=deadline_s)
+            run = partial(read_as_tool, gateway, asker, offer)
+        return await self._run(ctx, asker, run, params)
 
     async def ask_task(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
         """A host fetches, feeds or cancels a task that it was given."""

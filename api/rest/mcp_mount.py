@@ -35,6 +35,10 @@ _LISTEN = "subscriptions/listen"
 OPEN_AGAIN_S = 30.0
 """After so long a gateway that could not be opened is tried once more: it may have lacked but a file or some memory."""
 _log = logging.getLogger("waygraph.gateway")
+NO_SESSION = (
+    "calls_per_session limits sessions of the handshake era alone: calls by REST, of modern hosts and with --workers "
+    "have none. Set calls_per_day too, which holds for all"
+)
 
 
 class OfferedGateway:
@@ -56,6 +60,8 @@ class OfferedGateway:
         self._surroundings = Surroundings.here(environ)
         settings = service.settings
         self.policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
+        if self.policy.calls_per_session and not self.policy.calls_per_day:
+            _log.warning(NO_SESSION)
         self._opened: asyncio.Future[HttpGateway] | None = None
         registry = service.registry
         self.reach = Reach(registry, self._services, vouched_file(settings.data_path, registry.store.place))
@@ -131,6 +137,7 @@ class OfferedGateway:
             ask=service.lanes.ask,
             surface=self._surface,
             parks=self._alone,
+            count=service.count,
         )
         return HttpGateway(parts)
 

@@ -130,6 +130,8 @@ class CallPolicy:
 
 _OF_SERVER = ".skills."
 """In the id of a skill that a server lists, behind the server's. What is denied of the server is denied of it."""
+MOST_REPEATED = 1_000
+"""So many calls of a caller are told apart, to count how often each is repeated."""
 
 
 class CallBudgets:
@@ -138,23 +140,27 @@ class CallBudgets:
     def __init__(self, policy: CallPolicy, clock: Callable[[], str] = now) -> None:
         self._policy, self._clock = policy, clock
         self._day, self._spent, self._lock = "", defaultdict[str, float](float), Lock()
-        self._repeats = RateLimit(policy.repeats / 10, max(1, int(policy.repeats)))
+        self._repeats: dict[str, RateLimit] = {}
+        """Of each caller of the day, so that none makes room with calls of its own for those of another."""
 
     def take(self, tool: str, caller: str, arguments: object, cost: float, session_cost: float) -> None:
         """Count one call. `session_cost`: of the session with this call. Raises BudgetSpent, and counts nothing."""
-        words = json.dumps(arguments, sort_keys=True, default=str)
+        call = digest(tool, json.dumps(arguments, sort_keys=True, default=str))
         at, most = self._clock(), self._policy
         if 0 < most.calls_per_session < session_cost:
             raise BudgetSpent(tool, f"the session's budget of {most.calls_per_session:g} calls is spent")
         with self._lock:
             if self._day != at[:10]:
-                self._day, self._spent = at[:10], defaultdict(float)
+                self._day, self._spent, self._repeats = at[:10], defaultdict(float), {}
             if 0 < most.calls_per_day < self._spent[caller] + cost:
                 morning = datetime.fromisoformat(f"{self._day}T00:00:00Z") + timedelta(days=1)
                 reason = f"the caller's budget of {most.calls_per_day:g} calls a day is spent"
                 raise BudgetSpent(tool, reason, morning.isoformat())
+            if (repeats := self._repeats.get(caller)) is None:
+                limit = RateLimit(most.repeats / 10, max(1, int(most.repeats)), max_callers=MOST_REPEATED)
+                repeats = self._repeats[caller] = limit
             try:
-                self._repeats.take(digest(caller, tool, words))
+                repeats.take(call)
             except TooManyRequests as exc:
                 ends_at = datetime.fromisoformat(at) + timedelta(seconds=exc.retry_after_s)
                 reason = f"the same call was made {most.repeats:g} times, with the same arguments"

@@ -10,8 +10,11 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.gateway.hosts import Place, on_stdio, toolbox_place
+from tests.gateway.hosts import Place, on_stdio, over_http, toolbox_place
 from tests.gateway.test_questions import person
+from tests.service import served
+from waygraph.ingest.upstream.calls import raw_request
+from waygraph.registry.model.settings import Settings
 
 pytest.importorskip("pydantic_monty")
 CHAIN = """
@@ -134,6 +137,25 @@ def test_ten_chained_calls_in_one_round_are_each_in_the_audit(place: Place) -> N
 
     assert anyio.run(chain) == (False, "added 45\n45")
     assert [line["target"] for line in calls_in(place)] == [*["box/add"] * 10, "run_code"]
+
+
+def test_each_call_within_counts_towards_the_rate_limit(place: Place, tmp_path: Path) -> None:
+    """As one by use_tool. Where a budget of sessions stands alone, the log says whom it does not hold for."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text("calls_per_session = 100")
+    settings = Settings(run_code=True, rate_per_minute=1, rate_burst=18, policy_file=str(policy))
+
+    async def chain(url: str, key: str) -> list[str]:
+        async with over_http(url, key=key) as client:
+            asks = {"name": "run_code", "arguments": {"code": CHAIN}}
+            answers = [await raw_request(client.session, "tools/call", asks) for _ in range(2)]
+            return [each["content"][0]["text"] for each in answers]
+
+    with served(place.registry, settings=settings, auth=True, folder=tmp_path / "keys") as service:
+        first, second = anyio.run(chain, f"{service.url}/mcp", service.key("route", "use"))
+        assert first == "added 45\n45"
+        assert "too-many-requests" in second
+        assert "Set calls_per_day too" in service.log
 
 
 def test_the_code_finds_a_tool_and_catches_its_error(place: Place) -> None:

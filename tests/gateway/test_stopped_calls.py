@@ -70,6 +70,15 @@ def test_a_day_begins_anew_and_callers_have_their_own() -> None:
     budgets.take("a/t", "one", {}, 2, 0)
 
 
+def test_no_caller_makes_room_for_the_repeats_of_another() -> None:
+    budgets = CallBudgets(CallPolicy(repeats=1), clock=lambda: "2026-01-01T10:00:00+00:00")
+    budgets.take("a/t", "looping", {}, 1, 0)
+    for number in range(20_000):
+        budgets.take("a/t", "busy", {"x": number}, 1, 0)
+    with pytest.raises(BudgetSpent):
+        budgets.take("a/t", "looping", {}, 1, 0)
+
+
 @pytest.mark.parametrize("fails_over", [False, True])
 async def test_where_a_server_fails_the_copy_of_its_tool_is_named_or_called(place: Place, fails_over: bool) -> None:
     (place.folder / "box.py").unlink()

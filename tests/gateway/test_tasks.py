@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ from mcp.types import ElicitResult
 
 from tests.gateway.hosts import Era, Place, error_of, ingest, on_stdio, over_http, told
 from tests.service import served, until
+from waygraph.api.mcp import pending_calls
 from waygraph.ingest.upstream.calls import raw_request
+from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.identity import digest
 
 PROGRAM = Path(__file__).parent / "programs" / "baker.py"
 SPEAKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {"form": {}}}
@@ -164,6 +168,36 @@ async def test_a_handle_outlives_the_gateway(place: Place) -> None:
         result = await host.call_tool("use_tool", {"name": name})
         assert result.content[0].text == "bread of rye"
     assert place.notes == ["began", "began"]
+
+
+async def test_a_task_that_nobody_asks_about_is_cancelled_and_forgotten(place: Place) -> None:
+    """By the next gateway, where the first was killed too; one that has ended is only forgotten."""
+    async with opened(place) as host:
+        await fetch(host, (await begin(host))["taskId"])
+        await begin(host, seconds=LONG_S)
+    handles = list(Path(os.environ["XDG_DATA_HOME"]).glob(f"waygraph/tasks/{digest(str(place.registry))}/*/*.json"))
+    assert len(handles) == 2
+    for handle in handles:
+        os.utime(handle, (0, 0))
+    async with opened(place):
+        with anyio.fail_after(60):
+            while "cancelled" not in place.notes or any(handle.exists() for handle in handles):
+                await anyio.sleep(0.05)
+    assert place.notes == ["began", "began", "cancelled"]
+
+
+def test_a_caller_with_too_many_tasks_gives_up_the_oldest_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending_calls, "MOST_TASKS", 2)
+    handles, task = pending_calls.TaskHandles(tmp_path), pending_calls.TaskHandle("shop/bake", "other's", "two")
+    other, _ = handles.keep(task)
+    own = [handles.keep(replace(task, task_id=str(number), caller="one")) for number in range(3)]
+    assert [[each.task_id for each in excess] for _, excess in own] == [[], [], ["0"]]
+    assert handles.read(other, "two") == task
+    for token, caller in ((own[0][0], "one"), (other, "one")):
+        with pytest.raises(UnknownName):
+            handles.read(token, caller)
 
 
 async def test_a_task_is_its_callers_alone(place: Place, tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     [(asyncio.CancelledError(), "cancelled"), (TimeoutError(), "timed_out"), (RuntimeError(), "upstream_failed")],
 )
 def test_a_call_that_ends_by_an_error_has_an_outcome(error: BaseException, outcome: str) -> None:
-    assert CallRecord(tool_id="a/t").outcome(error) == outcome
+    assert CallRecord().outcome(error) == outcome
 
 
 def test_durations_fall_into_a_bounded_number_of_buckets() -> None:
