@@ -18,7 +18,7 @@ from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from waygraph.api.mcp import results
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.long_results import Reader
-from waygraph.api.mcp.meta_tools import RUNNERS, definition_of, parameters_of
+from waygraph.api.mcp.meta_tools import RUNNERS, read_arguments
 from waygraph.api.mcp.pending_calls import (
     CANCEL_S,
     FINAL_STATUSES,
@@ -43,7 +43,7 @@ from waygraph.registry.catalog.find import Judging, judging
 from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
 from waygraph.registry.index.call_graph import fold_name
 from waygraph.registry.model import errors
-from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments, mend_by
+from waygraph.registry.model.arguments import Mending, check_arguments, fits, mend_arguments
 from waygraph.registry.model.nouns import Agent, Filters, Query, Tool
 from waygraph.registry.model.numbers import FAR_S, Bounds, read_number
 from waygraph.registry.model.parameters import original_arguments
@@ -213,16 +213,8 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
     """What the arguments of use_tool or execute say, also with `arguments` for `params`. Raises InvalidArguments."""
     if "params" not in arguments and "arguments" in arguments:
         arguments = {("params" if name == "arguments" else name): value for name, value in arguments.items()}
-    arguments, mendings = mend_by(definition_of(runner)["inputSchema"] | {"required": []}, arguments)
-    params = arguments.get("params", {})
-    faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
-    if not isinstance(params, Mapping):
-        faults.append(("/params", "an object: the parameters of the tool"))
-    unknown = sorted(arguments.keys() - parameters_of(runner))  # the tool would run without what was meant for it
-    faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in unknown]
-    if faults:
-        raise errors.InvalidArguments(runner, faults)
-    name, query = arguments.get("name", ""), arguments.get("query", "")
+    arguments, mendings = read_arguments(runner, arguments)
+    name, query, params = (arguments.get("name", ""), arguments.get("query", ""), arguments.get("params", {}))
     return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s, mendings=mendings)
 
 

@@ -13,13 +13,13 @@ import anyio
 
 from waygraph.api.mcp.calls import ToolRequest, call_tool, record_call
 from waygraph.api.mcp.gateway import Gateway
-from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS, find_tools
+from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS, find_tools, read_arguments
 from waygraph.api.mcp.results import compact, failure_result, mark_imitation, text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.execution.executor import PatientHost
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Host, Result
-from waygraph.registry.model.errors import CallTimedOut, InvalidArguments, NotCallable, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, NotCallable, WaygraphError
 
 if TYPE_CHECKING:
     from pydantic_monty import ExternalResult, ResourceLimits
@@ -34,8 +34,6 @@ LIMITS: "ResourceLimits" = {
     "max_suspensions": 4 * MOST_CALLS,  # names are looked up, too
     "max_total_sleep_secs": 1.0,
 }
-MOST_CHARS = 32_000
-"""Of the code."""
 
 
 class _Refusal(Exception):
@@ -107,9 +105,7 @@ async def run_code(
 
     Raises InvalidArguments, NotCallable where Monty is missing, CallTimedOut.
     """
-    code = arguments.get("code")
-    if not isinstance(code, str) or len(code) > MOST_CHARS or arguments.keys() != {"code"}:
-        raise InvalidArguments(RUN_CODE, [("/code", f"Python of at most {MOST_CHARS:,} characters, and nothing else")])
+    code = read_arguments(RUN_CODE, arguments)[0].get("code", "")
     with record_call(gateway, asker.caller, RUN_CODE, arguments):
         asker.caller.require("use")
         with anyio.move_on_after(deadline_s) as scope:

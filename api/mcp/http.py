@@ -13,15 +13,12 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
-from mcp.server import streamable_http
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.shared._context_streams import create_context_streams
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp.types import JSONRPCError, JSONRPCResponse
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 
@@ -150,72 +147,6 @@ _SDK_CHECKS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 """Hosts and origins are looked at before the SDK; one value, since each session would make its own."""
 
 
-class HandshakeSessions(StreamableHTTPSessionManager):
-    """The SDK's, of which each session sends straight to the streams of its requests.
-
-    The SDK's own session sends through a task and a pair of streams, which are a third of the cost of an idle session.
-    The transport is private below `connect`: `tests/gateway/test_idle_sessions.py` fails if the SDK moves it.
-    """
-
-    def _admit_session(
-        self, requestor: "AuthorizationContext | None"
-    ) -> streamable_http.StreamableHTTPServerTransport | None:
-        transport = super()._admit_session(requestor)
-        if transport is not None:
-            transport.__class__ = _Transport  # the SDK takes its own by no parameter
-        return transport
-
-
-class _Transport(streamable_http.StreamableHTTPServerTransport):
-    """Of one session. It keeps no events, and answers in streams: what the SDK offers beside is not offered here."""
-
-    @asynccontextmanager
-    async def connect(self) -> AsyncGenerator[Any]:
-        if self._idle_timeout is not None:
-            self.idle_scope = anyio.CancelScope()
-        incoming = self._read_stream_writer, self._read_stream = create_context_streams[SessionMessage | Exception](0)
-        outgoing = _Outgoing(self._request_streams)
-        self._write_stream = outgoing  # type: ignore[assignment]
-        try:
-            yield self._read_stream, outgoing
-        finally:
-            for stream_id in list(self._request_streams):
-                await self._clean_up_memory_streams(stream_id)
-            for stream in (*incoming, outgoing):
-                await stream.aclose()
-
-
-class _Outgoing:
-    """What a session sends: to the stream of the request that it belongs to, or to that of its own, if it is open."""
-
-    def __init__(self, streams: MutableMapping[Any, Any]) -> None:
-        self._streams, self._is_closed = streams, False
-
-    async def send(self, sent: SessionMessage) -> None:
-        if self._is_closed:
-            raise anyio.ClosedResourceError
-        message, about = sent.message, sent.metadata
-        if isinstance(message, (JSONRPCResponse, JSONRPCError)):
-            request_id = message.id
-        else:
-            request_id = about.related_request_id if isinstance(about, ServerMessageMetadata) else None
-        name = streamable_http.GET_STREAM_KEY if request_id is None else str(request_id)
-        if name in self._streams:
-            try:
-                await self._streams[name][0].send(streamable_http.EventMessage(message, None))
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._streams.pop(name, None)
-
-    async def aclose(self) -> None:
-        self._is_closed = True
-
-    async def __aenter__(self) -> "_Outgoing":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
 # If a token lacks a scope, HTTP says so before anything runs, and a host can have its person grant it (MCP 2025-11-25,
 # Authorization, Runtime Insufficient Scope Errors). Nobody can grant a key more: its caller gets an error of MCP.
 STEP_UP = "waygraph.mcp.step_up"
@@ -269,7 +200,7 @@ class HttpGateway:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._gateway: Gateway | None = None
-        self._sessions: HandshakeSessions | None = None
+        self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(parts.settings.sessions_per_caller if parts.parks else 0)
 
     @asynccontextmanager
@@ -280,7 +211,7 @@ class HttpGateway:
             self._gateway = server.gateway
             server.middleware.insert(0, release_request)
             server.middleware.append(seat_session)
-            self._sessions = HandshakeSessions(
+            self._sessions = StreamableHTTPSessionManager(
                 server,
                 stateless=not self._parts.parks,
                 max_request_body_size=self._parts.settings.max_body_bytes,
@@ -385,7 +316,7 @@ def _asker_of(ctx: Context, settings: Settings) -> Asker:
     assert ctx.request is not None  # noqa: S101 - over HTTP there is one
     scope: Scope = ctx.request.scope
     caller = scope[_CALLER]
-    owner = f"{_owner(caller, scope)} {ctx.request.headers.get(streamable_http.MCP_SESSION_ID_HEADER, '')}"
+    owner = f"{_owner(caller, scope)} {ctx.request.headers.get(MCP_SESSION_ID_HEADER, '')}"
     return Asker(
         caller=caller,
         session=session_of(ctx),

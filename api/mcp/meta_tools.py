@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from waygraph.api.mcp import Surface
 from waygraph.api.mcp.gateway import Gateway
-from waygraph.api.mcp.offers import LISTS, Kind, find_offers
+from waygraph.api.mcp.offers import Kind, find_offers
 from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.api.telemetry.logs import without_secrets
@@ -18,16 +18,16 @@ from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.catalog import find
 from waygraph.registry.catalog.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import Detail, summary
-from waygraph.registry.model.arguments import unknown_name
+from waygraph.registry.model.arguments import Mending, check_arguments, mend_arguments
 from waygraph.registry.model.errors import InvalidArguments
-from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Notice, Query, Turn
+from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Notice, Query, Tool, Turn
 from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.notices import failure
 
 IDENTITY = {"name": NAME, "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS, RUN_CODE = "find_tools", "use_tool", "route_agents", "run_code"
 ROUTE, EXECUTE = "route", "execute"
-AGENTS, MAX_AGENTS, MAX_STEPS = 5, 20, 50
+AGENTS, MAX_STEPS, MAX_CODE_CHARS = 5, 50, 32_000
 RFC_LIMIT = 5
 """As the RFC has it, which sends whole schemas."""
 RUNNERS: Mapping[Surface, str] = {"default": USE_TOOL, "rfc": "", "router": EXECUTE}
@@ -44,6 +44,12 @@ BY_TAXONOMY: Mapping[str, Mapping[str, Any]] = {
 """What a meta-tool takes besides, where there is a taxonomy."""
 BY_WALK: Mapping[str, Mapping[str, Any]] = {FIND_TOOLS: {"mode": _MODE}}
 """And where the operator has a model walk it."""
+_BOUNDS: Mapping[str, Mapping[str, Any]] = {
+    "limit": {"minimum": 1},
+    "steps": {"maxItems": MAX_STEPS},
+    "code": {"maxLength": MAX_CODE_CHARS},
+}
+"""Of what a meta-tool takes, beside what hosts are told, which costs each of their requests tokens."""
 
 type Definition = dict[str, Any]
 type Arguments = Mapping[str, Any]
@@ -85,17 +91,32 @@ def _with_taxonomy(tool: Definition, walks: bool) -> Definition:
     return tool | {"description": description, "inputSchema": schema | {"properties": properties}}
 
 
-def definition_of(tool: str) -> Definition:
-    """Of a meta-tool, by the first surface that has it. Raises StopIteration."""
-    return next(each for surface in _surfaces().values() for each in surface["tools"] if each["name"] == tool)
-
-
 @cache
-def parameters_of(tool: str) -> frozenset[str]:
-    """What a meta-tool takes, by any surface; empty for a tool that is none."""
-    definitions = (each for surface in _surfaces().values() for each in surface["tools"] if each["name"] == tool)
-    properties = [name for each in definitions for name in each["inputSchema"]["properties"]]
-    return frozenset([*properties, *BY_TAXONOMY.get(tool, ()), *BY_WALK.get(tool, ())])
+def _form(tool: str) -> Tool | None:
+    """A meta-tool by which arguments are checked: with what it takes on any surface; None for a tool that is none."""
+    definitions = [each for surface in _surfaces().values() for each in surface["tools"] if each["name"] == tool]
+    if not definitions:
+        return None
+    beside: Definition = {**BY_TAXONOMY.get(tool, {}), **BY_WALK.get(tool, {})}
+    properties = {name: each for one in definitions for name, each in one["inputSchema"]["properties"].items()} | beside
+    properties = {name: each | _BOUNDS.get(name, {}) for name, each in properties.items()}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return Tool(id=tool, agent_id="", name=tool, call_name=tool, input_schema=json.dumps(schema))
+
+
+def is_meta_tool(name: str) -> bool:
+    return _form(name) is not None
+
+
+def read_arguments(tool: str, arguments: Arguments) -> tuple[Arguments, tuple[Mending, ...]]:
+    """Those of a meta-tool, each of the type that it takes, and what was mended for that. Raises InvalidArguments, also
+    for what is not known: it may matter, and a tool would run without what was meant for it.
+    """
+    form = _form(tool)
+    assert form is not None, tool  # noqa: S101 - a name of ours
+    arguments, mendings = mend_arguments(form, arguments)
+    check_arguments(form, arguments)
+    return arguments, mendings
 
 
 SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
@@ -111,37 +132,32 @@ def questions(surface: Surface) -> Mapping[str, Question]:
 async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
     """Raises what finding raises."""
     asker.caller.require("route")
-    _refuse_unknown(FIND_TOOLS, arguments)
+    arguments, _ = read_arguments(FIND_TOOLS, arguments)
+    query, is_rfc = arguments.get("query", ""), gateway.surface == "rfc"
     if (kind := arguments.get("kind", "tool")) != "tool":
         asker.caller.require("use")
+        if is_rfc:
+            raise InvalidArguments(FIND_TOOLS, [("/kind", "tool: nothing else is found here")])
         limit = arguments.get("limit", find.DEFAULT_LIMIT)
-        faults = []
-        if not isinstance(kind, str) or kind not in LISTS or gateway.surface == "rfc":
-            faults.append(("/kind", f"one of: {', '.join(['tool', *LISTS])}"))
-        if not _is_limit(limit, find.MAX_LIMIT):
-            faults.append(("/limit", f"a whole number from 1 to {find.MAX_LIMIT}"))
-        if faults:
-            raise InvalidArguments(FIND_TOOLS, faults)
-        query = _text(arguments, "query", FIND_TOOLS)
         return told_as_text(await find_offers(gateway, asker, cast("Kind", kind), query, limit))
-    is_rfc = gateway.surface == "rfc"
-    detail = "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary"
+    detail = "schema" if is_rfc else arguments.get("detail", "summary")
     mode = _mode(gateway, arguments)
     remembers = "known" not in arguments
-    known = asker.session.known_versions if remembers else _versions(arguments["known"])
-    history, steps = _history(asker, arguments, FIND_TOOLS), _steps(arguments, FIND_TOOLS)
+    sent = asker.session.known_versions if remembers else arguments["known"]
+    known = {name: str(version) for name, version in sent.items()}
+    history, steps = _history(asker, arguments, FIND_TOOLS), tuple(arguments.get("steps", ()))
 
     def answer_find() -> find.FindAnswer:
         return _answer(
             gateway,
             asker,
             mode or Mode.ALL,
-            query=_text(arguments, "query", FIND_TOOLS),
+            query=query,
             steps=steps,
             limit=arguments.get("limit", RFC_LIMIT if is_rfc else find.DEFAULT_LIMIT),
             detail=cast("Detail", detail),
             known=known,
-            within=_text(arguments, "within", FIND_TOOLS),
+            within=arguments.get("within", ""),
             browses=gateway.surface == "default",
             offset=arguments.get("offset", 0),
             run_by=RUNNERS[gateway.surface],
@@ -166,8 +182,6 @@ def _mode(gateway: Gateway, arguments: Arguments) -> Mode | None:
         return None
     if not gateway.settings.walk:
         raise InvalidArguments(FIND_TOOLS, [("/mode", "nothing: no language model walks a taxonomy here")])
-    if arguments["mode"] not in [*Mode]:
-        raise InvalidArguments(FIND_TOOLS, [("/mode", f"one of: {', '.join(Mode)}")])
     return Mode(arguments["mode"])
 
 
@@ -206,8 +220,8 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     that failed twice in a row gives way to the best other one. Raises what finding raises.
     """
     asker.caller.require("route")
-    _refuse_unknown(ROUTE, arguments)
-    query, history = _text(arguments, "query", ROUTE), _history(asker, arguments, ROUTE)
+    arguments, _ = read_arguments(ROUTE, arguments)
+    query, history = arguments.get("query", ""), _history(asker, arguments, ROUTE)
 
     def find_best(mode: Mode | None) -> find.ToolsAnswer:
         answer = _answer(gateway, asker, mode, query=query, detail="schema", run_by=EXECUTE, history=history)
@@ -284,20 +298,16 @@ def _is_usable(answer: find.ToolsAnswer) -> bool:
 async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
     """Raises what routing raises."""
     asker.caller.require("route")
-    _refuse_unknown(ROUTE_AGENTS, arguments)
-    limit, steps = arguments.get("limit", AGENTS), _steps(arguments, ROUTE_AGENTS)
-    if not _is_limit(limit, MAX_AGENTS):
-        raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
+    arguments, _ = read_arguments(ROUTE_AGENTS, arguments)
     history = _history(asker, arguments, ROUTE_AGENTS)
 
     def route() -> dict[str, Any]:
         registry, agent_ids = gateway.view(asker)
-        within = _text(arguments, "within", ROUTE_AGENTS)
         query = Query(
-            text=_text(arguments, "query", ROUTE_AGENTS),
-            steps=steps,
-            limit=limit,
-            filters=Filters(agent_ids=tuple(sorted(agent_ids or ())), within=within),
+            text=arguments.get("query", ""),
+            steps=tuple(arguments.get("steps", ())),
+            limit=arguments.get("limit", AGENTS),
+            filters=Filters(agent_ids=tuple(sorted(agent_ids or ())), within=arguments.get("within", "")),
             strict=gateway.policy is not None and gateway.policy.strict,
             history=history,
         )
@@ -330,32 +340,11 @@ def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if value}
 
 
-def _refuse_unknown(tool: str, arguments: Arguments) -> None:
-    """An unknown argument may matter: a model that calls the query `text` would get another answer."""
-    parameters = parameters_of(tool)
-    if unknown := sorted(arguments.keys() - parameters):
-        raise InvalidArguments(tool, [(f"/{name}", unknown_name(name, parameters)) for name in unknown])
-
-
-def _is_limit(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
-
-
-def _text(arguments: Arguments, name: str, tool: str) -> str:
-    value = arguments.get(name, "")
-    if not isinstance(value, str):
-        raise InvalidArguments(tool, [(f"/{name}", "a text")])
-    return value
-
-
 def _history(asker: Asker, arguments: Arguments, tool: str) -> tuple[Turn, ...]:
     """The calls and words that the host names, else the calls of its session. Raises InvalidArguments, InvalidQuery."""
     if "history" not in arguments:
         return asker.session.calls_of(asker.caller)
     turns = arguments["history"]
-    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
-        expectation = "a list of objects, each with a tool and its outcome, or with what the user said"
-        raise InvalidArguments(tool, [("/history", expectation)])
     for at, turn in enumerate(turns):
         if unknown := turn.keys() - ({"said"} if "said" in turn else {"tool", "outcome"}):
             raise InvalidArguments(tool, [(f"/history/{at}/{min(unknown)}", "not known here")])
@@ -376,16 +365,3 @@ def _drop_session_notice(answer: Mapping[str, Any], arguments: Arguments) -> dic
     if "history" in arguments or "notices" not in answer:
         return dict(answer)
     return {**answer, "notices": [each for each in answer["notices"] if each["code"] != "history"]}
-
-
-def _steps(arguments: Arguments, tool: str) -> tuple[str, ...]:
-    steps = arguments.get("steps", [])
-    if not isinstance(steps, list) or len(steps) > MAX_STEPS or not all(isinstance(step, str) for step in steps):
-        raise InvalidArguments(tool, [("/steps", f"a list of at most {MAX_STEPS} texts")])
-    return tuple(steps)
-
-
-def _versions(known: object) -> Mapping[str, str]:
-    if not isinstance(known, Mapping):
-        raise InvalidArguments(FIND_TOOLS, [("/known", "an object of versions by tool name")])
-    return {str(name): str(version) for name, version in known.items()}

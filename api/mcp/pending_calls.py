@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,7 +28,7 @@ from mcp.types import INVALID_PARAMS, ClientCapabilities
 from pydantic import ValidationError
 
 from waygraph.api.mcp.results import OURS, told_as_text
-from waygraph.api.mcp.sessions import Asker, OfSession, as_request, takes, untakable
+from waygraph.api.mcp.sessions import Asker, CallNews, OfSession, as_request, takes, untakable
 from waygraph.ingest.execution.call import MOST_ERROR_CHARS, STOPPING, ToolCall
 from waygraph.ingest.execution.executor import Executor
 from waygraph.ingest.manifest.fields import fields_of
@@ -68,17 +68,6 @@ type Result = Mapping[str, Any]
 Run = Callable[[Host], Awaitable[Result]]
 
 
-class Hearing(Protocol):
-    """The request of the host that waits now."""
-
-    @property
-    def log_level(self) -> str: ...
-
-    async def progress(self, amount: float, total: float | None, message: str | None) -> None: ...
-
-    async def log(self, level: str, data: object, logger: str | None) -> None: ...
-
-
 @dataclass(slots=True)
 class _OpenQuestion:
     """A question that waits. `answer` is set before `answered`."""
@@ -104,7 +93,7 @@ class _Call(OfSession):
         self.caller_id, self.owner, self._session = asker.caller.id, asker.owner, asker.session
         self._parking, self._capabilities = parking, capabilities
         self._scope = anyio.CancelScope()
-        self._hearing: Hearing | None = None
+        self._hearing: CallNews | None = None
         self._questions: dict[str, _OpenQuestion] = {}
         self._numbers = count(1)
         self._news, self._fetched = anyio.Event(), anyio.Event()
@@ -112,7 +101,7 @@ class _Call(OfSession):
 
     # -- for its host's requests -------------------------------------------------------------------
 
-    async def turn(self, hearing: Hearing) -> Result | InputRequest:
+    async def turn(self, hearing: CallNews) -> Result | InputRequest:
         """Until it has ended or has a question. Raises what it raises; cancelled, it ends the call."""
         self._hearing = hearing
         try:
@@ -214,7 +203,7 @@ class Parking:
                 tasks.cancel_scope.cancel()
 
     async def begin(
-        self, asker: Asker, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
+        self, asker: Asker, capabilities: ClientCapabilities | None, hearing: CallNews, run: Run
     ) -> Result | InputRequest:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:
@@ -224,7 +213,7 @@ class Parking:
         return await call.turn(hearing)
 
     async def go_on(
-        self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: Hearing
+        self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: CallNews
     ) -> Result | InputRequest:
         """As `begin`, with a call that waits for these answers. Raises MCPError if none does: nothing has run."""
         call = self._kept.get(ticket)

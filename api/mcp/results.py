@@ -172,16 +172,20 @@ def failure_result(error: WaygraphError | TimeoutError) -> Result:
 
 
 @contextmanager
-def offer_errors() -> Iterator[None]:
-    """Raises errors of what is within as `offer_error` has them."""
+def request_errors() -> Iterator[None]:
+    """Raises errors of what is within as a host reads them. The words of what nothing expects are in the log alone."""
     try:
         yield
     except (WaygraphError, TimeoutError) as error:
-        raise offer_error(error) from error
+        raise request_error(error) from error
+    except MCPError:
+        raise
+    except Exception as error:
+        raise internal(error) from error
 
 
-def offer_error(error: WaygraphError | TimeoutError) -> MCPError:
-    """The error of a request for a prompt or resource: ours says so in its data, a server's says whose it is."""
+def request_error(error: WaygraphError | TimeoutError) -> MCPError:
+    """The error of a request that is no call of a tool: ours says so in its data, a server's says whose it is."""
     if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
         return MCPError(code=error.code, message=error.message, data=error.data)
     if isinstance(error, TimeoutError):
@@ -191,13 +195,6 @@ def offer_error(error: WaygraphError | TimeoutError) -> MCPError:
         facts["uri"] = error.name  # as MCP asks for (SEP-2164)
     kind = types.INTERNAL_ERROR if isinstance(error, UpstreamError | CallTimedOut) else types.INVALID_PARAMS
     return MCPError(code=kind, message=sentence(error), data=facts)
-
-
-def as_error(error: WaygraphError | TimeoutError) -> MCPError:
-    """The error of a request that is no call."""
-    if isinstance(error, TimeoutError):
-        return MCPError(code=types.INTERNAL_ERROR, message=TOO_LATE, data=OURS)
-    return MCPError(code=types.INVALID_PARAMS, message=sentence(error), data=OURS)
 
 
 def internal(error: Exception) -> MCPError:

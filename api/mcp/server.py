@@ -46,7 +46,6 @@ from waygraph.ingest.upstream.calls import TASK, TASK_METHODS, TASKS
 from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.catalog.find import capabilities, judging
-from waygraph.registry.model.arguments import mend_by
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused, WaygraphError
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.tracing import OTHER, Name, is_tracing, mcp_operation, note_target
@@ -231,7 +230,7 @@ async def observe(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> H
     with mcp_operation("server", method, version=ctx.protocol_version, transport=network, meta=ctx.meta) as operation:
         if ctx.request_id is not None:
             operation.attributes[Name.REQUEST_ID] = str(ctx.request_id)
-        if method == "tools/call" and isinstance(name, str) and meta_tools.parameters_of(name):
+        if method == "tools/call" and isinstance(name, str) and meta_tools.is_meta_tool(name):
             operation.attributes[Name.TOOL] = name
         answer = await call_next(ctx)
         operation.note_answer(answer)
@@ -304,19 +303,20 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
         on_subscriptions_listen=listeners.streams,
     )
     server.gateway = gateway
-    server.add_request_handler("tools/list", types.PaginatedRequestParams, answers.list_tools)
-    server.add_request_handler("tools/call", types.CallToolRequestParams, answers.call_tool)
-    server.add_request_handler("prompts/list", types.PaginatedRequestParams, answers.list_prompts)
-    server.add_request_handler("prompts/get", types.GetPromptRequestParams, answers.get_prompt)
-    server.add_request_handler("resources/list", types.PaginatedRequestParams, answers.list_resources)
-    server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, answers.list_templates)
-    server.add_request_handler("resources/read", types.ReadResourceRequestParams, answers.read_resource)
-    server.add_request_handler("skills/list", types.PaginatedRequestParams, answers.list_skills)
-    server.add_request_handler("skills/get", SkillParams, answers.get_skill)
-    server.add_request_handler("completion/complete", types.CompleteRequestParams, answers.complete)
-    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
+    lists, add = types.PaginatedRequestParams, server.add_request_handler
+    add("tools/list", lists, answers.list_tools)
+    add("tools/call", types.CallToolRequestParams, answers.call_tool)
+    add("prompts/list", lists, partial(answers.list_offers, "prompt"))
+    add("prompts/get", types.GetPromptRequestParams, answers.get_prompt)
+    add("resources/list", lists, answers.list_resources)
+    add("resources/templates/list", lists, partial(answers.list_offers, "template"))
+    add("resources/read", types.ReadResourceRequestParams, answers.read_resource)
+    add("skills/list", lists, answers.list_skills)
+    add("skills/get", SkillParams, answers.get_skill)
+    add("completion/complete", types.CompleteRequestParams, answers.complete)
+    add("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
     for method in TASK_METHODS:
-        server.add_request_handler(method, _TaskParams, answers.ask_task)
+        add(method, _TaskParams, answers.ask_task)
     server.extensions[TASKS] = {}
     server.add_notification_handler("notifications/initialized", types.NotificationParams, answers.note_initialized)
     # Where spans are sent, ours takes the place of the SDK's; else that one hands on whose span a request belongs to.
@@ -377,23 +377,16 @@ class _Answers:
         return await call_next(ctx)
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        asker = self._gateway.asker_of(ctx)
-        try:
-            page = await self._gateway.ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
-        except (WaygraphError, TimeoutError) as error:
-            raise results.as_error(error) from error
-        return as_it_is(ctx, page)
+        gateway, asker = self._gateway, self._gateway.asker_of(ctx)
+        return as_it_is(ctx, await self._ask(lambda: tools_page(gateway, asker, params.cursor or "")))
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
-        try:
-            answer = await self._call(ctx, params)
-        except (WaygraphError, TimeoutError) as error:
-            answer = results.failure_result(error)
-        except MCPError:
-            raise
-        except Exception as error:
-            raise results.internal(error) from error  # the SDK would tell the host its words
-        if not isinstance(answer, InputRequest | TaskState) and not meta_tools.parameters_of(params.name):
+        with results.request_errors():
+            try:
+                answer = await self._call(ctx, params)
+            except (WaygraphError, TimeoutError) as error:
+                answer = results.failure_result(error)
+        if not isinstance(answer, InputRequest | TaskState) and not meta_tools.is_meta_tool(params.name):
             # A host refuses an answer that is not what the list of tools promised, and its model reads nothing of it.
             gateway, asker = self._gateway, self._gateway.asker_of(ctx)
             with suppress(WaygraphError, TimeoutError):
@@ -406,8 +399,7 @@ class _Answers:
         arguments = params.arguments or {}
         if ask := meta_tools.questions(gateway.surface).get(params.name):
             with calls.note_refusal(gateway, asker, params.name):
-                schema = meta_tools.definition_of(params.name)["inputSchema"]
-                return await ask(gateway, asker, mend_by(schema, arguments)[0])
+                return await ask(gateway, asker, arguments)
         deadline_s = gateway.deadline_s(ctx.meta)
         if params.name == RUN_CODE and gateway.settings.run_code and gateway.surface == "default":
             from waygraph.api.mcp.code import run_code
@@ -434,7 +426,7 @@ class _Answers:
             needs: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="needs the extension for tasks", data=needs)
         more = {name: value for name, value in (ctx.params or {}).items() if name == "inputResponses"}
-        with results.offer_errors():
+        with results.request_errors():
             host, deadline_s = FetchingHost(ctx, asker), gateway.deadline_s(ctx.meta)
             call, task = await calls.ask_task(
                 gateway, asker, params.task_id, host, deadline_s=deadline_s, method=ctx.method, **more
@@ -468,11 +460,8 @@ class _Answers:
 
     # -- prompts and resources ---------------------------------------------------------------------
 
-    async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        return as_it_is(ctx, await self._page(ctx, "prompt", params))
-
-    async def list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        return as_it_is(ctx, await self._page(ctx, "template", params))
+    async def list_offers(self, kind: Kind, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        return as_it_is(ctx, await self._page(ctx, kind, params))
 
     async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         page, cursor = dict[str, Any](resources=[]), params.cursor or ""
@@ -500,11 +489,11 @@ class _Answers:
         return await self._ask(lambda: skills_page(gateway, asker, cursor))
 
     async def _ask[T](self, work: Callable[[], T]) -> T:
-        with results.offer_errors():
+        with results.request_errors():
             return await self._gateway.ask(work)
 
     async def _page(self, ctx: Context, kind: Kind, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        with results.offer_errors():
+        with results.request_errors():
             return await offers_page(self._gateway, self._gateway.asker_of(ctx), kind, params.cursor or "")
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
@@ -512,18 +501,15 @@ class _Answers:
         return await self._ask_server(ctx, self._offer_call(ctx, "prompt", params.name, arguments), params)
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
-        asker = self._gateway.asker_of(ctx)
-        try:
+        gateway, asker = self._gateway, self._gateway.asker_of(ctx)
+        with results.request_errors():
             if params.uri.startswith(RESULTS):
-                pages = self._gateway.long_results.read(params.uri, asker, RUNNERS[self._gateway.surface])
+                pages = gateway.long_results.read(params.uri, asker, RUNNERS[gateway.surface])
                 return as_it_is(ctx, _contents(params.uri, PAGE_TYPE, pages))
             if params.uri == CAPABILITIES:
                 asker.caller.require("route")
-                answer = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
-                answer |= {"surface": self._gateway.surface}
+                answer = {**await gateway.ask(lambda: capabilities(gateway.registry)), "surface": gateway.surface}
                 return as_it_is(ctx, _contents(CAPABILITIES, "application/json", [json.dumps(answer)]))
-        except (WaygraphError, TimeoutError) as error:
-            raise results.as_error(error) from error
         return await self._ask_server(ctx, self._offer_call(ctx, "resource", params.uri, {}), params)
 
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> dict[str, Any]:
@@ -543,15 +529,8 @@ class _Answers:
         self, ctx: Context, request: OfferCall, params: types.InputResponseRequestParams
     ) -> dict[str, Any]:
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
-        try:
-            answer = await self._run(ctx, asker, lambda host: call_offer(gateway, asker, request, host), params)
-        except (WaygraphError, TimeoutError) as error:
-            raise results.offer_error(error) from error
-        except MCPError:
-            raise
-        except Exception as error:
-            raise results.internal(error) from error
-        return _reply(ctx, answer)
+        with results.request_errors():
+            return _reply(ctx, await self._run(ctx, asker, partial(call_offer, gateway, asker, request), params))
 
     async def set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self._gateway.asker_of(ctx).session.log_level = params.level

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from waygraph.api.mcp import Surface
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.service import Service
-    from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
 
 WHOLE, OF_NAMESPACE = "/mcp", "/{namespace}/mcp"
@@ -84,13 +83,6 @@ class OfferedGateway:
     async def await_gateway(self) -> "HttpGateway":
         """Raises why it could not be opened."""
         return await asyncio.shield(self._future)
-
-    async def call_tool(
-        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **more: Any
-    ) -> Mapping[str, object]:
-        """As `HttpGateway.call_tool`. Raises why it could not be opened."""
-        gateway = await self.await_gateway()
-        return await gateway.call_tool(caller, name, arguments, timeout_s, **more)
 
     @property
     def _future(self) -> "asyncio.Future[HttpGateway]":

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import httpx2
 from anyio import to_thread
-from cachetools import FIFOCache
+from cachetools import FIFOCache, TTLCache
 
 from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller, Web
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
@@ -370,6 +370,11 @@ FRESH_S = 1.0
 """So long a launch counts as it was found: calls that come one after the other do not each read files."""
 
 
+def _launch_cache() -> TTLCache[tuple[str, str], Launch]:
+    """By id and transport of agents."""
+    return TTLCache(MOST_AGENTS, FRESH_S, lambda: anyio.current_time())  # noqa: PLW0108 - tests move the time
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
     """Launches of the agents of a registry. `surroundings` resolve references at each launch."""
@@ -378,7 +383,7 @@ class Launches:
     settings: Settings
     surroundings: Surroundings = field(repr=False)
     trust_file: VouchedFile
-    _states: FIFOCache[str, "_LaunchState"] = field(default_factory=lambda: FIFOCache(MOST_AGENTS), repr=False)
+    _launches: TTLCache[tuple[str, str], Launch] = field(default_factory=_launch_cache, repr=False)
 
     @staticmethod
     def of_registry(registry: LocalRegistry, settings: Settings, surroundings: Surroundings) -> "Launches":
@@ -387,16 +392,10 @@ class Launches:
 
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""
-        self._states[agent.id] = state = self._states.get(agent.id) or _LaunchState()
-        if launch := state.fresh(agent):
-            return launch
-        async with state.lock:
-            if launch := state.fresh(agent):
-                return launch
-            state.launch, now = None, anyio.current_time()
-            state.launch = launch = await to_thread.run_sync(self.of, agent, abandon_on_cancel=True)
-            state.transport, state.at = agent.transport, now
-            return launch
+        key = agent.id, agent.transport
+        if (launch := self._launches.get(key)) is None:
+            launch = self._launches[key] = await to_thread.run_sync(self.of, agent, abandon_on_cancel=True)
+        return launch
 
     def of(self, agent: Agent) -> Launch:
         """Reads files, and on a server the database.
@@ -440,21 +439,6 @@ class Launches:
             return entry.launch
         reason = f"server {claim.key!r} is another than was ingested: look at it, and run `waygraph ingest` again"
         raise SourceError(server.config, reason)
-
-
-@dataclass(slots=True)
-class _LaunchState:
-    """A launch as it was found last. The lock keeps calls of one agent from looking for it all at once."""
-
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-    transport: str = ""
-    at: float = 0.0
-    launch: Launch | None = field(default=None, repr=False)
-
-    def fresh(self, agent: Agent) -> Launch | None:
-        """None: it has to be looked for."""
-        is_old = anyio.current_time() - self.at > FRESH_S
-        return None if self.transport != agent.transport or is_old else self.launch
 
 
 def profile_here(registry: Registry, agent: Agent, environ: Mapping[str, str]) -> Sequence[Grant]:

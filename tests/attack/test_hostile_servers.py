@@ -16,13 +16,13 @@ from tests.service import served
 from waygraph.api.mcp import offers
 from waygraph.api.mcp.results import (
     GATEWAY,
-    as_error,
     attribute_error,
     attribute_result,
     compact,
     failure_result,
     internal,
     refusal_result,
+    request_error,
 )
 from waygraph.api.mcp.sessions import MOST_QUESTIONS, QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, OnBehalf
 from waygraph.ingest.execution.executor import Executor
@@ -230,8 +230,8 @@ def test_no_server_speaks_as_the_gateway_in_an_error_of_the_protocol(data: Any) 
 
 
 def test_errors_of_the_protocol_that_are_ours_say_so() -> None:
-    for error in (as_error(TimeoutError()), as_error(UnknownName("tool", "x", [])), internal(ValueError())):
-        assert error.error.data == {"by": GATEWAY}
+    ours = (request_error(TimeoutError()), request_error(UnknownName("tool", "x", [])), internal(ValueError()))
+    assert all(error.error.data["by"] == GATEWAY for error in ours)
 
 
 def test_other_results_are_as_the_server_sent_them() -> None:

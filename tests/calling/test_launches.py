@@ -305,7 +305,7 @@ def test_a_file_that_is_no_such_file_is_refused_and_stays(here: Here) -> None:
     assert file.read_text() == '{"version": 1, "sources": []}'
 
 
-@pytest.mark.parametrize(("age_s", "is_found_again"), [(0.0, False), (FRESH_S, False), (FRESH_S + 0.25, True)])
+@pytest.mark.parametrize(("age_s", "is_found_again"), [(0.0, False), (FRESH_S - 0.25, False), (FRESH_S, True)])
 async def test_a_launch_counts_for_a_second(
     here: Here, monkeypatch: pytest.MonkeyPatch, age_s: float, is_found_again: bool
 ) -> None:

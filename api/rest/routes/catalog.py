@@ -192,7 +192,8 @@ async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> R
     is_recorded = service.settings.explorer_calls
     if is_recorded and _is_of_person(exchange):
         more["consent"] = body.consent
-    working = asyncio.ensure_future(gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **more))
+    call_tool_here = (await gateway.await_gateway()).call_tool
+    working = asyncio.ensure_future(call_tool_here(exchange.caller, tool_id, body.arguments, body.timeout_s, **more))
     record = service.recorded_calls.record(exchange.caller, tool_id, body.arguments) if is_recorded else nullcontext()
     try:
         with record as call:
