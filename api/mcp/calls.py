@@ -39,7 +39,7 @@ from waygraph.ingest.upstream.calls import TASK
 from waygraph.ingest.upstream.connection import Deaf, Host, NotAnswered, Result
 from waygraph.registry.access.policy import Judgement, danger_in, danger_of
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.catalog.find import Judging, judging
+from waygraph.registry.catalog.find import Judging
 from waygraph.registry.catalog.resolve import is_exact_name, tool_meant
 from waygraph.registry.index.call_graph import fold_name
 from waygraph.registry.model import errors
@@ -374,9 +374,7 @@ async def ask_task(
             if tool.id != handle.tool_id:  # a name may be meant for another one; an id of a task is its server's
                 raise errors.UnknownName("tool", handle.tool_id, ())
             attempt.target = tool.id
-            judgement = judging(gateway.registry, gateway.policy, asker.principal).judge(agent, tool, by_name=True)
-            if judgement.verdict == "deny":
-                raise errors.NotCallable(tool.call_name, judgement.reason)
+            gateway.judge(asker, agent, tool, tool.call_name)
             params = {"taskId": handle.task_id, **more}
             return gateway.tool_call(asker, agent, tool, params, deadline_s, host=host, method=method)
 
@@ -444,7 +442,7 @@ def _find_copy(
     registry, within = gateway.view(asker)
     filters = Filters(agent_ids=tuple(sorted(within or ())))
     query = Query(text=f"{failing.name} {failing.description}"[:COPY_CHARS], limit=MOST_COPIES, filters=filters)
-    judges, why_not = judging(registry, gateway.policy, asker.principal), gateway.reach.now().why_not
+    judges, why_not = gateway.judges(asker), gateway.reach.now().why_not
     for match in registry.find_tools(query, principal=asker.principal).matches:
         agent, tool = match.agent, match.tool
         is_alike = fold_name(tool.name) == fold_name(failing.name) and (
@@ -596,7 +594,7 @@ def _as_agreed(gateway: Gateway, asker: Asker, request: ToolRequest, before: _Ch
 
 def _judge_call(gateway: Gateway, asker: Asker, request: ToolRequest, agent: Agent, tool: Tool) -> _ChosenTool:
     """Raises NotCallable, InvalidArguments."""
-    judges = judging(gateway.registry, gateway.policy, asker.principal)
+    judges = gateway.judges(asker)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, request.name))
     if request.needs_reads and judgement.verdict == "allow" and danger_in(tool.annotations) != "reads":
         judgement = replace(judgement, verdict="ask", reason="it does not say that it only reads")

@@ -25,12 +25,13 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host
 from waygraph.registry.access.authenticator import RateLimit
-from waygraph.registry.access.policy import CallBudgets, CallPolicy, load_policy
+from waygraph.registry.access.policy import CallBudgets, CallPolicy, Judgement, load_policy
 from waygraph.registry.access.visibility import LOCAL, Caller
+from waygraph.registry.catalog.find import Judging, judging
 from waygraph.registry.catalog.searchable import View, open_view
 from waygraph.registry.model import transitions
 from waygraph.registry.model.clock import now
-from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
+from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, NotCallable, RegistryNotFound, WaygraphError
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, Mode, Tool
 from waygraph.registry.model.numbers import read_number
@@ -202,7 +203,7 @@ class Gateway(Parts):
     tasks: TaskHandles
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
-    code_places: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(CODE_AT_ONCE))
+    code_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(CODE_AT_ONCE))
     code_of_callers: PlacesByName = field(default_factory=lambda: PlacesByName(CODE_OF_ONE))
 
     late: set[str] = field(default_factory=set)
@@ -221,6 +222,17 @@ class Gateway(Parts):
     def view(self, asker: Asker) -> View:
         """What the asker's endpoint shows: a toolset, a namespace, or everything. Raises UnknownName."""
         return open_view(self.registry, asker.namespace, asker.principal, only=asker.caller.toolset)
+
+    def judges(self, asker: Asker) -> Judging:
+        """Tells what the asker may call, by the operator's policy."""
+        return judging(self.registry, self.policy, asker.principal)
+
+    def judge(self, asker: Asker, agent: Agent, tool: Tool, name: str) -> Judgement:
+        """Of a call by the exact name. Raises NotCallable, which says `name`."""
+        judgement = self.judges(asker).judge(agent, tool, by_name=True)
+        if judgement.verdict == "deny":
+            raise NotCallable(name, judgement.reason)
+        return judgement
 
     def tool_call(
         self,

@@ -27,7 +27,7 @@ from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import Scope
 from waygraph.registry.catalog import find
-from waygraph.registry.catalog.find import Judging, judging, list_agents
+from waygraph.registry.catalog.find import Judging, list_agents
 from waygraph.registry.catalog.resolve import reading_tool
 from waygraph.registry.catalog.tool_formats import summary
 from waygraph.registry.index.analyser import query_terms, rarity, terms
@@ -257,7 +257,7 @@ def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[li
 def offering_agents(gateway: Gateway, asker: Asker, kind: Kind) -> list[Agent]:
     """The MCP servers at the asker's endpoint that can be called and may be, by id."""
     view, why_not = gateway.view(asker), gateway.reach.now().why_not
-    judges = judging(view.registry, gateway.policy, asker.principal)
+    judges = gateway.judges(asker)
     agents = (listed.agent for listed in list_agents(view.registry, asker.principal, view.agent_ids))
     servers = [
         agent
@@ -278,7 +278,7 @@ def _read_lists(
     gateway: Gateway, asker: Asker, kind: Kind, answers: Sequence[tuple[Agent, Sequence[Any]]], offers: Offers
 ) -> Offers:
     """A bad item costs only itself; what policy denies, or is written to mislead a model, is left out."""
-    judges = judging(gateway.view(asker).registry, gateway.policy, asker.principal)
+    judges = gateway.judges(asker)
     found: dict[str, Offer] = {}
     for agent, items in answers:
         try:

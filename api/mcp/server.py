@@ -44,10 +44,9 @@ from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, 
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.calls import TASK, TASK_METHODS, TASKS
 from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
-from waygraph.registry.access.policy import Judgement
-from waygraph.registry.catalog.find import capabilities, judging
+from waygraph.registry.catalog.find import capabilities
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused, WaygraphError
-from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.tracing import OTHER, Name, is_tracing, mcp_operation, note_target
 from waygraph.registry.model.usage import HostEvent
 
@@ -97,12 +96,13 @@ async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Hos
         attempt.target = tool.id
         if offer.kind == "prompt":
             note_target(Name.PROMPT, offer.address)
-        judgement = await gateway.ask(lambda: _judge(gateway, asker, agent, offer.kind, name))
+        full_name = address_of(offer.kind, agent.id, name)
+        judgement = await gateway.ask(lambda: gateway.judge(asker, agent, tool, full_name))
         if judgement.verdict == "ask":
             if offer.completes:
                 return _NOTHING
             await calls.require_consent(host, agent, tool, arguments, judgement.reason)
-            await gateway.ask(lambda: _recheck(gateway, asker, agent, offer.kind, name))
+            await gateway.ask(lambda: _recheck(gateway, asker, agent, tool, full_name))
         params = offer.params_for(name)
         call = gateway.tool_call(asker, agent, tool, params, offer.deadline_s, host=host, method=offer.method)
         try:
@@ -123,22 +123,12 @@ async def read_as_tool(gateway: Gateway, asker: Asker, offer: OfferCall, host: H
     return gateway.long_results.hand_on(result, read["_meta"][WHOSE], asker, run_by=RUNNERS[gateway.surface])
 
 
-def _judge(gateway: Gateway, asker: Asker, agent: Agent, kind: Kind, name: str) -> Judgement:
-    """Raises NotCallable."""
-    registry = gateway.view(asker).registry
-    judges = judging(registry, gateway.policy, asker.principal)
-    judgement = judges.judge(agent, stand_in(kind, agent, name), by_name=True)
-    if judgement.verdict == "deny":
-        raise NotCallable(address_of(kind, agent.id, name), judgement.reason)
-    return judgement
-
-
-def _recheck(gateway: Gateway, asker: Asker, agent: Agent, kind: Kind, name: str) -> None:
+def _recheck(gateway: Gateway, asker: Asker, agent: Agent, tool: Tool, name: str) -> None:
     """A person takes time. Raises UnknownName for an agent that is gone, NotCallable for one that became another."""
     now = gateway.view(asker).registry.agent(agent.id, principal=asker.principal)
     if now.hidden or now.content_hash != agent.content_hash:
-        raise NotCallable(address_of(kind, agent.id, name), "its agent became another while a person was asked")
-    _judge(gateway, asker, now, kind, name)
+        raise NotCallable(name, "its agent became another while a person was asked")
+    gateway.judge(asker, now, tool, name)
 
 
 def _read_answer(offer: OfferCall, agent: Agent, result: Result) -> Result:
@@ -498,7 +488,7 @@ class _Answers:
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
         arguments = {} if params.arguments is None else {"arguments": params.arguments}
-        return await self._ask_server(ctx, self._offer_call(ctx, "prompt", params.name, arguments), params)
+        return await self._ask_server(ctx, "prompt", params.name, arguments, params)
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
@@ -510,27 +500,29 @@ class _Answers:
                 asker.caller.require("route")
                 answer = {**await gateway.ask(lambda: capabilities(gateway.registry)), "surface": gateway.surface}
                 return as_it_is(ctx, _contents(CAPABILITIES, "application/json", [json.dumps(answer)]))
-        return await self._ask_server(ctx, self._offer_call(ctx, "resource", params.uri, {}), params)
+        return await self._ask_server(ctx, "resource", params.uri, {}, params)
 
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> dict[str, Any]:
-        is_prompt = isinstance(params.ref, types.PromptReference)
-        address = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
         arguments = params.model_dump(by_alias=True, mode="json", exclude_none=True, include={"argument", "context"})
-        request = self._offer_call(ctx, "prompt" if is_prompt else "template", address, arguments, completes=True)
-        return await self._ask_server(ctx, request, types.InputResponseRequestParams())
-
-    def _offer_call(
-        self, ctx: Context, kind: Kind, address: str, arguments: Mapping[str, Any], *, completes: bool = False
-    ) -> OfferCall:
-        deadline_s = self._gateway.deadline_s(ctx.meta)
-        return OfferCall(kind=kind, address=address, params=arguments, deadline_s=deadline_s, completes=completes)
+        if isinstance(params.ref, types.PromptReference):
+            return await self._ask_server(ctx, "prompt", params.ref.name, arguments)
+        return await self._ask_server(ctx, "template", params.ref.uri, arguments)
 
     async def _ask_server(
-        self, ctx: Context, request: OfferCall, params: types.InputResponseRequestParams
+        self,
+        ctx: Context,
+        kind: Kind,
+        address: str,
+        arguments: Mapping[str, Any],
+        params: types.InputResponseRequestParams | None = None,
     ) -> dict[str, Any]:
-        gateway, asker = self._gateway, self._gateway.asker_of(ctx)
+        """`params` None: an argument is completed."""
+        gateway, asker, completes = self._gateway, self._gateway.asker_of(ctx), params is None
+        deadline_s = gateway.deadline_s(ctx.meta)
+        offer = OfferCall(kind=kind, address=address, params=arguments, deadline_s=deadline_s, completes=completes)
         with results.request_errors():
-            return _reply(ctx, await self._run(ctx, asker, partial(call_offer, gateway, asker, request), params))
+            run = partial(call_offer, gateway, asker, offer)
+            return _reply(ctx, await self._run(ctx, asker, run, params or types.InputResponseRequestParams()))
 
     async def set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self._gateway.asker_of(ctx).session.log_level = params.level

@@ -16,7 +16,6 @@ from waygraph.api.mcp.offers import MAY_KNOW
 from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.sources.parse import SKILL_FILE
-from waygraph.registry.catalog.find import judging
 from waygraph.registry.catalog.resolve import reading_tool
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, parse_field
@@ -76,7 +75,7 @@ def resources_of(entries: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
 def _readable(gateway: Gateway, asker: Asker, skills: Sequence[Agent]) -> Iterator[Agent]:
     """Of these those that may be read: shown here, approved, allowed by the policy, their files within reach."""
     view, why_not = gateway.view(asker), gateway.reach.now().why_not
-    judges = judging(view.registry, gateway.policy, asker.principal)
+    judges = gateway.judges(asker)
     for each in skills:
         read = reading_tool(each)
         if each.hidden or why_not(each) or not view.shows_tool(each, read):

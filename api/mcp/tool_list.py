@@ -21,7 +21,7 @@ from waygraph.api.mcp.meta_tools import Definition, meta_tools
 from waygraph.api.mcp.offers import MAY_KNOW, offering_agents
 from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.registry.access.visibility import LOCAL
-from waygraph.registry.catalog.find import judging, list_agents, overview
+from waygraph.registry.catalog.find import list_agents, overview
 from waygraph.registry.catalog.tool_formats import definition, host_schema
 from waygraph.registry.model.errors import RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Filters, Tool, is_doubtful
@@ -118,7 +118,7 @@ def pinned_tools(gateway: Gateway, asker: Asker) -> Sequence[Tool]:
     ]
     if not agents:
         return ()
-    judges, why_not = judging(registry, gateway.policy, principal), gateway.reach.now().why_not
+    judges, why_not = gateway.judges(asker), gateway.reach.now().why_not
     tools = [
         tool
         for agent in agents

@@ -14,6 +14,7 @@ from contextlib import (
 )
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
 import httpx2
@@ -169,7 +170,7 @@ class Executor:
     ) -> None:
         self._ways, self.logins = ways, logins
         self._breaker = Breaker(full_s)
-        self._places = anyio.CapacityLimiter(calls_at_once)
+        self._places = places(calls_at_once)
         half = max(1, calls_at_once // 2)
         self._of_agents, self._of_callers = PlacesByName(half), PlacesByName(half)
         self._under_way = set[anyio.CancelScope]()
@@ -181,7 +182,7 @@ class Executor:
         with _naming(call.agent), self._breaker.watch(call):
             with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
                 of_caller = self._of_callers.place(call.caller) if call.caller else nullcontext()
-                async with of_caller, self._of_agents.place(call.agent.id), _place(self._places):
+                async with of_caller, self._of_agents.place(call.agent.id), self._places:
                     return await way.call(replace(call, host=PatientHost(call.host, scope)))
             if self._closed:
                 raise MayHaveRun(STOPPING)
@@ -227,20 +228,6 @@ class Executor:
             scope.cancel()
 
 
-@asynccontextmanager
-async def _place(limit: anyio.CapacityLimiter) -> AsyncGenerator[None]:
-    """One for each call, also for one that is made on behalf of another, in its task."""
-    borrower = object()
-    try:
-        limit.acquire_on_behalf_of_nowait(borrower)  # where there is room, no turn of the loop is spent on it
-    except anyio.WouldBlock:
-        await limit.acquire_on_behalf_of(borrower)
-    try:
-        yield
-    finally:
-        limit.release_on_behalf_of(borrower)
-
-
 @contextmanager
 def _naming(agent: Agent) -> Iterator[None]:
     """A reason alone does not say whose it is; one who calls many servers has to be told. A server's own words stay."""
@@ -256,20 +243,16 @@ class PlacesByName:
     """A limit for each name that has calls under way or waiting, and for no other."""
 
     def __init__(self, each: int) -> None:
-        self._each = each
-        self._limits: dict[str, tuple[anyio.CapacityLimiter, int]] = {}
+        self._each, self._limits = each, WeakValueDictionary[str, anyio.Semaphore]()
 
-    @asynccontextmanager
-    async def place(self, name: str) -> AsyncGenerator[None]:
-        limit, users = self._limits.get(name) or (anyio.CapacityLimiter(self._each), 0)
-        self._limits[name] = limit, users + 1
-        try:
-            async with _place(limit):
-                yield
-        finally:
-            limit, users = self._limits.pop(name)
-            if users > 1:
-                self._limits[name] = limit, users - 1
+    def place(self, name: str) -> anyio.Semaphore:
+        """To be entered, and held no longer than that."""
+        return self._limits.setdefault(name, places(self._each))
+
+
+def places(number: int) -> anyio.Semaphore:
+    """Where there is room, no turn of the loop is spent on it."""
+    return anyio.Semaphore(number, fast_acquire=True)
 
 
 class _OnFirstCall:

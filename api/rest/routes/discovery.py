@@ -1,8 +1,9 @@
 """By what other programs find this service and what it holds: an AI Catalog and its search, a list of MCP servers."""
 
 import re
+from contextlib import suppress
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fastapi import Path, Query
 from fastapi.responses import Response
@@ -77,10 +78,17 @@ def _entry(exchange: Exchange, identifier: str) -> Shape:
     """Raises UnknownName, InvalidQuery."""
     if not IDENTIFIER.fullmatch(identifier):
         raise InvalidQuery("an identifier is a URN: urn:air:PUBLISHER:NAMESPACE:NAME")
-    entries = {entry["identifier"]: entry for entry in _catalog(exchange)["entries"]}
-    if (entry := entries.get(identifier)) is None:
-        raise UnknownName("resource", identifier, (), some=True)
-    return dict(entry)
+    from waygraph.registry.storage.export.formats import catalog_entry
+
+    entries = list[Shape](_catalog(exchange, empty=True)["entries"])
+    if "read" in exchange.caller.scopes:
+        with suppress(UnknownName):
+            agent = exchange.registry.agent(unquote(identifier.rpartition(":")[2]), principal=exchange.principal)
+            entries += [] if agent.pending else [catalog_entry(agent, exchange.base_url)]
+    for entry in entries:
+        if entry["identifier"] == identifier:
+            return entry
+    raise UnknownName("resource", identifier, (), some=True)
 
 
 def _has_gateway(exchange: Exchange) -> bool:
