@@ -298,39 +298,39 @@ async def _settle_task(gateway: Gateway, call: ToolCall, task: Result, request: 
     """The task for a host that speaks tasks; else what comes of it in the time of the call. Raises StorageFailed."""
     if not isinstance(task_id := task.get("taskId"), str):
         raise errors.UpstreamRefused(f"{call.agent.id}: its task has no id")
-    handle = TaskHandle(call.tool.id, task_id, call.caller)
+    handle = TaskHandle(call.tool.id, task_id, call.caller, has_ended=task.get("status") in FINAL_STATUSES)
     try:
-        token, excess = await gateway.ask(lambda: gateway.tasks.keep(handle))
+        handle, excess = await gateway.ask(partial(gateway.tasks.keep, handle))
     except (errors.StorageFailed, TimeoutError):
         await _give_up(gateway, handle)
         raise
     for each in excess:
         await _give_up(gateway, each)
     if request.takes_tasks:
-        return task_state(token, call.agent.id, task)
-    return await _follow(gateway, call, task, token, handle)
+        return task_state(handle.token, call.agent.id, task)
+    return await _wait_for(gateway, call, task, handle)
 
 
-async def _follow(gateway: Gateway, call: ToolCall, task: Result, token: str, handle: TaskHandle) -> Result | TaskState:
-    """As `follow_task`; it is noted that the task has ended."""
-    has_ended = True
+async def _wait_for(gateway: Gateway, call: ToolCall, task: Result, handle: TaskHandle) -> Result | TaskState:
+    """As `follow_task`."""
+
+    async def ask_server(method: str, deadline_s: float, **params: Any) -> Result:
+        params = {"taskId": handle.task_id, **params}
+        answer = await gateway.executor.call(replace(call, method=method, arguments=params, deadline_s=deadline_s))
+        await _note_end(gateway, handle, method, answer)
+        return answer
+
+    return await follow_task(call, task, handle.token, ask_server)
+
+
+async def _note_end(gateway: Gateway, handle: TaskHandle, method: str, answer: Result) -> None:
+    """Where an answer ends a task. What came of it counts more than that this cannot be noted: then its server is told
+    later that nobody waits.
+    """
+    if handle.has_ended or not (method == "tasks/cancel" or answer.get("status") in FINAL_STATUSES):
+        return
     try:
-        result = await follow_task(gateway.executor, call, task, token)
-        has_ended = not isinstance(result, TaskState)
-        return result
-    except errors.UpstreamUnreachable:
-        has_ended = False
-        raise
-    finally:
-        if has_ended:
-            with anyio.CancelScope(shield=True):
-                await _note_end(gateway, token, handle)
-
-
-async def _note_end(gateway: Gateway, token: str, handle: TaskHandle) -> None:
-    """What came of the task counts more than that this cannot be noted: then it is cancelled once more, later."""
-    try:
-        await gateway.ask(lambda: gateway.tasks.note_end(token, handle))
+        await gateway.ask(lambda: gateway.tasks.note_end(handle))
     except (errors.StorageFailed, TimeoutError) as error:
         _log.warning("that a task of %s has ended cannot be noted: %s", handle.tool_id, error)
 
@@ -363,7 +363,7 @@ async def cancel_abandoned(gateway: Gateway) -> None:
 
 async def ask_task(
     gateway: Gateway, asker: Asker, token: str, host: Host, *, deadline_s: float, method: str = "tasks/get", **more: Any
-) -> tuple[ToolCall, Result]:
+) -> tuple[ToolCall, TaskHandle, Result]:
     """What its server says of a task that the asker began. Raises as `call_tool`."""
     with record_call(gateway, asker.caller, f"{TASK_ADDRESS}{token}", {}) as attempt:
         asker.caller.require("use")
@@ -380,17 +380,14 @@ async def ask_task(
 
         call = await gateway.ask(choose_task)
         answer = await run_call(gateway, asker, call, host)
-        if not handle.has_ended and (method == "tasks/cancel" or answer.get("status") in FINAL_STATUSES):
-            await _note_end(gateway, token, handle)
-        return call, answer
+        await _note_end(gateway, handle, method, answer)
+        return call, handle, answer
 
 
 async def resume_task(gateway: Gateway, asker: Asker, token: str, deadline_s: float, host: Host) -> Result:
     """The result of a task as a tool's, or that it is still at work when the time is up."""
-    call, task = await ask_task(gateway, asker, token, host, deadline_s=deadline_s)
-    task_id = call.arguments["taskId"]
-    handle = TaskHandle(call.tool.id, task_id, call.caller)
-    result = await _follow(gateway, call, {**task, "taskId": task_id}, token, handle)
+    call, handle, task = await ask_task(gateway, asker, token, host, deadline_s=deadline_s)
+    result = await _wait_for(gateway, call, task, handle)
     runner = RUNNERS[gateway.surface]
     if isinstance(result, TaskState):
         return result.as_result(runner)

@@ -143,8 +143,8 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     detail = "schema" if is_rfc else arguments.get("detail", "summary")
     mode = _mode(gateway, arguments)
     remembers = "known" not in arguments
-    sent = asker.session.known_versions if remembers else arguments["known"]
-    known = {name: str(version) for name, version in sent.items()}
+    versions = asker.session.known_versions if remembers else arguments["known"]
+    known = {name: str(version) for name, version in versions.items()}
     history, steps = _history(asker, arguments, FIND_TOOLS), tuple(arguments.get("steps", ()))
 
     def answer_find() -> find.FindAnswer:

@@ -98,18 +98,25 @@ class Offer:
 
 @dataclass(slots=True)
 class Offers:
-    """By address. `failed`: agents whose servers did not answer; `logins`: those at which the caller is not logged in,
-    with the page for it; `unasked`: how many were too many; `doubtful`: how many items are left out for their text;
-    `unfit`: how many because no host could take them; `notices`: of how servers were chosen, as an answer has them.
+    """By address. `failed`: agents whose servers did not answer; `log_in_at`: those at which the caller is not logged
+    in, with the page for it; `not_asked`: how many were too many; `suspicious`: how many items are left out for their
+    text; `unfit`: how many because no host could take them; `notices`: of how servers were chosen, as an answer has
+    them.
     """
 
     found: list[Offer] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    logins: dict[str, str] = field(default_factory=dict)
-    unasked: int = 0
-    doubtful: int = 0
+    log_in_at: dict[str, str] = field(default_factory=dict)
+    not_asked: int = 0
+    suspicious: int = 0
     unfit: int = 0
     notices: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> dict[str, Any]:
+        """What is not in the list, as hosts read it."""
+        values = {name: getattr(self, name) for name in ("failed", "log_in_at", "not_asked", "suspicious")}
+        return {name: value for name, value in (values | {"malformed": self.unfit}).items() if value}
 
 
 def address_of(kind: Kind, agent_id: str, name: str) -> str:
@@ -212,7 +219,7 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
         for agent in servers:
             tasks.start_soon(ask_server, agent)
     failed = [agent.id for agent in servers if agent.id not in answers and agent.id not in logins]
-    offers = Offers(failed=failed, logins=dict(sorted(logins.items())), unasked=unasked, notices=notices)
+    offers = Offers(failed=failed, log_in_at=dict(sorted(logins.items())), not_asked=unasked, notices=notices)
     if offers.failed:
         _log.warning("%s of %s did not come: left out", LISTS[kind].method, ", ".join(offers.failed))
     listed = [(agent, answers[agent.id]) for agent in servers if agent.id in answers]
@@ -294,7 +301,7 @@ def _read_lists(
             # Where another agent's id begins as the name of a prompt does, the name is one of that agent's.
             owner = (agent, "") if kind != "prompt" else _named_owner(gateway, asker, kind, offer.address)
             if offer.address in doubtful:
-                offers.doubtful += 1
+                offers.suspicious += 1
             elif owner is not None and owner[0].id == agent.id:
                 found.setdefault(offer.address, offer)
     offers.found = [found[address] for address in sorted(found)]
@@ -357,20 +364,9 @@ async def offers_page(gateway: Gateway, asker: Asker, kind: Kind, cursor: str) -
     page: dict[str, Any] = {LISTS[kind].items: [offer.entry for offer in rest[:PAGE]]}
     if len(rest) > PAGE:
         page["nextCursor"] = rest[PAGE - 1].address
-    if unlisted := _count_unlisted(offers):
-        page["_meta"] = {UNLISTED: unlisted}
+    if missing := offers.missing:
+        page["_meta"] = {UNLISTED: missing}
     return page
-
-
-def _count_unlisted(offers: Offers) -> dict[str, Any]:
-    counts = {
-        "failed": offers.failed,
-        "log_in_at": offers.logins,
-        "not_asked": offers.unasked,
-        "suspicious": offers.doubtful,
-        "malformed": offers.unfit,
-    }
-    return {name: value for name, value in counts.items() if value}
 
 
 _HINTS: Mapping[Kind, str] = {
@@ -391,7 +387,7 @@ async def find_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str, li
         answer["reason"] = f"no server that could be asked lists a {kind}"
     if len(found) > limit:
         answer["more"] = len(found) - limit
-    return {**answer, **offers.notices} | _count_unlisted(offers)
+    return {**answer, **offers.notices} | offers.missing
 
 
 def _rank_offers(query: str, offers: Sequence[Offer]) -> list[Offer]:

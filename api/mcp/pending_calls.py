@@ -30,7 +30,6 @@ from pydantic import ValidationError
 from waygraph.api.mcp.results import OURS, told_as_text
 from waygraph.api.mcp.sessions import Asker, CallNews, OfSession, as_request, takes, untakable
 from waygraph.ingest.execution.call import MOST_ERROR_CHARS, STOPPING, ToolCall
-from waygraph.ingest.execution.executor import Executor
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.redaction import shorten
 from waygraph.ingest.upstream.calls import answer_question
@@ -264,13 +263,14 @@ class TaskState(dict[str, Any]):
 class TaskHandle:
     """Which task of which tool an id of ours stands for. It is a file, so that it outlives the process.
 
-    `caller`: as `ToolCall.caller`; nobody else learns of it.
+    `caller`: as `ToolCall.caller`; nobody else learns of it. `token`: the id of ours; empty: it has none yet.
     """
 
     tool_id: str
     task_id: str
     caller: str
     has_ended: bool = False
+    token: str = ""
 
 
 class TaskHandles:
@@ -279,13 +279,13 @@ class TaskHandles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, handle: TaskHandle) -> tuple[str, list[TaskHandle]]:
-        """The id that stands for it, and what its caller has too many of, which is given up. Raises StorageFailed."""
-        token = secrets.token_urlsafe(32)
-        write_private(self._file(token, handle.caller), asdict(handle))
+    def keep(self, handle: TaskHandle) -> tuple[TaskHandle, list[TaskHandle]]:
+        """It with its id, and what its caller has too many of, which is given up. Raises StorageFailed."""
+        handle = replace(handle, token=secrets.token_urlsafe(32))
+        write_private(self._file(handle.token, handle.caller), asdict(handle))
         with storage_errors(self._folder):
             files = [file for _, file in self._by_age(f"{digest(handle.caller)}/*.json")]
-            return token, self._forget(files[:-MOST_TASKS])
+            return handle, self._forget(files[:-MOST_TASKS])
 
     def read(self, token: str, caller: str) -> TaskHandle:
         """Raises UnknownName, StorageFailed."""
@@ -299,9 +299,9 @@ class TaskHandles:
                 os.utime(file)
         return handle
 
-    def note_end(self, token: str, handle: TaskHandle) -> None:
+    def note_end(self, handle: TaskHandle) -> None:
         """Its server need not be told that nobody waits for it. Raises StorageFailed."""
-        file, forgotten_s = self._file(token, handle.caller), time.time() - TASK_KEPT_S + ENDED_KEPT_S
+        file, forgotten_s = self._file(handle.token, handle.caller), time.time() - TASK_KEPT_S + ENDED_KEPT_S
         write_private(file, asdict(replace(handle, has_ended=True)))
         with storage_errors(file):
             os.utime(file, (forgotten_s, forgotten_s))
@@ -345,20 +345,20 @@ def task_state(token: str, agent_id: str, task: Result) -> TaskState:
     return TaskState({"createdAt": now(), "lastUpdatedAt": now(), "ttlMs": None} | state | {"taskId": token})
 
 
-async def follow_task(executor: Executor, call: ToolCall, task: Result, token: str) -> Result | TaskState:
+async def follow_task(
+    call: ToolCall, task: Result, token: str, ask_server: Callable[..., Awaitable[Result]]
+) -> Result | TaskState:
     """Its result, or how it stands when the time of the call is up. A call that is cancelled cancels it.
 
-    What a person takes to answer its questions does not count. Raises what the executor raises.
+    `ask_server`: takes a method, its time and its parameters. What a person takes to answer questions of the task does
+    not count. Raises what `ask_server` raises.
     """
     agent_id, keys = call.agent.id, set[str]()
     deadline = anyio.current_time() + call.deadline_s
-    number, task_id = count(1), str(task.get("taskId"))
+    number = count(1)
 
     async def ask(method: str, **params: Any) -> Result:
-        left_s = max(CANCEL_S, deadline - anyio.current_time())
-        return await executor.call(
-            replace(call, method=method, arguments={"taskId": task_id, **params}, deadline_s=left_s)
-        )
+        return await ask_server(method, max(CANCEL_S, deadline - anyio.current_time()), **params)
 
     try:
         while True:

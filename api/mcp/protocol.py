@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from mcp.types.methods import SERVER_REQUESTS, SERVER_RESULTS
+from mcp_types._v2025_11_25 import PrimitiveSchemaDefinition  # what a form may ask for; public types leave it open
 from pydantic import AnyUrl, TypeAdapter, ValidationError
 
 from waygraph.registry.catalog.tool_formats import Validator, is_valid, validator_of
@@ -46,39 +47,6 @@ _META: Schema = {
     },
     "additionalProperties": True,
 }
-_TEXT: Schema = {"type": "string"}
-_TEXTS: Schema = {"type": "array", "items": _TEXT}
-_NUMBER: Schema = {"type": "number"}
-_CHOICES: Schema = {
-    "type": "array",
-    "items": {"type": "object", "properties": {"const": _TEXT, "title": _TEXT}, "required": ["const", "title"]},
-}
-
-
-def _form_field(kind: Schema, required: tuple[str, ...] = (), **more: Schema) -> Schema:
-    properties = {"type": kind, "title": _TEXT, "description": _TEXT, **more}
-    return {"type": "object", "properties": properties, "required": ["type", *required]}
-
-
-_FORMATS: Schema = {"enum": ["email", "uri", "date", "date-time"]}
-_SOME: Schema = {"minItems": _NUMBER, "maxItems": _NUMBER, "default": _TEXTS}
-_ITEMS: Schema = {
-    "anyOf": [
-        {"type": "object", "properties": {"type": {"const": "string"}, "enum": _TEXTS}, "required": ["type", "enum"]},
-        {"type": "object", "properties": {"anyOf": _CHOICES}, "required": ["anyOf"]},
-    ]
-}
-_FORM_FIELD: Schema = {
-    "anyOf": [
-        _form_field({"const": "string"}, ("enum",), enum=_TEXTS, enumNames=_TEXTS, default=_TEXT),
-        _form_field({"const": "string"}, ("oneOf",), oneOf=_CHOICES, default=_TEXT),
-        _form_field({"const": "string"}, minLength=_NUMBER, maxLength=_NUMBER, format=_FORMATS, default=_TEXT),
-        _form_field({"const": "boolean"}, default={"type": "boolean"}),
-        _form_field({"enum": ["number", "integer"]}, minimum=_NUMBER, maximum=_NUMBER, default=_NUMBER),
-        _form_field({"const": "array"}, ("items",), items=_ITEMS, **_SOME),
-    ]
-}
-"""What a form may ask for (PrimitiveSchemaDefinition), of which the SDK has no schema."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _TIMESTAMP = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
@@ -174,7 +142,9 @@ def _shape_of_item(method: str, field: str) -> _Shape:
 def _shape_of_question(method: str) -> _Shape:
     schema, definitions = _schema_of(SERVER_REQUESTS[method, VERSION])
     if form := definitions.get("RequestedSchema"):
-        form["properties"]["properties"] = {"type": "object", "additionalProperties": _FORM_FIELD}
+        fields, of_fields = _schema_of(dict[str, PrimitiveSchemaDefinition])
+        fields["additionalProperties"]["anyOf"].reverse()  # the SDK's first one is any text, also one of a choice
+        form["properties"]["properties"], definitions = fields, {**definitions, **of_fields}
     return _Shape(schema["properties"]["params"], definitions)
 
 

@@ -418,7 +418,7 @@ class _Answers:
         more = {name: value for name, value in (ctx.params or {}).items() if name == "inputResponses"}
         with results.request_errors():
             host, deadline_s = FetchingHost(ctx, asker), gateway.deadline_s(ctx.meta)
-            call, task = await calls.ask_task(
+            call, _, task = await calls.ask_task(
                 gateway, asker, params.task_id, host, deadline_s=deadline_s, method=ctx.method, **more
             )
             if ctx.method != "tasks/get":

@@ -9,6 +9,7 @@ from typing import Any, cast, get_args
 from urllib.parse import quote
 
 import anyio
+from cachetools import FIFOCache
 from mcp import MCPError, types
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -49,9 +50,9 @@ class Session:
     """The sum of what its calls cost, as the policy has it."""
     _calls: tuple[tuple[str, Turn], ...] = ()
     """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
-    _failures: dict[tuple[str, str], tuple[float, str, int]] = field(default_factory=dict)
+    _failures: FIFOCache[tuple[str, str], tuple[float, str, int]] = field(default_factory=lambda: FIFOCache(MAX_CALLS))
     """Caller's id and call name of a tool → when its last call failed (monotonic, s), why, and how often in a row."""
-    _sent: dict[str, str] = field(default_factory=dict)
+    _sent: FIFOCache[str, str] = field(default_factory=lambda: FIFOCache(MAX_KNOWN))
     """Of each tool, by call name, the version that was sent, the last one last; `~` behind it: its summary only."""
 
     @property
@@ -70,8 +71,6 @@ class Session:
         _, _, count = self._failures.pop((caller.id, tool.call_name), (0.0, "", 0))
         if failure:
             self._failures[caller.id, tool.call_name] = (monotonic(), failure, count + 1)
-            if len(self._failures) > MAX_CALLS:
-                del self._failures[next(iter(self._failures))]
 
     def failure_of(self, caller: Caller, call_name: str) -> str:
         """Such as `2 min ago: it reported an error`; empty where none is remembered."""
@@ -92,8 +91,6 @@ class Session:
             before = self._sent.pop(name, "")
             # Of a tool that was sent whole the summary tells nothing more.
             self._sent[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
-            if len(self._sent) > MAX_KNOWN:
-                del self._sent[next(iter(self._sent))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,13 +24,14 @@ from cachetools import FIFOCache, TTLCache
 from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller, Web
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
 from waygraph.ingest.execution.services import (
-    HOW_TO_NAME,
+    TO_DO,
     ServiceFinder,
     Services,
     SourceClaim,
     claims_on,
     load_services,
     servers_vouched_for,
+    why_no_server,
 )
 from waygraph.ingest.logins.callers import OwnLogins, TokenExchange
 from waygraph.ingest.manifest.environment import Scope, Surroundings
@@ -89,15 +90,7 @@ class McpCaller:
         """As `ToolCaller.call`. A server that is being started is started also without a call that was given up."""
         acting = self._logins.acting(call) if self._logins else None
         try:
-            return await self.pool.call(
-                call.agent,
-                call.tool.name,
-                call.arguments,
-                host=call.host,
-                input_schema=call.tool.input_schema,
-                method=call.method,
-                acting=acting,
-            )
+            return await self.pool.call(call, acting)
         except UpstreamRefused as refusal:
             if acting is not None and not isinstance(refusal, UpstreamAnswered):
                 await acting.check(refusal)  # it may have refused a login that has ended
@@ -396,7 +389,8 @@ class Launches:
                 faults.append(str(fault))  # another source may name the same server, and be as it was
         if faults:
             raise NotCallable(agent.id, f"its server cannot be started or reached: {'; '.join(faults)}")
-        raise NotCallable(agent.id, _not_vouched(claims))
+        reason = why_no_server(claims)
+        raise NotCallable(agent.id, f"{reason}; {TO_DO[reason]}")
 
     def _launch(self, claim: SourceClaim, server: VouchedServer, agent: Agent) -> Launch:
         """Raises Faulty, SourceError, Refusal."""
@@ -433,16 +427,3 @@ def profile_here(registry: Registry, agent: Agent, environ: Mapping[str, str]) -
         if isinstance(launch := launches.of(agent), StdioLaunch):
             return profile_of(launch, environ, registry.settings) or ()
     return ()
-
-
-def _not_vouched(claims: list[SourceClaim]) -> str:
-    if not any(claim.is_live for claim in claims):
-        return (
-            "it is known from a catalogue only, and what only a catalogue, a document or a service's caller names is "
-            f"never started. Name its server on the machine of this gateway: {HOW_TO_NAME}"
-        )
-    names = ", ".join(repr(claim.source) for claim in claims if claim.is_live)
-    return (
-        f"its server was not asked on this machine as it is held now (known from {names}). Run `waygraph ingest` here, "
-        f"with the same data folder, for what you trust: {HOW_TO_NAME}"
-    )

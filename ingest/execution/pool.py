@@ -4,20 +4,19 @@ All connections of a process stand in one task group. A connection has a task of
 calls come from anywhere and wait for nothing but their own server.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 from cachetools import FIFOCache
 
-from waygraph.ingest.execution.call import STOPPING
+from waygraph.ingest.execution.call import STOPPING, ToolCall
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.upstream.connection import (
-    CALL,
     QUESTIONS,
     CallConnection,
     Clock,
@@ -113,36 +112,30 @@ class Pool:
         """How many connections stand, or are being opened, of which each is one user's."""
         return sum(bool(user) for _, user in self._lines)
 
-    async def call(
-        self,
-        agent: Agent,
-        name: str,
-        arguments: Mapping[str, Any],
-        *,
-        host: Host,
-        input_schema: str = "",
-        acting: "ActingCaller | None" = None,
-        method: str = CALL,
-    ) -> Result:
-        """The result of a tool of the agent, by its own name of the tool; its server is started if it does not run.
-        Of another `method` as `CallConnection.call` has it.
-
-        `acting` None: it is called with the operator's login.
+    async def call(self, call: ToolCall, acting: "ActingCaller | None" = None) -> Result:
+        """The answer of the agent's server, which is started if it does not run. `acting` None: it is called with the
+        operator's login.
 
         A request that did not reach the server is made once more, over a new connection. Raises what
         `CallConnection.call` and `launch_of` raise.
         """
         for is_last in (False, True):
-            line = await self._line(agent, acting)
-            async with line.use(host) as connection:
+            line = await self._line(call.agent, acting)
+            async with line.use(call.host) as connection:
                 try:
-                    return await connection.call(name, arguments, host=host, input_schema=input_schema, method=method)
+                    return await connection.call(
+                        call.tool.name,
+                        call.arguments,
+                        host=call.host,
+                        input_schema=call.tool.input_schema,
+                        method=call.method,
+                    )
                 except NotDelivered:
                     line.retire()
                     if is_last:
                         raise
                 except UpstreamAnswered as error:
-                    raise self._note_error(_key(agent, acting), line, error, host) from None
+                    raise self._note_error(_key(call.agent, acting), line, error, call.host) from None
         raise AssertionError("unreachable")
 
     def take_changes(self) -> bool:

@@ -291,6 +291,11 @@ TO_DO: Mapping[str, str] = {
 """For each reason what helps."""
 
 
+def why_no_server(claims: Iterable[SourceClaim]) -> str:
+    """Why a server that nobody here vouched for is not started."""
+    return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
+
+
 @dataclass(slots=True)
 class Reach:
     """Of the agents of a registry. Threads may share it.
@@ -341,9 +346,7 @@ class ReachNow:
     def _reason(self, agent: Agent, claims: list[SourceClaim]) -> str:
         match agent.kind:
             case "mcp_server":
-                if any(servers_vouched_for(self.trust_file, claims, agent)):
-                    return ""
-                return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
+                return "" if any(servers_vouched_for(self.trust_file, claims, agent)) else why_no_server(claims)
             case "openapi":
                 return "" if self._is_configured(agent, claims) else NOT_CONFIGURED
             case "a2a_agent":

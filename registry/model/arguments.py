@@ -85,11 +85,6 @@ def mend_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Mapping[st
     schema, _ = compile_schema(tool.input_schema, lenient=True)
     if schema is None or not isinstance(arguments, Mapping) or _is_too_deep(arguments):
         return arguments, ()
-    return mend_by(schema, arguments)
-
-
-def mend_by(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Mending, ...]]:
-    """The same by a schema that is our own."""
     mender = _Mender(schema)
     return mender.mend(arguments, schema, ""), tuple(mender.changes)
 

@@ -51,7 +51,7 @@ async def with_pool(launches: dict[str, Launch], settings: Settings | None = Non
 
 
 async def text(pool: Pool, tool: str, agent: Agent = ONE, **given: Any) -> str:
-    result = await pool.call(agent, tool, given, host=Listening())
+    result = await pool.call(replace(tool_call(tool, **given), agent=agent))
     return str(result["content"][0]["text"])
 
 
@@ -162,7 +162,7 @@ async def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(
         os.kill(first, signal.SIGSTOP)
         for _ in range(3):
             with anyio.move_on_after(0.1) as given_up:
-                await pool.call(ONE, "echo", {}, host=Listening())
+                await pool.call(tool_call("echo"))
             assert given_up.cancelled_caught
         assert await text(pool, "who") != str(first)
         await until(lambda: first not in left_of(mark))
@@ -174,7 +174,7 @@ async def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
         first = await text(pool, "who")
         for _ in range(5):
             with anyio.move_on_after(0.05) as given_up:
-                await pool.call(ONE, "waits", {}, host=Listening())
+                await pool.call(tool_call("waits"))
             assert given_up.cancelled_caught
             assert await text(pool, "who") == first
 

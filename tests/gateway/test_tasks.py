@@ -194,8 +194,8 @@ def test_a_caller_with_too_many_tasks_gives_up_the_oldest_of_its_own(
     other, _ = handles.keep(task)
     own = [handles.keep(replace(task, task_id=str(number), caller="one")) for number in range(3)]
     assert [[each.task_id for each in excess] for _, excess in own] == [[], [], ["0"]]
-    assert handles.read(other, "two") == task
-    for token, caller in ((own[0][0], "one"), (other, "one")):
+    assert handles.read(other.token, "two") == other
+    for token, caller in ((own[0][0].token, "one"), (other.token, "one")):
         with pytest.raises(UnknownName):
             handles.read(token, caller)
 

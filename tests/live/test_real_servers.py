@@ -13,11 +13,12 @@ import pytest
 from tests.live_http import Form, http_launch
 from tests.live_servers import REAL_SERVERS, real_server
 from tests.upstream.calling import Listening
+from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.pool import Pool, calling_pool
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import Host, Result, ServerListing
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
 
 SETTINGS = Settings(upstream_connect_timeout_s=120.0, upstream_list_timeout_s=120.0)
@@ -210,9 +211,12 @@ async def calling(name: str, folder: Path) -> AsyncIterator[Call]:
 
 
 def _calls(pool: Pool, agent: Agent) -> Call:
-    async def call(tool: str, host: Host | None = None, **arguments: Any) -> Result:
+    async def call(name: str, host: Host | None = None, **arguments: Any) -> Result:
+        tool, host = Tool(id="", agent_id=agent.id, name=name), host or Listening()
         with anyio.fail_after(TIMEOUT_S):
-            return await pool.call(agent, tool, arguments, host=host or Listening())
+            return await pool.call(
+                ToolCall(agent=agent, tool=tool, arguments=arguments, deadline_s=TIMEOUT_S, host=host)
+            )
 
     return call
 

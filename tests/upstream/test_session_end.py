@@ -19,11 +19,12 @@ from tests.servers.misbehaving_http import Exchange, misbehaving_http
 from tests.servers.wire import greeting, listing, tool
 from tests.upstream.calling import PATIENCE_S, Listening
 from tests.upstream.launches import SETTINGS
+from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.pool import calling_pool
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.model.errors import UpstreamAnswered, UpstreamBusy, UpstreamError, UpstreamRefused
-from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.nouns import Agent, Tool
 
 AGENT = Agent(id="crane", name="crane", description="")
 
@@ -144,11 +145,13 @@ def calls(url: str, times: int, arguments: Mapping[str, Any], name: str = "lift"
             return HttpLaunch(url=url, form=form)
 
         found = []
+        tool = Tool(id="", agent_id=AGENT.id, name=name)
+        call = ToolCall(agent=AGENT, tool=tool, arguments=arguments, deadline_s=PATIENCE_S, host=Listening())
         async with calling_pool(launch_of, SETTINGS) as pool:
             for _ in range(times):
                 try:
                     with anyio.fail_after(PATIENCE_S):
-                        result = await pool.call(AGENT, name, arguments, host=Listening())
+                        result = await pool.call(call)
                     found.append(str(result["content"][0]["text"]))
                 except UpstreamError as error:
                     found.append(f"{type(error).__name__}: {error.reason}")
