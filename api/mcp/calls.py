@@ -15,10 +15,9 @@ from typing import Any
 import anyio
 from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
-from waygraph.api.mcp import results
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway
 from waygraph.api.mcp.long_results import Reader
-from waygraph.api.mcp.meta_tools import RUNNERS, read_arguments
+from waygraph.api.mcp.meta_tools import read_arguments
 from waygraph.api.mcp.pending_calls import (
     CANCEL_S,
     FINAL_STATUSES,
@@ -32,7 +31,7 @@ from waygraph.api.mcp.results import attribute_error
 from waygraph.api.mcp.sessions import Asker
 from waygraph.api.telemetry.audit import Attempt, arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
-from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.call import ToolCall, text
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.calls import TASK
@@ -238,7 +237,7 @@ async def call_tool(gateway: Gateway, asker: Asker, request: ToolRequest, host: 
         name, left_s = copy[1].call_name, request.deadline_s - (anyio.current_time() - start_s)
         if not (gateway.policy.fails_over and error.retryable and danger_of(*copy) == "reads" and left_s > 0):
             raise error.again(f"{error.reason}. {name} of another server does the same") from error
-        remark = results.text(f"({target[1].call_name} cannot be reached; {name} was called.)")
+        remark = text(f"({target[1].call_name} cannot be reached; {name} was called.)")
         request = replace(request, name=name, query="", deadline_s=left_s)
         answer = await _call_meant(gateway, asker, request, host, CallRecord())
         return {**answer, "content": [remark, *answer.get("content", ())]}
@@ -259,7 +258,9 @@ async def _call_meant(gateway: Gateway, asker: Asker, request: ToolRequest, host
             attempt.target = tool.id
             note_target(Name.TOOL, tool.call_name)
             choice = _judge_call(gateway, asker, request, agent, tool)
-            _spend(gateway, asker, choice)
+            total = asker.session.call_costs + (cost := choice.judgement.cost)
+            gateway.budgets.take(tool.id, asker.caller.id, choice.arguments, cost, total)
+            asker.session.call_costs = total
             return choice
 
         choice = await gateway.ask(choose_tool)
@@ -274,7 +275,7 @@ async def _call_meant(gateway: Gateway, asker: Asker, request: ToolRequest, host
             if result.get("resultType") == TASK:
                 result = await _settle_task(gateway, call, result, request)
                 if isinstance(result, TaskState):
-                    return result if request.takes_tasks else result.as_result(RUNNERS[gateway.surface])
+                    return result if request.takes_tasks else result.as_result(gateway.runner)
         except (errors.WaygraphError, TimeoutError) as error:
             _note_call(gateway, asker, choice.tool, _failure_of(error))
             if isinstance(error, errors.UpstreamAnswered):
@@ -288,7 +289,6 @@ async def _call_meant(gateway: Gateway, asker: Asker, request: ToolRequest, host
             result,
             choice.tool.id,
             asker,
-            run_by=RUNNERS[gateway.surface],
             reader=request.reader,
             mendings=(*request.mendings, *choice.mendings),
         )
@@ -388,10 +388,9 @@ async def resume_task(gateway: Gateway, asker: Asker, token: str, deadline_s: fl
     """The result of a task as a tool's, or that it is still at work when the time is up."""
     call, handle, task = await ask_task(gateway, asker, token, host, deadline_s=deadline_s)
     result = await _wait_for(gateway, call, task, handle)
-    runner = RUNNERS[gateway.surface]
     if isinstance(result, TaskState):
-        return result.as_result(runner)
-    return gateway.long_results.hand_on(result, call.tool.id, asker, run_by=runner)
+        return result.as_result(gateway.runner)
+    return gateway.long_results.hand_on(result, call.tool.id, asker)
 
 
 async def call_alone(
@@ -416,13 +415,6 @@ async def call_alone(
     reader: Reader = "model" if for_model else "program"
     request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, reader=reader, consent=consent)
     return await call_tool(gateway, asker, request, Deaf())
-
-
-def _spend(gateway: Gateway, asker: Asker, choice: _ChosenTool) -> None:
-    """Count the call in the budgets of the policy. Raises BudgetSpent."""
-    total = asker.session.call_costs + (cost := choice.judgement.cost)
-    gateway.budgets.take(choice.tool.id, asker.caller.id, choice.arguments, cost, total)
-    asker.session.call_costs = total
 
 
 def _find_copy(
@@ -467,7 +459,7 @@ async def run_call(gateway: Gateway, asker: Asker, call: ToolCall, host: Host) -
     except errors.NeedsLogin as needed:
         error = asker.needs_login(needed.tool, needed.agent_id)
     logins = gateway.executor.logins
-    if logins is None or not error.page or not await _open_page(host, call, error):
+    if logins is None or not error.page or not await _open_login(host, call, error):
         raise error
     with anyio.move_on_after(LOGIN_S):
         while not await logins.is_logged_in(call):
@@ -496,27 +488,25 @@ async def _show_pages(call: ToolCall, data: object) -> str:
         return needs
     try:
         for page in pages:
-            answer = await call.host.ask("elicitation/create", {**page, "mode": "url"})
-            if answer.get("action") != "accept":
+            if not await _opens(call.host, page):
                 return f"{needs}: one was asked, and did not agree"
     except NotAnswered as exc:
         return f"{needs}, and nobody could be asked: {exc}"
     return f"{needs}. One was asked, and agreed: call the tool again when that is done"
 
 
-async def _open_page(host: Host, call: ToolCall, error: errors.NeedsLogin) -> bool:
-    """Whether the host showed the page to a person who went there. Elicitation by URL: MCP 2025-11-25 and later."""
-    question = {
-        "mode": "url",
-        "elicitationId": secrets.token_urlsafe(12),
-        "url": error.page,
-        "message": f"The tool {call.tool.name!r} acts as you at {call.agent.id!r}: log in on this page of the gateway.",
-    }
+async def _opens(host: Host, page: Mapping[str, Any]) -> bool:
+    """Whether a person went to the page. Elicitation by URL: MCP 2025-11-25 and later. Raises NotAnswered."""
+    return (await host.ask("elicitation/create", {**page, "mode": "url"})).get("action") == "accept"
+
+
+async def _open_login(host: Host, call: ToolCall, error: errors.NeedsLogin) -> bool:
+    message = f"The tool {call.tool.name!r} acts as you at {call.agent.id!r}: log in on this page of the gateway."
+    page = {"elicitationId": secrets.token_urlsafe(12), "url": error.page, "message": message}
     try:
-        answer = await host.ask("elicitation/create", question) if host.can("elicitation/create") else {}
+        return host.can("elicitation/create") and await _opens(host, page)
     except NotAnswered:
         return False
-    return answer.get("action") == "accept"
 
 
 def _failure_of(error: Exception) -> str | None:

@@ -13,9 +13,10 @@ import anyio
 
 from waygraph.api.mcp.calls import ToolRequest, call_tool, record_call
 from waygraph.api.mcp.gateway import Gateway
-from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS, find_tools, read_arguments
-from waygraph.api.mcp.results import compact, failure_result, mark_imitation, text
+from waygraph.api.mcp.meta_tools import RUN_CODE, find_tools, read_arguments
+from waygraph.api.mcp.results import compact, failure_result, mark_imitation
 from waygraph.api.mcp.sessions import Asker
+from waygraph.ingest.execution.call import text
 from waygraph.ingest.execution.executor import PatientHost
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Host, Result
@@ -111,7 +112,7 @@ async def run_code(
         with anyio.move_on_after(deadline_s) as scope:
             async with gateway.code_of_callers.place(asker.caller.id), gateway.code_places:
                 result = await _execute(code, CodeRun(gateway, asker, host, scope))
-            return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
+            return gateway.long_results.fit(result, asker)
         raise CallTimedOut(RUN_CODE, deadline_s)
 
 

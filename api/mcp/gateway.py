@@ -13,7 +13,7 @@ from typing import Protocol
 
 import anyio
 
-from waygraph.api.mcp import Surface
+from waygraph.api.mcp import RUNNERS, Surface
 from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking, TaskHandles
 from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context, OnBehalf
@@ -258,12 +258,14 @@ class Gateway(Parts):
         )
 
     @property
-    def recipe(self) -> Recipe:
-        """With the operator's steps, walk and reranker, if they are set: a host does not choose what costs."""
-        return self.recipe_of(Mode.ALL)
+    def runner(self) -> str:
+        """The meta-tool by which a model runs a tool and fetches a result; empty: there is none."""
+        return RUNNERS[self.surface]
 
-    def recipe_of(self, mode: Mode | None) -> Recipe:
-        """The same; where the operator has it walk, it looks for this. None: without the walk."""
+    def recipe_of(self, mode: Mode | None = Mode.ALL) -> Recipe:
+        """With the operator's steps, walk and reranker, if they are set: a host does not choose what costs. Where the
+        operator has it walk, it looks for this. None: without the walk.
+        """
         rerank, steps_by = (BY_OPERATOR if spec else "" for spec in (self.settings.rerank, self.settings.steps))
         if mode is None or not self.settings.walk:
             return recipe_named(DEFAULT_RECIPE, rerank=rerank, steps_by=steps_by)
@@ -293,7 +295,9 @@ async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> As
                 counter=counter,
                 usage=usage,
                 # A host's next request may come to another process: then nothing is kept for it here.
-                long_results=LongResults(settings.call_result_tokens, KEPT_RESULTS_BYTES if parts.parks else 0),
+                long_results=LongResults(
+                    settings.call_result_tokens, KEPT_RESULTS_BYTES if parts.parks else 0, RUNNERS[parts.surface]
+                ),
                 tasks=TaskHandles(settings.data_path / "tasks" / digest(registry.store.place)),
                 budgets=CallBudgets(parts.policy),
             )

@@ -21,11 +21,13 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
+from starlette.responses import JSONResponse
 
+from waygraph.api.mcp import RUNNERS
 from waygraph.api.mcp.calls import call_alone, record_call
 from waygraph.api.mcp.gateway import Gateway, Parts
-from waygraph.api.mcp.meta_tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUNNERS
-from waygraph.api.mcp.results import compact, protocol_error
+from waygraph.api.mcp.meta_tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS
+from waygraph.api.mcp.results import protocol_error
 from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
@@ -197,10 +199,11 @@ class HttpGateway:
     handshake era have no session there, and no host is asked anything.
     """
 
+    _gateway: Gateway
+    _sessions: StreamableHTTPSessionManager
+
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._gateway: Gateway | None = None
-        self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(parts.settings.sessions_per_caller if parts.parks else 0)
 
     @asynccontextmanager
@@ -223,7 +226,6 @@ class HttpGateway:
     @property
     def logins(self) -> OwnLogins:
         """Of callers at the servers behind it."""
-        assert self._gateway is not None, "it is not running"  # noqa: S101
         assert self._gateway.executor.logins is not None  # noqa: S101 - it was opened with them
         return self._gateway.executor.logins
 
@@ -232,35 +234,33 @@ class HttpGateway:
         caller: Caller,
         name: str,
         arguments: Mapping[str, Any],
-        timeout_s: float | None,
         *,
-        authorization: str = "",
-        sent_to: str = "",
-        door: Door = "rest",
+        authorization: str,
+        url: str,
+        door: Door,
         **options: Any,
     ) -> Result:
-        """As `call_alone`."""
-        assert self._gateway is not None, "it is not running"  # noqa: S101
-        site = public_address(self._parts.settings.public_url, sent_to)
+        """As `call_alone`. `url`: where the caller reaches this service."""
+        site = public_address(self._parts.settings.public_url, url)
         token = bearer_token(authorization)
         asker = Asker(caller=caller, session=Session(), owner=caller.id, token=token, site=site, door=door)
-        return await call_alone(self._gateway, asker, name, arguments, timeout_s=timeout_s, **options)
+        return await call_alone(self._gateway, asker, name, arguments, **options)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, *, caller: Caller, namespace: str = "") -> None:
         """One HTTP request of a caller who is known. Raises NotAllowed for a token that lacks a scope."""
-        assert self._sessions is not None, "it is not running"  # noqa: S101
         if caller.id.startswith("oidc:") and not {"route", "use"} <= caller.scopes and scope["method"] == "POST":
             receive = await self._refuse_unscoped(scope, receive, caller)
         # By this the SDK binds a session to who opened it.
         user = AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=[]))
-        kept = kept_scope(scope) | {_CALLER: caller, _NAMESPACE: namespace, "user": user}
         send_once, request = _Once(send), SentRequest(receive)
-        kept[REQUEST] = request
+        kept = kept_scope(scope) | {_CALLER: caller, _NAMESPACE: namespace, "user": user, REQUEST: request}
         try:
             with self._open.around(kept, _owner(caller, scope)):
                 await self._sessions.handle_request(kept, request, send_once)
         except TooManySessions as error:
-            await _refuse(error, send)
+            # In JSON-RPC: hosts tell their users its message, and of any other body nothing.
+            body = {"jsonrpc": "2.0", "id": None, "error": protocol_error(error)}
+            await JSONResponse(body, status_code=429)(scope, receive, send)
         except anyio.ClosedResourceError:
             if not send_once.is_whole:
                 raise
@@ -269,7 +269,6 @@ class HttpGateway:
 
     async def _refuse_unscoped(self, scope: Scope, receive: Receive, caller: Caller) -> Receive:
         """How the request is read if the caller may make it. Raises NotAllowed."""
-        assert self._gateway is not None, "it is not running"  # noqa: S101
         message, receive = await _read_message(receive)
         needed = needed_scopes(message)
         if needed <= caller.scopes:
@@ -302,14 +301,6 @@ class _Once:
 def _owner(caller: Caller, scope: Scope) -> str:
     """The owner of a session or a request; without authentication the client's address."""
     return caller.id if caller is not LOCAL else str((scope["client"] or [""])[0])
-
-
-async def _refuse(error: TooManySessions, send: Send) -> None:
-    """In JSON-RPC: hosts tell their users its message, and of any other body nothing."""
-    body = compact({"jsonrpc": "2.0", "id": None, "error": protocol_error(error)}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 429, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _asker_of(ctx: Context, settings: Settings) -> Asker:

@@ -13,9 +13,11 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from cachetools import TTLCache
 
+from waygraph.api.mcp import USE_TOOL
 from waygraph.api.mcp.protocol import mend_item
-from waygraph.api.mcp.results import WHOSE, attribute_result, compact, mark_imitation, text
+from waygraph.api.mcp.results import WHOSE, attribute_result, compact, mark_imitation
 from waygraph.api.mcp.sessions import Asker
+from waygraph.ingest.execution.call import text
 from waygraph.ingest.manifest.fields import fields_of, items_of, pointer
 from waygraph.registry.model.arguments import Mending
 from waygraph.registry.model.errors import UnknownName
@@ -71,8 +73,8 @@ class LongResults:
     there is none.
     """
 
-    def __init__(self, limit_tokens: int, most_bytes: int) -> None:
-        self._limit_tokens, self._most_bytes = limit_tokens, most_bytes
+    def __init__(self, limit_tokens: int, most_bytes: int, run_by: str = USE_TOOL) -> None:
+        self._limit_tokens, self._most_bytes, self._run_by = limit_tokens, most_bytes, run_by
         self._kept: TTLCache[str, _StoredResult] = TTLCache(
             maxsize=most_bytes, ttl=KEPT_S, getsizeof=lambda kept: kept.size
         )
@@ -83,14 +85,13 @@ class LongResults:
         tool_id: str,
         asker: Asker,
         *,
-        run_by: str,
         reader: Reader = "host",
         mendings: Sequence[Mending] = (),
     ) -> Mapping[str, Any]:
         """An agent's result as every door hands it on: with whose it is, and for a model within the limit."""
         answer = attribute_result(result, tool_id, whole=reader == "program")
         if reader != "program":
-            answer = self.fit(answer, asker if reader == "host" else None, run_by)
+            answer = self.fit(answer, asker if reader == "host" else None)
         if not mendings:
             return answer
         changes = [{"path": path, "given": was, "sent": now} for path, was, now in mendings]
@@ -98,7 +99,7 @@ class LongResults:
         content, meta = answer.get("content", []), fields_of(answer.get("_meta"))
         return {**answer, "content": [*content, *note] if note else content, "_meta": {**meta, MENDINGS: changes}}
 
-    def fit(self, result: Mapping[str, Any], asker: Asker | None, run_by: str) -> Mapping[str, Any]:
+    def fit(self, result: Mapping[str, Any], asker: Asker | None) -> Mapping[str, Any]:
         """The result within the limit: its structured content, and all else that is sent but images and sounds.
 
         `asker` None: what is cut is not kept.
@@ -117,13 +118,13 @@ class LongResults:
             answer["structuredContent"], missing = cut(result["structuredContent"], most, "/structuredContent")
             parts += missing
         total = f"this result has about {needed // BYTES_PER_TOKEN:,} tokens, and a call returns {self._limit_tokens:,}"
-        answer["content"] = [*sent, text(compact({"cut": {"why": total} | _missing(address, parts, run_by)}))]
+        answer["content"] = [*sent, text(compact({"cut": {"why": total} | _missing(address, parts, self._run_by)}))]
         if address:
             link = {"type": "resource_link", "uri": address, "name": "the whole result", "mimeType": PAGE_TYPE}
             answer["content"].append(link)
         return answer
 
-    def read(self, uri: str, asker: Asker, run_by: str) -> list[str]:
+    def read(self, uri: str, asker: Asker) -> list[str]:
         """A page of a kept result: a text or JSON, then, if more is missing, what and where. Raises UnknownName."""
         asker.caller.require("use")
         address, query = uri.partition("?")[0], parse_qs(urlsplit(uri).query)
@@ -136,7 +137,7 @@ class LongResults:
             raise UnknownName("part of a result", uri[:200], ())
         page, parts = cut(value, self._limit_tokens * BYTES_PER_TOKEN, path, start)
         words = mark_imitation(page if isinstance(page, str) else compact(page), "")
-        return [words, compact({"cut": _missing(address, parts, run_by)})] if parts else [words]
+        return [words, compact({"cut": _missing(address, parts, self._run_by)})] if parts else [words]
 
     def _keep(self, result: Mapping[str, Any], asker: Asker) -> str:
         """Its address; empty if it is too large to be kept."""

@@ -8,7 +8,7 @@ from importlib import metadata, resources
 from time import perf_counter
 from typing import Any, cast
 
-from waygraph.api.mcp import Surface
+from waygraph.api.mcp import EXECUTE, Surface
 from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.offers import Kind, find_offers
 from waygraph.api.mcp.results import Result, told_as_text
@@ -25,13 +25,10 @@ from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.notices import failure
 
 IDENTITY = {"name": NAME, "title": "Waygraph"}
-FIND_TOOLS, USE_TOOL, ROUTE_AGENTS, RUN_CODE = "find_tools", "use_tool", "route_agents", "run_code"
-ROUTE, EXECUTE = "route", "execute"
+FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUN_CODE = "find_tools", "route", "route_agents", "run_code"
 AGENTS, MAX_STEPS, MAX_CODE_CHARS = 5, 50, 32_000
 RFC_LIMIT = 5
 """As the RFC has it, which sends whole schemas."""
-RUNNERS: Mapping[Surface, str] = {"default": USE_TOOL, "rfc": "", "router": EXECUTE}
-"""The meta-tool that runs a found tool; empty: tools are called by their own names."""
 _IN_NUMBERS = "An empty query tells what there is, in numbers."
 _IN_CATEGORIES = "An empty query browses: `within` opens what it lists."
 _WITHIN = {"type": "string", "description": "Category, as travel/flights"}
@@ -141,7 +138,8 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         limit = arguments.get("limit", find.DEFAULT_LIMIT)
         return told_as_text(await find_offers(gateway, asker, cast("Kind", kind), query, limit))
     detail = "schema" if is_rfc else arguments.get("detail", "summary")
-    mode = _mode(gateway, arguments)
+    if (mode := arguments.get("mode")) and not gateway.settings.walk:
+        raise InvalidArguments(FIND_TOOLS, [("/mode", "nothing: no language model walks a taxonomy here")])
     remembers = "known" not in arguments
     versions = asker.session.known_versions if remembers else arguments["known"]
     known = {name: str(version) for name, version in versions.items()}
@@ -151,7 +149,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         return _answer(
             gateway,
             asker,
-            mode or Mode.ALL,
+            Mode(mode or Mode.ALL),
             query=query,
             steps=steps,
             limit=arguments.get("limit", RFC_LIMIT if is_rfc else find.DEFAULT_LIMIT),
@@ -160,7 +158,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             within=arguments.get("within", ""),
             browses=gateway.surface == "default",
             offset=arguments.get("offset", 0),
-            run_by=RUNNERS[gateway.surface],
+            run_by=gateway.runner,
             tells_selection=mode is not None,
             history=history,
         )
@@ -174,15 +172,6 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     if remembers and any(tool.get("unchanged") for tool in tools):
         facts["notices"] = [*facts.get("notices", ()), {"code": "sent_before", "text": SENT_BEFORE}]
     return told_as_text(facts)
-
-
-def _mode(gateway: Gateway, arguments: Arguments) -> Mode | None:
-    """What the host has the walk look for. Raises InvalidArguments, also where nothing is walked."""
-    if "mode" not in arguments:
-        return None
-    if not gateway.settings.walk:
-        raise InvalidArguments(FIND_TOOLS, [("/mode", "nothing: no language model walks a taxonomy here")])
-    return Mode(arguments["mode"])
 
 
 def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -> find.FindAnswer:
@@ -312,7 +301,7 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
             history=history,
         )
         start_s = perf_counter()
-        route = registry.route(query, recipe=gateway.recipe, principal=asker.principal)
+        route = registry.route(query, recipe=gateway.recipe_of(), principal=asker.principal)
         _note_request(gateway, asker, query.text, start_s, is_answered=bool(route.matches))
         why_not = gateway.reach.now().why_not
         answer: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}

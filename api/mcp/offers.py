@@ -252,7 +252,7 @@ def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[li
         filters = Filters(agent_ids=tuple(sorted(agent.id for agent in likely)))
         request = Query(text=query, limit=FOUND_AT, filters=filters)
         registry = gateway.view(asker).registry
-        ranked = registry.route(request, recipe=gateway.recipe, principal=asker.principal) if likely else None
+        ranked = registry.route(request, recipe=gateway.recipe_of(), principal=asker.principal) if likely else None
         best = [match.agent.id for match in (*ranked.pinned, *ranked.matches)] if ranked else []
         notices = find.notices_field(ranked) if ranked else {}
         chosen = sorted((agent for agent in likely if agent.id in best), key=lambda agent: best.index(agent.id))

@@ -51,9 +51,7 @@ from waygraph.registry.model.identity import digest
 from waygraph.registry.model.numbers import FAR_S, read_number
 
 PARKED_S = ANSWER_S
-"""So long does a call wait for its host to come back."""
-KEPT_S = ANSWER_S
-"""So long does what a call came to meanwhile wait for its host."""
+"""So long does a call wait for its host to come back, and what it came to meanwhile."""
 PARKED_AT_ONCE = 256
 PARKED_OF_ONE = 32
 """Of one caller."""
@@ -141,7 +139,7 @@ class _Call(OfSession):
             self._news.set()
         try:
             if self._hearing is None and not self._scope.cancel_called:
-                with anyio.move_on_after(KEPT_S):
+                with anyio.move_on_after(PARKED_S):
                     await self._fetched.wait()
         finally:
             self._parking.forget(self)

@@ -15,6 +15,7 @@ from typing import Any, cast
 from mcp import MCPError, types
 
 from waygraph.api.mcp.protocol import UNFIT, mend_item, mend_result
+from waygraph.ingest.execution.call import text
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.registry.catalog.tool_formats import keeps
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
@@ -231,10 +232,6 @@ def protocol_error(error: WaygraphError) -> dict[str, Any]:
 def told_as_text(value: Mapping[str, Any]) -> Result:
     """An answer of a meta-tool: JSON as text, once. See docs/gateway.md for why there is no second copy."""
     return {"content": [text(compact(value))]}
-
-
-def text(words: str) -> dict[str, str]:
-    return {"type": "text", "text": words}
 
 
 def compact(value: object) -> str:

@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field
 from waygraph.api.mcp import calls, meta_tools, results
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
-from waygraph.api.mcp.meta_tools import RUN_CODE, RUNNERS
+from waygraph.api.mcp.meta_tools import RUN_CODE
 from waygraph.api.mcp.offers import AGENTS, Kind, address_of, find_owner, offers_page, stand_in
 from waygraph.api.mcp.pending_calls import TASK_ADDRESS, InputRequest, Run, TaskState, task_state
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
@@ -41,7 +41,8 @@ from waygraph.api.mcp.sessions import (
 )
 from waygraph.api.mcp.skills import SCHEME, resources_of, skill_at, skill_entry, skills_page
 from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
-from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.execution.call import text
+from waygraph.ingest.manifest.fields import fields_of, items_of, text_of
 from waygraph.ingest.upstream.calls import TASK, TASK_METHODS, TASKS
 from waygraph.ingest.upstream.connection import SKILLS, Host, NotOffered, Question, Result
 from waygraph.registry.catalog.find import capabilities
@@ -120,7 +121,7 @@ async def read_as_tool(gateway: Gateway, asker: Asker, offer: OfferCall, host: H
     """A resource as a tool's result, for a model, cut as any other."""
     read = await call_offer(gateway, asker, offer, host)
     result = {"content": [{"type": "resource", "resource": each} for each in read["contents"]], "_meta": read["_meta"]}
-    return gateway.long_results.hand_on(result, read["_meta"][WHOSE], asker, run_by=RUNNERS[gateway.surface])
+    return gateway.long_results.hand_on(result, read["_meta"][WHOSE], asker)
 
 
 def _recheck(gateway: Gateway, asker: Asker, agent: Agent, tool: Tool, name: str) -> None:
@@ -247,7 +248,7 @@ def _for_older_hosts(answer: dict[str, Any]) -> dict[str, Any]:
         return answer
     value = answer.pop("structuredContent")
     if not answer.get("content") and value is not None:
-        answer["content"] = [results.text(results.compact(value))]
+        answer["content"] = [text(results.compact(value))]
     return answer
 
 
@@ -302,7 +303,7 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     add("resources/templates/list", lists, partial(answers.list_offers, "template"))
     add("resources/read", types.ReadResourceRequestParams, answers.read_resource)
     add("skills/list", lists, answers.list_skills)
-    add("skills/get", SkillParams, answers.get_skill)
+    add("skills/get", types.ReadResourceRequestParams, answers.get_skill)
     add("completion/complete", types.CompleteRequestParams, answers.complete)
     add("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
     for method in TASK_METHODS:
@@ -313,11 +314,6 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     server.middleware[: is_tracing()] = [observe]
     server.middleware.extend((pass_unsieved, answers.note_host, answers.introduce))
     return server
-
-
-class SkillParams(types.RequestParams):
-    uri: str
-    """Of a skill's SKILL.md."""
 
 
 class _TaskParams(types.RequestParams):
@@ -361,7 +357,8 @@ class _Answers:
             return await call_next(ctx)
         session = self._gateway.asker_of(ctx).session
         who = ctx.session.client_params
-        session.client = who.client_info.name if who else client_in(params) or session.client or NO_NAME
+        own_name = text_of(fields_of(params.get("clientInfo")).get("name"))  # at `initialize`
+        session.client = who.client_info.name if who else own_name or session.client or NO_NAME
         if event and self._gateway.usage:
             self._gateway.usage.note_host(session.client, event)
         return await call_next(ctx)
@@ -396,11 +393,11 @@ class _Answers:
 
             return await self._run(ctx, asker, partial(run_code, gateway, asker, arguments, deadline_s), params)
         request = calls.ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
-        if (runner := RUNNERS[gateway.surface]) and params.name == runner:
+        if (runner := gateway.runner) and params.name == runner:
             with calls.note_refusal(gateway, asker, runner):
                 request = calls.wanted_by_runner(params.name, arguments, deadline_s)
         if request.name.startswith(RESULTS):
-            return {"content": [results.text(page) for page in gateway.long_results.read(request.name, asker, runner)]}
+            return {"content": [text(page) for page in gateway.long_results.read(request.name, asker)]}
         run: Run = partial(calls.call_tool, gateway, asker, replace(request, takes_tasks=_takes_tasks(ctx)))
         if request.name.startswith(TASK_ADDRESS):
             run = partial(calls.resume_task, gateway, asker, request.name.removeprefix(TASK_ADDRESS), deadline_s)
@@ -425,8 +422,7 @@ class _Answers:
                 return {"resultType": "complete"}
             state = task_state(params.task_id, call.agent.id, task)
         if result := fields_of(task.get("result")):
-            run_by = RUNNERS[gateway.surface]
-            state["result"] = gateway.long_results.hand_on(result, call.tool.id, asker, run_by=run_by)
+            state["result"] = gateway.long_results.hand_on(result, call.tool.id, asker)
         if questions := fields_of(task.get("inputRequests")):
             capabilities = ctx.session.client_capabilities
             state["inputRequests"] = sign_requests(questions, call.agent.id, capabilities)
@@ -469,7 +465,7 @@ class _Answers:
         skills, following = await self._skills(ctx, params.cursor or "")
         return {"resultType": "complete", "skills": skills, **_STALE} | ({"nextCursor": following} if following else {})
 
-    async def get_skill(self, ctx: Context, params: SkillParams) -> dict[str, Any]:
+    async def get_skill(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         skill = await self._ask(lambda: skill_entry(gateway, asker, params.uri))
         return {"resultType": "complete", "skill": skill, **_STALE}
@@ -494,7 +490,7 @@ class _Answers:
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         with results.request_errors():
             if params.uri.startswith(RESULTS):
-                pages = gateway.long_results.read(params.uri, asker, RUNNERS[gateway.surface])
+                pages = gateway.long_results.read(params.uri, asker)
                 return as_it_is(ctx, _contents(params.uri, PAGE_TYPE, pages))
             if params.uri == CAPABILITIES:
                 asker.caller.require("route")
@@ -545,13 +541,6 @@ def _reply(ctx: Context, answer: "Result | InputRequest") -> dict[str, Any]:
         requests = {key: dict(request) for key, request in answer.requests.items()}
         return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}
     return as_it_is(ctx, answer)
-
-
-def client_in(params: Mapping[str, Any]) -> str:
-    """What a host calls itself at `initialize`; empty if it does not."""
-    info = params.get("clientInfo")
-    name = info.get("name") if isinstance(info, Mapping) else None
-    return name if isinstance(name, str) else ""
 
 
 def _contents(uri: str, kind: str, texts: Sequence[str]) -> dict[str, Any]:

@@ -52,13 +52,9 @@ class Session:
     """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
     _failures: FIFOCache[tuple[str, str], tuple[float, str, int]] = field(default_factory=lambda: FIFOCache(MAX_CALLS))
     """Caller's id and call name of a tool → when its last call failed (monotonic, s), why, and how often in a row."""
-    _sent: FIFOCache[str, str] = field(default_factory=lambda: FIFOCache(MAX_KNOWN))
-    """Of each tool, by call name, the version that was sent, the last one last; `~` behind it: its summary only."""
-
-    @property
-    def known_versions(self) -> Mapping[str, str]:
-        """Versions by call name, as `FindAsked.known` takes them."""
-        return self._sent
+    known_versions: FIFOCache[str, str] = field(default_factory=lambda: FIFOCache(MAX_KNOWN))
+    """Of each tool, by call name, the version that was sent, the last one last; `~` behind it: its summary only. As
+    `FindAsked.known` takes them."""
 
     def calls_of(self, caller: Caller) -> tuple[Turn, ...]:
         """The calls that this caller made, oldest first, by name and outcome alone."""
@@ -88,9 +84,9 @@ class Session:
         """These tools have just been sent, as an answer of find_tools has them."""
         for tool in tools:
             name, version = str(tool["name"]), str(tool["version"])
-            before = self._sent.pop(name, "")
+            before = self.known_versions.pop(name, "")
             # Of a tool that was sent whole the summary tells nothing more.
-            self._sent[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
+            self.known_versions[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ the registry, on the endpoint and on the caller, and on nothing that was asked b
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -85,7 +86,7 @@ _OF_THE_NEXT_HOP = "x-mcp-header"
 
 def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
-    tools = _pinned_if_any(gateway, asker) if gateway.surface == "default" else []
+    tools = pinned_tools(gateway, asker) if gateway.surface == "default" else []
     rest = [tool for tool in tools if tool.call_name > cursor]
     walks = bool(gateway.settings.walk)
     first, *others = meta_tools(
@@ -98,24 +99,20 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 
 
-def _pinned_if_any(gateway: Gateway, asker: Asker) -> Sequence[Tool]:
-    """A registry that is not there yet pins nothing: errors of other requests say how it comes to be."""
-    try:
-        return pinned_tools(gateway, asker)
-    except RegistryNotFound:
-        return ()
-
-
 def pinned_tools(gateway: Gateway, asker: Asker) -> Sequence[Tool]:
-    """What may be called of the agents that an operator pinned and the asker sees, by call name."""
+    """What may be called of the agents that an operator pinned and the asker sees, by call name. A registry that is not
+    there yet pins nothing: errors of other requests say how it comes to be.
+    """
     if asker.caller.scopes.isdisjoint(MAY_KNOW):
         return ()
-    (registry, within), principal = gateway.view(asker), asker.principal
-    agents = [
-        agent
-        for agent in registry.agents(principal=principal)
-        if agent.pinned and not agent.hidden and (within is None or agent.id in within)
-    ]
+    principal, agents = asker.principal, []
+    with suppress(RegistryNotFound):
+        registry, within = gateway.view(asker)
+        agents = [
+            agent
+            for agent in registry.agents(principal=principal)
+            if agent.pinned and not agent.hidden and (within is None or agent.id in within)
+        ]
     if not agents:
         return ()
     judges, why_not = gateway.judges(asker), gateway.reach.now().why_not
@@ -158,7 +155,7 @@ def promised_output(gateway: Gateway, asker: Asker, name: str) -> Mapping[str, A
     """The schema of the answers of a listed tool, by its call name, if it has one."""
     if gateway.surface != "default":
         return None
-    tools = [tool for tool in _pinned_if_any(gateway, asker) if tool.call_name == name and tool.output_schema]
+    tools = [tool for tool in pinned_tools(gateway, asker) if tool.call_name == name and tool.output_schema]
     return definition(tools[0], "mcp").get("outputSchema") if tools else None
 
 

@@ -34,10 +34,6 @@ _LISTEN = "subscriptions/listen"
 OPEN_AGAIN_S = 30.0
 """After so long a gateway that could not be opened is tried once more: it may have lacked but a file or some memory."""
 _log = logging.getLogger("waygraph.gateway")
-NO_SESSION = (
-    "calls_per_session limits sessions of the handshake era alone: calls by REST, of modern hosts and with --workers "
-    "have none. Set calls_per_day too, which holds for all"
-)
 
 
 class OfferedGateway:
@@ -60,7 +56,7 @@ class OfferedGateway:
         settings = service.settings
         self.policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
         if self.policy.calls_per_session and not self.policy.calls_per_day:
-            _log.warning(NO_SESSION)
+            _log.warning("calls_per_session holds for handshake sessions alone. Set calls_per_day too: it is for all")
         self._opened: asyncio.Future[HttpGateway] | None = None
         registry = service.registry
         self.reach = Reach(registry, self._services, vouched_file(settings.data_path, registry.store.place))

@@ -159,11 +159,12 @@ class Executor:
         calls_at_once: int,
         logins: OwnLogins | None = None,
         *,
+        pool: Pool | None = None,
         full_s: float = FAR_S,
     ) -> None:
-        self._ways, self.logins = ways, logins
+        self._ways, self.logins, self._pool = ways, logins, pool
         self._breaker = Breaker(full_s)
-        self._places = places(calls_at_once)
+        self._places = anyio.Semaphore(calls_at_once, fast_acquire=True)  # no turn of the loop where there is room
         half = max(1, calls_at_once // 2)
         self._of_agents, self._of_callers = PlacesByName(half), PlacesByName(half)
         self._under_way = set[anyio.CancelScope]()
@@ -184,13 +185,11 @@ class Executor:
     @property
     def open_servers(self) -> frozenset[str]:
         """Ids of the agents whose server runs."""
-        way = self._ways.get("mcp_server")
-        return way.pool.open if isinstance(way, McpCaller) else frozenset()
+        return self._pool.open if self._pool else frozenset()
 
     def take_changes(self) -> bool:
         """Whether a server has told since the last look that a list of its has changed."""
-        way = self._ways.get("mcp_server")
-        return isinstance(way, McpCaller) and way.pool.take_changes()
+        return self._pool is not None and self._pool.take_changes()
 
     def _way(self, call: ToolCall) -> ToolCaller:
         if call.agent.kind != "mcp_server" and self.logins and self.logins.rule(call.agent.id):
@@ -240,12 +239,7 @@ class PlacesByName:
 
     def place(self, name: str) -> anyio.Semaphore:
         """To be entered, and held no longer than that."""
-        return self._limits.setdefault(name, places(self._each))
-
-
-def places(number: int) -> anyio.Semaphore:
-    """Where there is room, no turn of the loop is spent on it."""
-    return anyio.Semaphore(number, fast_acquire=True)
+        return self._limits.setdefault(name, anyio.Semaphore(self._each, fast_acquire=True))
 
 
 class _OnFirstCall:
@@ -255,17 +249,12 @@ class _OnFirstCall:
 
     def __init__(self, make: Callable[[], ToolCaller]) -> None:
         self._make = make
-        self._making = anyio.Lock()
         self._way: ToolCaller | None = None
 
     async def call(self, call: ToolCall) -> Result:
-        return await (self._way or await self._make_caller()).call(call)
-
-    async def _make_caller(self) -> ToolCaller:
-        async with self._making:
-            if self._way is None:
-                self._way = await to_thread.run_sync(self._make, abandon_on_cancel=True)
-            return self._way
+        if self._way is None:  # of calls that come together each may make one: it holds nothing
+            self._way = await to_thread.run_sync(self._make, abandon_on_cancel=True)
+        return await self._way.call(call)
 
 
 def _a2a(finder: ServiceFinder, trust_file: VouchedFile, web: Web) -> ToolCaller:
@@ -321,7 +310,7 @@ async def open_executor(
             "openapi": _OnFirstCall(lambda: _openapi(finder, web, settings)),
             "skill": _OnFirstCall(lambda: _skill(registry, trust_file, servers)),
         }
-        executor = Executor(ways, settings.calls_at_once, logins, full_s=settings.call_timeout_s)
+        executor = Executor(ways, settings.calls_at_once, logins, pool=pool, full_s=settings.call_timeout_s)
         stack.callback(executor.close)
         yield executor
 
@@ -346,11 +335,6 @@ FRESH_S = 1.0
 """So long a launch counts as it was found: calls that come one after the other do not each read files."""
 
 
-def _launch_cache() -> TTLCache[tuple[str, str], Launch]:
-    """By id and transport of agents."""
-    return TTLCache(MOST_AGENTS, FRESH_S, lambda: anyio.current_time())  # noqa: PLW0108 - tests move the time
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
     """Launches of the agents of a registry. `surroundings` resolve references at each launch."""
@@ -359,7 +343,10 @@ class Launches:
     settings: Settings
     surroundings: Surroundings = field(repr=False)
     trust_file: VouchedFile
-    _launches: TTLCache[tuple[str, str], Launch] = field(default_factory=_launch_cache, repr=False)
+    _launches: TTLCache[tuple[str, str], Launch] = field(
+        default_factory=lambda: TTLCache(MOST_AGENTS, FRESH_S, anyio.current_time), repr=False
+    )
+    """By id and transport of agents."""
 
     @staticmethod
     def of_registry(registry: LocalRegistry, settings: Settings, surroundings: Surroundings) -> "Launches":

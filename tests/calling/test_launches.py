@@ -313,8 +313,8 @@ async def test_a_launch_counts_for_a_second(
     path = here.config({"scales": here.entry})
     [agent] = here.ingest(path)
     now_s = [1000.0]
-    launches = here.launches
     monkeypatch.setattr(anyio, "current_time", lambda: now_s[-1])
+    launches = here.launches
     first = await launches.fresh(agent)
     Path(path).unlink()
     now_s.append(now_s[0] + age_s)

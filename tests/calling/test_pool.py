@@ -297,7 +297,7 @@ async def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -
     assert len(outcomes) == 13
 
 
-def tool_call(name: str, *, deadline_s: float = PATIENCE_S, **given: Any) -> ToolCall:
+def tool_call(name: str, /, *, deadline_s: float = PATIENCE_S, **given: Any) -> ToolCall:
     tool = Tool(id=f"one/{name}", agent_id="one", name=name, call_name=f"one_{name}")
     return ToolCall(agent=ONE, tool=tool, arguments=given, deadline_s=deadline_s, host=Listening())
 

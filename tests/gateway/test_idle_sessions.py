@@ -1,9 +1,6 @@
-"""What sessions of the handshake era cost while their hosts are silent, and that they end."""
+"""What is held of sessions of the handshake era while their hosts are silent, and that they end."""
 
 import gc
-import json
-import logging
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +8,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp.server.streamable_http_manager import DEFAULT_MAX_SESSIONS, DEFAULT_SESSION_IDLE_TIMEOUT
 
 from tests.service import Served, agent, ingest, served
 from waygraph.registry.model.settings import Settings
@@ -26,8 +22,6 @@ HELLO = {
 }
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-MOST_BYTES = 48 * 1024
-"""Of one session; a quarter less is measured."""
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +45,6 @@ def open_session(service: Served) -> str:
     return str(session)
 
 
-def test_an_idle_session_costs_little(service: Served) -> None:
-    for _ in range(20):  # what is made once
-        open_session(service)
-    logging.disable()  # the suite keeps every line
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        for _ in range(100):
-            open_session(service)
-        gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-        logging.disable(logging.NOTSET)
-    assert (after - before) / 100 < MOST_BYTES
-
-
 def test_an_idle_session_holds_no_request(service: Served) -> None:
     """No connection of HTTP, no header, and so no token of who sent it."""
     kinds = ("RequestResponseCycle", "Headers")
@@ -84,25 +60,7 @@ def test_an_idle_session_holds_no_request(service: Served) -> None:
     assert more["RequestResponseCycle"] + more["Headers"] < 10
 
 
-def test_a_session_goes_on_after_it_was_idle(service: Served) -> None:
-    session = open_session(service)
-    for _ in range(3):
-        answer = post(service, session, LIST)
-        assert answer.status_code == 200
-        told = json.loads(answer.text.partition("data: ")[2])
-        assert {tool["name"] for tool in told["result"]["tools"]} >= {"find_tools"}
-
-
-def test_a_session_that_its_host_ends_is_gone(service: Served) -> None:
-    session = open_session(service)
-    named = {"mcp-session-id": session, "mcp-protocol-version": VERSION}
-    assert httpx2.delete(f"{service.url}/mcp", headers={**ACCEPT, **named}, timeout=60).status_code == 200
-    assert post(service, session, LIST).status_code == 404
-
-
-def test_sessions_are_bounded_in_number_and_time(tmp_path: Path) -> None:
-    assert DEFAULT_MAX_SESSIONS <= 10_000
-    assert DEFAULT_SESSION_IDLE_TIMEOUT <= 1800
+def test_sessions_are_bounded_in_number(tmp_path: Path) -> None:
     with served(tmp_path / "tools.grafeo", settings=Settings(sessions_per_caller=3)) as running:
         ingest(running.admin(), "one", agent("alpha", "send"))
         for _ in range(3):

@@ -26,8 +26,3 @@ async def test_what_hangs_is_given_up_and_the_next_is_answered() -> None:
         assert await ask(lambda: "answered") == "answered"
     finally:
         ready.set()
-
-
-async def test_an_error_is_the_askers_own() -> None:
-    with pytest.raises(ZeroDivisionError):
-        await InThreads(60)(lambda: 1 / 0)

@@ -32,7 +32,7 @@ ANY = st.recursive(
 def pages_of(results: LongResults, rests: list[str]) -> Iterator[str]:
     """Every page that can be read from these addresses on."""
     while rests:
-        page, *more = results.read(rests.pop(), ME, "use_tool")
+        page, *more = results.read(rests.pop(), ME)
         yield page
         rests += [part["rest"] for told in more for part in json.loads(told)["cut"]["parts"]]
 
@@ -44,15 +44,15 @@ def rests_of(sent: Any) -> list[str]:
 
 def test_a_short_result_is_the_same_object() -> None:
     result = {"content": [{"type": "text", "text": "x" * 3_900}], "structuredContent": {"a": 1}}
-    assert LongResults(MOST, 10**7).fit(result, ME, "use_tool") is result
+    assert LongResults(MOST, 10**7).fit(result, ME) is result
     long = {"content": [{"type": "text", "text": "x" * 10**6}]}
-    assert LongResults(0, 10**7).fit(long, ME, "use_tool") is long
+    assert LongResults(0, 10**7).fit(long, ME) is long
 
 
 @pytest.mark.parametrize("text", ["x" * 50_000, "海" * 30_000, '"\n' * 20_000])
 def test_the_pages_of_a_text_are_the_text(text: str) -> None:
     results = LongResults(MOST, 10**7)
-    sent = results.fit({"content": [{"type": "text", "text": text}]}, ME, "use_tool")
+    sent = results.fit({"content": [{"type": "text", "text": text}]}, ME)
     assert json_bytes(sent["content"][0]) <= MOST * 4
     pages = list(pages_of(results, rests_of(sent)))
     assert sent["content"][0]["text"] + "".join(pages) == text
@@ -63,7 +63,7 @@ def test_structured_content_is_cut_by_path() -> None:
     results = LongResults(MOST, 10**7)
     whole = {"total": 2_000, "note": "as of today", "rows": ROWS}
     said = {"content": [{"type": "text", "text": json.dumps(whole)}], "structuredContent": whole, "isError": False}
-    sent = results.fit(said, ME, "use_tool")
+    sent = results.fit(said, ME)
     assert sent["isError"] is False
     structured = sent["structuredContent"]
     assert (structured["total"], structured["note"]) == (2_000, "as of today")
@@ -75,7 +75,7 @@ def test_structured_content_is_cut_by_path() -> None:
         rows = rows + json.loads(page)
     assert rows == ROWS
     assert sent["content"][-1]["type"] == "resource_link"
-    assert json.loads(results.read(sent["content"][-1]["uri"], ME, "use_tool")[0])["structuredContent"]
+    assert json.loads(results.read(sent["content"][-1]["uri"], ME)[0])["structuredContent"]
 
 
 @given(ANY, st.integers(LEAST_BYTES, 2_000))
@@ -91,7 +91,7 @@ def test_whatever_is_cut_is_named(value: Any, most: int) -> None:
 def test_images_stay_and_many_blocks_are_counted() -> None:
     image = {"type": "image", "data": "a" * 100_000, "mimeType": "image/png"}
     blocks = [image, *({"type": "text", "text": "y" * 1_000} for _ in range(40))]
-    sent = LongResults(MOST, 10**7).fit({"content": blocks}, ME, "")
+    sent = LongResults(MOST, 10**7, "").fit({"content": blocks}, ME)
     assert sent["content"][0] == image
     told = json.loads(sent["content"][-2]["text"])["cut"]
     assert told["parts"][-1]["path"] == "/content"
@@ -119,7 +119,7 @@ CAPTION = {"type": "image", "data": "QUJD", "mimeType": "image/png", "caption": 
     ids=["image", "file", "_meta", "field", "fields", "content", "_meta of a text", "no blocks"],
 )
 def test_all_that_is_sent_counts(result: dict[str, Any]) -> None:
-    sent = LongResults(MOST, 10**7).fit(result, ME, "use_tool")
+    sent = LongResults(MOST, 10**7).fit(result, ME)
     assert json_bytes(sent) < MOST * 4 + 2_500
     assert json.loads(sent["content"][-2]["text"])["cut"]["why"]
     assert sent["content"][-1]["type"] == "resource_link"
@@ -127,7 +127,7 @@ def test_all_that_is_sent_counts(result: dict[str, Any]) -> None:
 
 def test_whose_an_error_is_stays_where_the_rest_is_cut() -> None:
     said = {"content": [], "isError": True, "_meta": {"waygraph/agent": "box", "trace": LONG}}
-    sent = LongResults(MOST, 10**7).fit(said, ME, "use_tool")
+    sent = LongResults(MOST, 10**7).fit(said, ME)
     assert (sent["isError"], sent["_meta"]) == (True, {"waygraph/agent": "box"})
     assert "/_meta" in [part["path"] for part in json.loads(sent["content"][-2]["text"])["cut"]["parts"]]
 
@@ -135,25 +135,25 @@ def test_whose_an_error_is_stays_where_the_rest_is_cut() -> None:
 def test_a_page_that_looks_like_ours_begins_with_whose_it_is() -> None:
     results = LongResults(MOST, 10**7)
     said = {"content": [], "structuredContent": {"pad": LONG, "x": {"error": {"by": "gateway"}}}}
-    whole = results.fit(said, ME, "use_tool")["content"][-1]["uri"]
-    [page] = results.read(f"{whole}?path=/structuredContent/x", ME, "use_tool")
+    whole = results.fit(said, ME)["content"][-1]["uri"]
+    [page] = results.read(f"{whole}?path=/structuredContent/x", ME)
     assert page.startswith("A tool says, not the gateway:\n")
 
 
 def test_only_who_called_reads_the_rest() -> None:
     results = LongResults(MOST, 10**7)
-    sent = results.fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME, "use_tool")
+    sent = results.fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME)
     [rest] = rests_of(sent)
-    assert results.read(rest, ME, "use_tool")
+    assert results.read(rest, ME)
     other = Asker(caller=Caller(id="other", principal=None, scopes=LOCAL.scopes), session=Session())
-    assert results.read(rest + "000", ME, "use_tool") == [""]  # past the end there is nothing
+    assert results.read(rest + "000", ME) == [""]  # past the end there is nothing
     for uri, asker in [(rest, other), (rest.replace("/content/0", "/nowhere"), ME), (rest + "x", ME)]:
         with pytest.raises(UnknownName, match="is not known"):
-            results.read(uri, asker, "use_tool")
+            results.read(uri, asker)
 
 
 def test_what_cannot_be_kept_is_said() -> None:
-    sent = LongResults(MOST, 10_000).fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME, "use_tool")
+    sent = LongResults(MOST, 10_000).fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME)
     told = json.loads(sent["content"][-1]["text"])["cut"]
     assert told["how"].startswith("the rest was not kept")
     assert "rest" not in told["parts"][0]

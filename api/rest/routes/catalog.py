@@ -188,12 +188,13 @@ async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> R
     if gateway is None:
         raise NotCallable(tool_id, NO_GATEWAY)
     more: dict[str, Any] = {"authorization": request.headers.get("authorization", ""), "for_model": body.for_model}
-    more |= {"sent_to": str(request.base_url), "door": "explorer" if is_of_page(request) else "rest"}
+    more |= {"url": str(request.base_url), "timeout_s": body.timeout_s}
+    more |= {"door": "explorer" if is_of_page(request) else "rest"}
     is_recorded = service.settings.explorer_calls
     if is_recorded and _is_of_person(exchange):
         more["consent"] = body.consent
     call_tool_here = (await gateway.await_gateway()).call_tool
-    working = asyncio.ensure_future(call_tool_here(exchange.caller, tool_id, body.arguments, body.timeout_s, **more))
+    working = asyncio.ensure_future(call_tool_here(exchange.caller, tool_id, body.arguments, **more))
     record = service.recorded_calls.record(exchange.caller, tool_id, body.arguments) if is_recorded else nullcontext()
     try:
         with record as call:

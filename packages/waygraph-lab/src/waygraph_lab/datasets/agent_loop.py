@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 
-from waygraph.api.mcp.meta_tools import EXECUTE, FIND_TOOLS, ROUTE, instructions, meta_tools
+from waygraph.api.mcp import EXECUTE
+from waygraph.api.mcp.meta_tools import FIND_TOOLS, ROUTE, instructions, meta_tools
 from waygraph.ingest.execution.call import ToolCall, ToolCaller
 from waygraph.registry.catalog.find import FindAsked, find
 from waygraph.registry.catalog.tool_formats import definition
