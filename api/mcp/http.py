@@ -21,13 +21,12 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
-from starlette.responses import JSONResponse
 
 from waygraph.api.mcp import RUNNERS
 from waygraph.api.mcp.calls import call_alone, record_call
 from waygraph.api.mcp.gateway import Gateway, Parts
 from waygraph.api.mcp.meta_tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS
-from waygraph.api.mcp.results import protocol_error
+from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
@@ -259,8 +258,10 @@ class HttpGateway:
                 await self._sessions.handle_request(kept, request, send_once)
         except TooManySessions as error:
             # In JSON-RPC: hosts tell their users its message, and of any other body nothing.
-            body = {"jsonrpc": "2.0", "id": None, "error": protocol_error(error)}
-            await JSONResponse(body, status_code=429)(scope, receive, send)
+            body = compact({"jsonrpc": "2.0", "id": None, "error": protocol_error(error)}).encode()
+            headers = [(b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": 429, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
         except anyio.ClosedResourceError:
             if not send_once.is_whole:
                 raise
