@@ -33,7 +33,7 @@ from waygraph.ingest.execution.call import MOST_ERROR_CHARS, STOPPING, ToolCall
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.redaction import shorten
 from waygraph.ingest.upstream.calls import answer_question
-from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question
+from waygraph.ingest.upstream.connection import ANSWER_S, Deaf, Host, NotAnswered, Question
 from waygraph.ingest.upstream.inflight import MOST_NOTICE_CHARS
 from waygraph.ingest.upstream.messages import error_words
 from waygraph.registry.model.clock import now
@@ -62,6 +62,8 @@ NO_CALL_WAITS = (
 )
 
 type Result = Mapping[str, Any]
+type Hearing = CallNews | Deaf
+"""The request of the host that waits now."""
 Run = Callable[[Host], Awaitable[Result]]
 
 
@@ -90,7 +92,7 @@ class _Call(OfSession):
         self.caller_id, self.owner, self._session = asker.caller.id, asker.owner, asker.session
         self._parking, self._capabilities = parking, capabilities
         self._scope = anyio.CancelScope()
-        self._hearing: CallNews | None = None
+        self._hearing: Hearing | None = None
         self._questions: dict[str, _OpenQuestion] = {}
         self._numbers = count(1)
         self._news, self._fetched = anyio.Event(), anyio.Event()
@@ -98,7 +100,7 @@ class _Call(OfSession):
 
     # -- for its host's requests -------------------------------------------------------------------
 
-    async def turn(self, hearing: CallNews) -> Result | InputRequest:
+    async def turn(self, hearing: Hearing) -> Result | InputRequest:
         """Until it has ended or has a question. Raises what it raises; cancelled, it ends the call."""
         self._hearing = hearing
         try:
@@ -200,7 +202,7 @@ class Parking:
                 tasks.cancel_scope.cancel()
 
     async def begin(
-        self, asker: Asker, capabilities: ClientCapabilities | None, hearing: CallNews, run: Run
+        self, asker: Asker, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
     ) -> Result | InputRequest:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:
@@ -210,7 +212,7 @@ class Parking:
         return await call.turn(hearing)
 
     async def go_on(
-        self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: CallNews
+        self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: Hearing
     ) -> Result | InputRequest:
         """As `begin`, with a call that waits for these answers. Raises MCPError if none does: nothing has run."""
         call = self._kept.get(ticket)

@@ -7,7 +7,6 @@ the registry, on the endpoint and on the caller, and on nothing that was asked b
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -105,15 +104,15 @@ def pinned_tools(gateway: Gateway, asker: Asker) -> Sequence[Tool]:
     """
     if asker.caller.scopes.isdisjoint(MAY_KNOW):
         return ()
-    principal, agents = asker.principal, []
-    with suppress(RegistryNotFound):
+    principal = asker.principal
+    try:
         registry, within = gateway.view(asker)
         agents = [
             agent
             for agent in registry.agents(principal=principal)
             if agent.pinned and not agent.hidden and (within is None or agent.id in within)
         ]
-    if not agents:
+    except RegistryNotFound:
         return ()
     judges, why_not = gateway.judges(asker), gateway.reach.now().why_not
     tools = [
