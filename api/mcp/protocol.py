@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from sys import modules
 from typing import Any, Final
 
 from mcp.types.methods import SERVER_REQUESTS, SERVER_RESULTS
-from mcp_types._v2025_11_25 import PrimitiveSchemaDefinition  # what a form may ask for; public types leave it open
 from pydantic import AnyUrl, TypeAdapter, ValidationError
 
 from waygraph.registry.catalog.tool_formats import Validator, is_valid, validator_of
@@ -142,7 +142,9 @@ def _shape_of_item(method: str, field: str) -> _Shape:
 def _shape_of_question(method: str) -> _Shape:
     schema, definitions = _schema_of(SERVER_REQUESTS[method, VERSION])
     if form := definitions.get("RequestedSchema"):
-        fields, of_fields = _schema_of(dict[str, PrimitiveSchemaDefinition])
+        # What a form may ask for stands beside the wire type; the public types leave it open.
+        wire_types = modules[SERVER_REQUESTS[method, VERSION].__module__]
+        fields, of_fields = _schema_of(dict[str, wire_types.PrimitiveSchemaDefinition])  # type: ignore[name-defined]
         fields["additionalProperties"]["anyOf"].reverse()  # the SDK's first one is any text, also one of a choice
         form["properties"]["properties"], definitions = fields, {**definitions, **of_fields}
     return _Shape(schema["properties"]["params"], definitions)
