@@ -120,7 +120,7 @@ Policy = Literal["accept", "hold", "strict"]
 
 def _text_form(text: str) -> str:
     from waygraph.registry.model.errors import InvalidSetting
-    from waygraph.registry.model.text_forms import read_form
+    from waygraph.registry.model.validation import read_form
 
     try:
         return read_form(text)

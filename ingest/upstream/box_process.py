@@ -12,10 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-TYPE_CHECKING = False  # as type checkers know it: the module typing takes longer to import than a start may take
-if TYPE_CHECKING:
-    pass
-
 Rule = tuple[str, str]
 """Of a box: `fs_read`, `fs_write` or `net_allow`, and the path or the address."""
 BoxRequest = tuple[str, list[Rule], int]

@@ -20,7 +20,7 @@ from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surrogates
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool, stated_text
 from waygraph.registry.model.parameters import parameters_of_text
-from waygraph.registry.model.text_forms import weights_of
+from waygraph.registry.model.validation import weights_of
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.write import NewVectors

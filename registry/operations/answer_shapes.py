@@ -94,7 +94,7 @@ class ToolRoute(nouns.ToolRoute):
     """The tools in a host's own format, if asked for."""
 
 
-class Routed:
+class BatchAnswer:
     """One of the two."""
 
     route: Route | None
@@ -102,7 +102,7 @@ class Routed:
 
 
 class Batch:
-    answers: tuple[Routed, ...]
+    answers: tuple[BatchAnswer, ...]
 
 
 class Recipe:

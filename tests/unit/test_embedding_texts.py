@@ -31,7 +31,7 @@ from waygraph.registry.embedding.texts import (
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed
 from waygraph.registry.model.nouns import Agent, TextForm, Tool
-from waygraph.registry.model.text_forms import is_form, read_form
+from waygraph.registry.model.validation import is_form, read_form
 
 GITHUB = Agent(id="github", name="GitHub", description="Repositories and issues.")
 SCHEMA = {

@@ -23,7 +23,7 @@ from waygraph.api.cli.options import (
 )
 from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, one_line
 from waygraph.api.cli.render.progress import ask_servers, progress_bar
-from waygraph.api.cli.render.watch_events import flag_remarks
+from waygraph.api.cli.render.views import flag_remarks
 from waygraph.ingest.hosts.hosts import KnownConfig, title_of
 from waygraph.ingest.manifest.questions import open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given

@@ -1,10 +1,13 @@
 """`watch`: the registry kept in step with sources and running servers."""
 
 import asyncio
+import json
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +17,13 @@ import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import AllowMassRemoval, NameOptions, Policy, ServerOptions, Texts, invocation, opening
-from waygraph.api.cli.render.output import INTERRUPT, note
-from waygraph.api.cli.render.watch_events import describe_lines, json_line, line_output
+from waygraph.api.cli.render.output import INTERRUPT, note, one_line, print_line
+from waygraph.api.cli.render.views import flag_remarks
 from waygraph.ingest.sources.opening import refuse_unused
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.model.errors import SourceError, WaygraphError
+from waygraph.registry.model.foreign_text import escape_unsafe
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import place_of
 
@@ -61,7 +65,7 @@ def watch(
         command = options.server_command
         sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)
-        relay = _Relay(line_output(json_line if as_json else describe_lines))
+        relay = _Relay(_line_output(_json_line if as_json else _describe_lines))
         watch_settings = watching(settings, relay.tell, policy=policy, allow_mass_removal=allow_mass_removal, once=once)
         watched_sources = followed_sources(sources, command, how)
         status = _run_until_stopped(Watch(registry, watched_sources, watch_settings), relay, once=once)
@@ -144,3 +148,46 @@ class _Relay:
         except SystemExit as ending:
             self.ending = ending
             self.stop()
+
+
+def _line_output(describe: Callable[[events.WatchEvent], list[str]]) -> Callable[[events.WatchEvent], None]:
+    """Prints the lines of an event; threads may call it."""
+    lock = threading.Lock()
+
+    def tell(event: events.WatchEvent) -> None:
+        with lock:
+            for line in describe(event):
+                print_line(line)
+
+    return tell
+
+
+def _json_line(event: events.WatchEvent) -> list[str]:
+    """A JSON object."""
+    return [escape_unsafe(json.dumps({"at": _now(), **events.shape_of_event(event)}, ensure_ascii=False))]
+
+
+def _describe_lines(event: events.WatchEvent) -> list[str]:
+    """Of whom, what, and its figures but for those that are 0; then what of it a person should look at."""
+    facts = events.facts_of_event(event)
+    source, what = facts.pop("source", "registry"), facts.pop("event")
+    who = facts.pop("server", source)
+    figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items() if value)
+    texts = (f"{what}: {figures}" if figures else what, *_remarks(event))
+    return [one_line(f"{_now()} {who}: {text}") for text in texts]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _remarks(event: events.WatchEvent) -> tuple[str, ...]:
+    """What of a sync a person should look at: what was not taken, or not whole, and what looks suspicious."""
+    if not isinstance(event, events.SourceSynced):
+        return ()
+    changes = event.report.changes
+    return (
+        *(f"rejected: {each.where}: {each.reason}" for each in changes.rejected),
+        *(f"cut: {each.where}: {each.reason}" for each in changes.cut),
+        *(f"{kind}: {name}: {text}" for kind, name, text in flag_remarks(changes)),
+    )

@@ -9,7 +9,7 @@ from waygraph.api.cli.render.output import Aside, Bar, Block, Fields, Lines, Tab
 from waygraph.registry.model.nouns import KNOWN, Route, ToolMatch, ToolRoute, is_doubtful, notices_of, suspicions
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
+    from waygraph.registry.model.changes import About, ChangeSet, ListedAgent, SourceSummary, Status, Written
     from waygraph.registry.model.nouns import Agent, AgentMatch, Tool, Walked
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.routing.placement import Placement
@@ -198,6 +198,19 @@ def _remarks(sources: "Sequence[SourceSummary]", titles: "Mapping[str, str]") ->
     notices = [(title, notice_line(each.notices, each.notices_at)) for title, each in standings]
     tables = Table(("source", "fails", "since", "reason"), failures), Table(("source", "notices"), notices)
     yield from (table for table in tables if table.rows)
+
+
+def flag_remarks(changes: "ChangeSet") -> Iterator[tuple[str, str, str]]:
+    """What looks suspicious and what follows of it, and one line for all notices: a kind, a name and a text."""
+    from waygraph.ingest.hosts.hosts import title_of
+
+    for each in changes.flagged:
+        if reasons := suspicions(each.flags):
+            what = "calls are denied" if "/" in each.id else "no model reads its description"
+            yield "suspicious", each.id, "; ".join((*reasons, f"{what} until `waygraph approve` accepts it"))
+    ids = [each.id for each in changes.flagged for _ in notices_of(each.flags)]
+    if ids:
+        yield "notices", title_of(changes.source), notice_line(len(ids), ids[0])
 
 
 def notice_line(count: int, first: str) -> str:

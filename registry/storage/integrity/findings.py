@@ -23,8 +23,8 @@ from waygraph.registry.model.errors import RegistryError, RegistryNotFound, Wayg
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import name_undescribed
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.model.tool_settings import overlay_entries
+from waygraph.registry.model.validation import is_form
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS, count_subjects

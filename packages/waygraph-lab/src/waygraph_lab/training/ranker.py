@@ -22,7 +22,7 @@ from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused
 from waygraph.registry.model.nouns import AgentMatch, TextForm, ToolMatch, Turn
 from waygraph.registry.model.numbers import read_number, read_whole
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.text_forms import is_form
+from waygraph.registry.model.validation import is_form
 from waygraph.registry.routing.recipes import HYBRID, Recipe
 from waygraph.registry.routing.rerank import Choice
 
