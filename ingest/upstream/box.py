@@ -103,7 +103,7 @@ class Box:
             self.note_wish(f"reaches {address}")
         return (
             "it runs in a box, which may have refused this. An operator who trusts it with what it asked for sees that "
-            "by `waygraph changes --waiting`, and grants it by `waygraph approve`"
+            "by `waygraph changes --waiting`, and grants it by `waygraph approve`, or by `isolate` in its entry"
         )
 
     def advise(self, result: Result) -> Result:

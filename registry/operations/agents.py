@@ -291,8 +291,11 @@ class ListWaiting(PartRequest[Waiting]):
 
     def write(self, answer: Page[Waiting], transport: TransportFilter = None) -> Shape:
         """Wishes are for those who read how servers are started."""
-        items = tuple(each for each in answer if transport is None or not is_wish(each.id))
-        return super().write(replace(answer, items=items), transport)
+        if transport is None:
+            return super().write(answer)
+        items, last = tuple(each for each in answer if not is_wish(each.id)), answer.following
+        following = f"{last.partition(' ')[0]} ~" if is_wish(last) else last  # behind all wishes of that server
+        return super().write(replace(answer, items=items, following=following), transport)
 
     def write_item(self, item: Waiting, transport: TransportFilter) -> Shape:
         return shapes.shape(shapes.shown_waiting(item, transport))

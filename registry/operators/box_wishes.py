@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView
@@ -20,6 +21,7 @@ from waygraph.registry.graph.write import put_settings
 from waygraph.registry.model.changes import Change, OperatorSettings, Waiting, plain_key
 from waygraph.registry.model.errors import RegistryLocked, StorageFailed, TextDiffers, UnknownName
 from waygraph.registry.model.files import content_if_there, write_lock, write_private
+from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Principal, canonical_json, parse_field
 from waygraph.registry.operators.rights import is_operator, refuse_non_operator
 from waygraph.registry.writer import WriteSession
@@ -95,48 +97,73 @@ def _states(graph: GraphView, file: WishFile) -> Mapping[str, Mapping[str, str]]
     return states
 
 
+def _servers_without_agents(graph: GraphView, file: WishFile) -> Mapping[str, tuple[str, str]]:
+    """Those that did not even start without what they asked for: by a name, the source and its key. Raises
+    StorageFailed.
+    """
+    claimed = {(claim.source, plain_key(claim.key)) for claim in graph.claims}
+    servers = ((source, key) for source, keys in file.content().items() for key in keys)
+    return {f"{quote(each[1], safe='')[:64]}#{digest(*each)[:8]}": each for each in servers if each not in claimed}
+
+
 def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -> Iterator[Waiting]:
     """What waits for an operator, and what was refused. They are launch data: nobody else is shown any."""
-    states = _states(graph, file) if is_operator(principal) else {}
-    for agent_id in (each for each in states if graph.shows(each, principal)):
-        reasons = decisions_of(graph.settings.get(agent_id))
-        for wish, state in states[agent_id].items():
-            if state == GRANT and not reasons.get(wish):
-                continue
-            description = f"Its server {wish}. Its box refused that."
-            yield Waiting(
-                id=f"{agent_id} {wish}",
-                agent_id=agent_id,
-                description=description,
-                content_hash=graph.agents[agent_id].agent.content_hash,
-                fields=("description",),
-                chars=len(description),
-                pending=True,
-                rejection=reasons.get(wish, ""),
-                sources=tuple(sorted(claim.source for claim in graph.claims if claim.agent_id == agent_id)),
-            )
+    if not is_operator(principal):
+        return
+    for agent_id, states in _states(graph, file).items():
+        reasons, agent = decisions_of(graph.settings.get(agent_id)), graph.agents.get(agent_id)
+        if agent is None or not graph.shows(agent_id, principal):
+            continue
+        sources = tuple(sorted(claim.source for claim in graph.claims if claim.agent_id == agent_id))
+        for wish, state in states.items():
+            if state != GRANT or reasons.get(wish):
+                item = _waiting(agent_id, wish, sources)
+                yield replace(
+                    item, agent_id=agent_id, content_hash=agent.agent.content_hash, rejection=reasons.get(wish, "")
+                )
+    for name, (source, key) in _servers_without_agents(graph, file).items():
+        yield from (_waiting(name, wish, (source,)) for wish, state in file.of(source, key).items() if state == WAITS)
+
+
+def _waiting(name: str, wish: str, sources: tuple[str, ...]) -> Waiting:
+    text = f"Its server {wish}. Its box refused that."
+    return Waiting(
+        id=f"{name} {wish}",
+        agent_id="",
+        description=text,
+        fields=("description",),
+        chars=len(text),
+        pending=True,
+        sources=sources,
+    )
 
 
 def decide_wishes(
     session: WriteSession, file: WishFile, hashes: Mapping[str, str | None], principal: Principal | None, reason: str
 ) -> int:
     """Grants them from the next start on, or with a `reason` refuses them; the revision then. `hashes`: by the id of a
-    wish the content hash of its agent that was read; None: of any. A folder stands for each wish below it.
+    wish the content hash of its agent that was read; None: of any. A folder stands for each wish below it. What is
+    decided of a server without an agent is kept on this machine alone.
 
     Raises UnknownName, TextDiffers, NotAllowed, StorageFailed, and what a write raises.
     """
     refuse_non_operator("to decide on a wish", principal)
     session.begin()
     graph = session.read_graph_view()
-    states, decisions = _states(graph, file), dict[str, dict[str, str]]()
+    states, without_agents = _states(graph, file), _servers_without_agents(graph, file)
+    decisions = dict[str, dict[str, str]]()
     for name, content_hash in hashes.items():
-        agent_id, _, wish = name.partition(" ")
-        below = [each for each in states.get(agent_id, ()) if each == wish or each.startswith(f"{wish}/")]
-        if not below or not graph.shows(agent_id, principal):
+        server, _, wish = name.partition(" ")
+        here = file.of(*without_agents[server]) if server in without_agents else states.get(server, {})
+        below = [each for each in here if each == wish or each.startswith(f"{wish}/")]
+        if not below or not (server in without_agents or graph.shows(server, principal)):
             raise UnknownName("wish of a server", name, ())
-        if content_hash not in (None, graph.agents[agent_id].agent.content_hash):
+        if content_hash and content_hash != graph.agents[server].agent.content_hash:
             raise TextDiffers(name)
-        decisions.setdefault(agent_id, {}).update(dict.fromkeys((wish, *below), reason))
+        decisions.setdefault(server, {}).update(dict.fromkeys((wish, *below), reason))
+    state = REFUSAL if reason else GRANT
+    for server in decisions.keys() & without_agents:
+        file.put(*without_agents[server], dict.fromkeys(decisions.pop(server), state))
     settings = [
         replace(each, wishes=canonical_json({**decisions_of(each), **decisions[each.agent_id]}))
         for each in map(graph.settings_of, decisions)
@@ -147,10 +174,9 @@ def decide_wishes(
         link_subjects(graph_session, list(decisions))
         session.log(graph_session, [_change(agent_id, wishes, reason) for agent_id, wishes in decisions.items()])
 
-    revision = session.write(work, list(decisions)).revision
+    revision = (session.write(work, list(decisions)) if decisions else session.begin()).revision
     for claim in graph.claims:
         if claim.agent_id in decisions:
-            state = REFUSAL if reason else GRANT
             file.put(claim.source, claim.key, dict.fromkeys(decisions[claim.agent_id], state))
     return revision
 

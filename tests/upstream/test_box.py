@@ -179,7 +179,7 @@ def test_a_flood_of_wishes_is_bounded(tmp_path: Path) -> None:
 def test_what_a_server_asks_for_waits_for_an_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A grant holds from the next start on, also after the next ingest; on another machine it waits once more."""
+    """A grant holds from the next start on, at a call and at an ingest; on another machine it waits once more."""
     monkeypatch.setenv("WAYGRAPH_EMBEDDER", "none")
     wanted, other = tmp_path / "wanted", tmp_path / "other"
     wanted.write_text("granted text")
@@ -229,6 +229,15 @@ def test_what_a_server_asks_for_waits_for_an_operator(
     run("approve", f"hostile reads {tmp_path}", here="there")  # a folder stands for what was asked for in it
     assert read(wanted, here="there").startswith("granted text")
     assert waiting("there") == {}
+    needy = tmp_path / "needy" / "needy.py"
+    needy.parent.mkdir()
+    needy.write_text(f"open({str(other)!r}).close()\n{Path(HOSTILE).read_text()}")
+    ingest = ("ingest", "--source", "t", "--isolate", "--", sys.executable, needy)
+    assert run_program(capsys, "--registry", tmp_path / "there.grafeo", *ingest).status == 1
+    [wish] = [each for each in waiting("there") if each.endswith(f" reads {other}")]
+    run("approve", wish, here="there")  # of a server that did not start, and so has no agent
+    run(*ingest, here="there")
+    assert read(wanted, here="there").startswith("granted text")
 
 
 def test_limits_hold_in_a_box(tmp_path: Path) -> None:

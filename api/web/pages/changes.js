@@ -93,7 +93,7 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
   return html`<article class="card" aria-label=${item.id}>
     <div class="row between">
       <h3>${maySet() && html`<${Input} as="check" aria-label=${`choose ${item.id}`} value=${chosen} set=${(/** @type {boolean} */ on) => onChoose(item.id, on)} /> `}
-        <a href=${item.tool ? toolPlace(item.id) : agentPlace(item.agent_id)}>${revealed(item.id)}</a></h3>
+        ${item.agent_id ? html`<a href=${item.tool ? toolPlace(item.id) : agentPlace(item.agent_id)}>${revealed(item.id)}</a>` : revealed(item.id)}</h3>
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
     </div>
@@ -102,7 +102,7 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
     ${item.flags.length > 0 && html`<ul class="reasons">${item.flags.map((flag) => html`<li>${revealed(flag)}</li>`)}</ul>`}
     <${Fold} open=${shown} title=${isChange ? "Before and after" : "Its text"} onOpen=${() => setQuery({ text: item.id })}>${() => html`
       ${isChange && Object.keys(change.before).length > 0 && html`<${Difference} before=${change.before} after=${change.after} />`}
-      <${Present} item=${item} onRest=${onRest} />`}<//>
+      ${item.agent_id ? html`<${Present} item=${item} onRest=${onRest} />` : html`<${Said} field="description" text=${item.description} onRest=${(/** @type {number} */ rest) => onRest(item, "description", rest)} />`}`}<//>
   </article>`;
 }
 
@@ -145,12 +145,18 @@ function Decide({ decision, items, rests, onClose, onDone }) {
     onDone();
   };
   const decide = async () => {
-    const hashes = hashesOf(items);
-    const answer = await request(isApproval ? "/v1/approvals" : "/v1/rejections", { body: isApproval ? { hashes } : { hashes, reason } }).catch((error) => {
-      if (error.status === 409) end(); // one says something else by now, which is to be read first
-      throw error;
-    });
-    notify(`${isApproval ? "Approved" : "Rejected"}: ${counted({ agents: answer.agents.length, tools: answer.tools.length, wishes: answer.wishes.length })}.`);
+    const done = { agents: 0, tools: 0, wishes: 0 };
+    const isText = (/** @type {Waiting} */ each) => Boolean(each.tool) || each.id === each.agent_id;
+    // What servers ask for is decided apart from what agents and tools say.
+    for (const part of [items.filter(isText), items.filter((each) => !isText(each))].filter((each) => each.length)) {
+      const hashes = hashesOf(part);
+      const answer = await request(isApproval ? "/v1/approvals" : "/v1/rejections", { body: isApproval ? { hashes } : { hashes, reason } }).catch((error) => {
+        if (error.status === 409) end(); // one says something else by now, which is to be read first
+        throw error;
+      });
+      for (const kind of /** @type {(keyof typeof done)[]} */ (Object.keys(done))) done[kind] += answer[kind].length;
+    }
+    notify(`${isApproval ? "Approved" : "Rejected"}: ${counted(done)}.`);
     end();
   };
   return html`<${Dialog} title=${isApproval ? "Approve this?" : "Reject this?"} onClose=${onClose}>
