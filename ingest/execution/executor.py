@@ -101,6 +101,8 @@ class McpCaller:
 
 REST_AFTER = 5
 """Calls of one caller that fail in a row: then the server rests for them."""
+MOST_FAILURES = REST_AFTER + 6
+"""That count: so many rests double up to the longest, and at most so many calls come back one by one."""
 FIRST_REST_S, LONGEST_REST_S = 5.0, 300.0
 """Doubled with each failure."""
 
@@ -115,7 +117,8 @@ class Breaker:
     """Lets servers rest whose calls fail in a row: a circuit breaker (Nygard, "Release It!", 2007), for each caller
     alone, since one who sends what a server cannot bear must not close it to others.
 
-    A call fails that gets no answer in its full time, or whose server is lost meanwhile. After a rest one call tries.
+    A call fails that gets no answer in its full time, or whose server is lost meanwhile. After a rest one call tries,
+    and while calls go well, one at a time, each takes one failure back: below REST_AFTER all are let through.
     """
 
     def __init__(self, full_s: float) -> None:
@@ -132,17 +135,23 @@ class Breaker:
             rest.until_s = now_s + FIRST_REST_S
         try:
             yield
-            self._rests.pop(key, None)
+            self._note_answer(key, rest)
         except (CallTimedOut, MayHaveRun) as error:
             if isinstance(error, MayHaveRun) or call.deadline_s >= self._full_s:
-                rest.failure_count += 1
+                rest.failure_count = min(rest.failure_count + 1, MOST_FAILURES)
                 over = rest.failure_count - REST_AFTER
                 rest_s = min(FIRST_REST_S * 2**over, LONGEST_REST_S) if over >= 0 else 0.0
                 rest.until_s, self._rests[key] = anyio.current_time() + rest_s, rest
             raise
         except UpstreamAnswered:
-            self._rests.pop(key, None)
+            self._note_answer(key, rest)
             raise
+
+    def _note_answer(self, key: tuple[str, str], rest: _Rest) -> None:
+        if rest.failure_count <= REST_AFTER:
+            self._rests.pop(key, None)
+        else:
+            rest.failure_count, rest.until_s = rest.failure_count - 1, 0.0
 
 
 class Executor:
