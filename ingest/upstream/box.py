@@ -14,6 +14,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
+from threading import Thread
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import inherited_variables, installer_addresses
@@ -26,7 +27,7 @@ from waygraph.registry.model.changes import OperatorSettings
 from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.operators.box_wishes import WishFile, grants_of
+from waygraph.registry.operators.box_wishes import ServerWishes, WishFile, grants_of
 
 _SYSTEM = (
     *"/usr /bin /sbin /lib /lib32 /lib64 /proc /dev/zero /dev/random /dev/urandom /sys/devices/system/cpu".split(),
@@ -55,8 +56,8 @@ _REFUSAL = re.compile(
     r"all connection attempts failed"
 )
 _HOST = re.compile(r"(?:ENOTFOUND |EAI_AGAIN |https?://|host[ =:']{1,3})((?:[\w-]{1,63}\.){1,8}[a-z]{2,63})")
-MOST_WORDS_CHARS = 2_000
-"""Of an error, so much is looked at."""
+MOST_WORDS_CHARS, MOST_HOSTS = 2_000, 3
+"""Of an error, so much is looked at, and so many hosts in it are noted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -99,8 +100,9 @@ class Box:
         words = words[:MOST_WORDS_CHARS]
         if not _REFUSAL.search(words):
             return ""
-        for address in {f"{host}:443" for host in _HOST.findall(words)} - {grant.what for grant in self.grants}:
-            self.note_wish(f"reaches {address}")
+        hosts = dict.fromkeys(f"{host}:443" for host in _HOST.findall(words))
+        for address in [each for each in hosts if each not in {grant.what for grant in self.grants}][:MOST_HOSTS]:
+            Thread(target=self.note_wish, args=(f"reaches {address}",)).start()  # it waits for a file's lock
         return (
             "it runs in a box, which may have refused this. An operator who trusts it with what it asked for sees that "
             "by `waygraph changes --waiting`, and grants it by `waygraph approve`, or by `isolate` in its entry"
@@ -162,8 +164,9 @@ def with_grants(
     if not isinstance(launch, StdioLaunch) or not _is_wanted(launch, settings):
         return launch
     file = WishFile.inside(settings.data_path)
-    grants = grants_of(setting, file.of(source, key))
-    return replace(launch, grants=grants, note_wish=partial(file.note, source, key))
+    name = digest("launch", launch.command, launch.cwd, *launch.args, *sorted(launch.env))
+    grants = grants_of(file.content().get(name, ServerWishes()), setting)
+    return replace(launch, grants=grants, note_wish=partial(file.note, name, source, key))
 
 
 def profiles_of(servers: Iterable[ServerEntry], environ: Mapping[str, str], settings: Settings) -> list[Grant]:

@@ -97,11 +97,11 @@ class Child:
         box: Box | None = None,
     ) -> None:
         """Raises OSError if it cannot be started, and ValueError; `await_start` tells the rest."""
-        raises = raises_privileges(command[0], environment)
+        raises, folder = raises_privileges(command[0], environment), os.path.abspath(folder)
+        rules = (sandlock_library(), box.rules()) if box else None
         reading, wishes = os.pipe()  # of a server without a box it ends at once
         self.wishes = Pipe(os.fdopen(reading, "rb", 0))
-        confinement = (sandlock_library(), box.rules(), wishes) if box else None
-        request = marshal.dumps((command, environment, os.path.abspath(folder), raises, confinement))
+        request = marshal.dumps((command, environment, folder, raises, rules and (*rules, wishes)))
         forbid_inspection()
         self._control, theirs = socket.socketpair()
         _controls.add(self._control)

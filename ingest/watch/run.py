@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,7 +21,15 @@ from waygraph.ingest.sources.parse import beside, is_skill
 from waygraph.ingest.sources.read import STDIN, Parts
 from waygraph.ingest.sync.apply import Member
 from waygraph.ingest.upstream.box import with_grants
-from waygraph.ingest.upstream.connection import SERVERS_AT_ONCE, START_S, Clock, Connect, Starts, SystemClock
+from waygraph.ingest.upstream.connection import (
+    SERVERS_AT_ONCE,
+    START_S,
+    Clock,
+    Connect,
+    Connection,
+    Starts,
+    SystemClock,
+)
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.queue import Inbox, Offer, WriteAbandoned, Writer
 from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
@@ -154,13 +163,18 @@ class Watch:
         stdio = Starts(watching.settings.upstream_starts_at_once, START_S, watching.clock)
         http = Starts(SERVERS_AT_ONCE, START_S, watching.clock)
         return Supervision(
-            connect=watching.connect,
+            connect=self._connect,
             tell=self._note_event,
             starts=lambda launch: stdio if isinstance(launch, StdioLaunch) else http,
             pace=watching.pace,
             clock=watching.clock,
             random=watching.random,
         )
+
+    def _connect(self, launch: Launch) -> AbstractAsyncContextManager[Connection]:
+        """With what operators have granted by this start."""
+        source, server = self._members[_name(launch)][0]
+        return self._watching.connect(with_grants(launch, self._watching.settings, source, server.key))
 
     # -- sources -----------------------------------------------------------------------------------
 
@@ -214,7 +228,7 @@ class Watch:
         for each, its in self._parts.items():
             for server in its.servers:
                 name = _name(server.launch)
-                launches[name] = with_grants(server.launch, self._watching.settings, each, server.key)
+                launches[name] = server.launch
                 self._members.setdefault(name, []).append((each, server))
         self._latest = {name: event for name, event in self._latest.items() if name in launches}
         for name, key in before - set(self._keys(source)):

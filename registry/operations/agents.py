@@ -250,7 +250,9 @@ class ForgetSource(Request[Forgotten]):
     """The source's name."""
 
     def answer(self, graph: Graph, principal: Principal | None) -> Forgotten:
-        return graph.change_existing(lambda session: forget_source(session, self.name, principal))
+        forgotten = graph.change_existing(lambda session: forget_source(session, self.name, principal))
+        WishFile.inside(graph.settings.data_path).forget(self.name)
+        return forgotten
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,9 +25,12 @@ from waygraph.ingest.sources.opening import Opening, open_command
 from waygraph.ingest.upstream.box import box_of, sandlock_library
 from waygraph.ingest.upstream.box_process import MOST_WISHES
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.errors import TextDiffers, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.operations.agents import Approve, ListWaiting
 from waygraph.registry.operators.box_wishes import MOST_WAITING, WishFile
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 def can_isolate() -> bool:
@@ -162,7 +165,7 @@ def test_a_flood_of_wishes_is_bounded(tmp_path: Path) -> None:
 
     def note(wish: str) -> None:
         seen.append(wish)
-        file.note("source", "key", wish)
+        file.note("launch", "source", "key", wish)
 
     async def attempt_all() -> None:
         async with hostile(tmp_path / "data", note_wish=note) as server:
@@ -172,8 +175,12 @@ def test_a_flood_of_wishes_is_bounded(tmp_path: Path) -> None:
     anyio.run(attempt_all)
     assert seen == [f"reads {path}" for path in paths[:MOST_WISHES]]
     for path in paths:
-        file.note("source", "key", f"writes {path}")
-    assert len(file.of("source", "key")) == MOST_WAITING
+        file.note("launch", "source", "key", f"writes {path}")
+    assert len(file.content()["launch"].wishes) == MOST_WAITING
+    file.note("other", "source", "key", "reads /x")
+    assert file.content().keys() == {"other"}, "a server has one launch"
+    file.forget("source")
+    assert file.content() == {}
 
 
 def test_what_a_server_asks_for_waits_for_an_operator(
@@ -232,9 +239,14 @@ def test_what_a_server_asks_for_waits_for_an_operator(
     needy = tmp_path / "needy" / "needy.py"
     needy.parent.mkdir()
     needy.write_text(f"open({str(other)!r}).close()\n{Path(HOSTILE).read_text()}")
-    ingest = ("ingest", "--source", "t", "--isolate", "--", sys.executable, needy)
+    ingest = ("ingest", "--source", "t", "--isolate", "--", sys.executable, str(needy))
     assert run_program(capsys, "--registry", tmp_path / "there.grafeo", *ingest).status == 1
     [wish] = [each for each in waiting("there") if each.endswith(f" reads {other}")]
+    with LocalRegistry.open(tmp_path / "there.grafeo") as registry:
+        some = registry.perform(ListWaiting(), Principal(groups=("g",), operates=True))
+        assert wish not in {each.id for each in some}, "whose it is nobody knows"
+        with pytest.raises(TextDiffers):
+            registry.perform(Approve(hashes={wish: "another"}))
     run("approve", wish, here="there")  # of a server that did not start, and so has no agent
     run(*ingest, here="there")
     assert read(wanted, here="there").startswith("granted text")
