@@ -27,7 +27,7 @@ from waygraph.registry.model.changes import OperatorSettings
 from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.operators.box_wishes import ServerWishes, WishFile, grants_of
+from waygraph.registry.operators.box_wishes import WishFile, grants_of
 
 _SYSTEM = (
     *"/usr /bin /sbin /lib /lib32 /lib64 /proc /dev/zero /dev/random /dev/urandom /sys/devices/system/cpu".split(),
@@ -164,8 +164,8 @@ def with_grants(
     if not isinstance(launch, StdioLaunch) or not _is_wanted(launch, settings):
         return launch
     file = WishFile.inside(settings.data_path)
-    name = digest("launch", launch.command, launch.cwd, *launch.args, *sorted(launch.env))
-    grants = grants_of(file.content().get(name, ServerWishes()), setting)
+    name = digest("launch", launch.command, *launch.args)
+    grants = grants_of(file.of(name, source, key), setting)
     return replace(launch, grants=grants, note_wish=partial(file.note, name, source, key))
 
 

@@ -304,6 +304,8 @@ async def stdio_transport(
             with anyio.CancelScope(shield=True):
                 await server.stop()
             tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await server.note_wishes(launch.note_wish)
 
 
 async def _start_child(launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion) -> Child:
@@ -349,6 +351,7 @@ class _Server:
         self._errors = Ring(ERRORS_BYTES)
         self._most = settings.upstream_max_message_bytes + CHUNK
         self._lines, self._idle = _Lines(self._most), 0
+        self._wish_lines, self._wishes = _Lines(CHUNK), list[bytes]()
         self._stopping = self._fell_silent = False
         self.read_stream = MessagesIn(child.stdout, self._feed)
         self.lines_out = LinesOut(child.stdin, self._end_reading)
@@ -411,14 +414,17 @@ class _Server:
                 self._errors.add(await self._child.stderr.receive())
 
     async def listen_to_wishes(self, note: Callable[[str], object]) -> None:
-        """Each is a line. One that holds a secret is not kept."""
-        content = b""
         with suppress(*GONE_ERRORS):
             while True:
-                *lines, content = (content + await self._child.wishes.receive()).split(b"\n")
-                for wish in map(os.fsdecode, lines):
-                    if self._discretion.strike(wish) == wish:
-                        await anyio.to_thread.run_sync(note, wish)
+                self._wishes += self._wish_lines.feed(await self._child.wishes.receive())
+                await self.note_wishes(note)
+
+    async def note_wishes(self, note: Callable[[str], object]) -> None:
+        """Those that came. Each is a line; one that holds a secret is not kept."""
+        while self._wishes:
+            wish = os.fsdecode(self._wishes.pop(0))
+            if self._discretion.strike(wish) == wish:
+                await anyio.to_thread.run_sync(note, wish)
 
     async def watch_start(self) -> None:
         """Tells of signs of life until the server speaks."""
@@ -444,6 +450,8 @@ class _Server:
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
             self._wire.trouble = end_error(self._child.status or 0, self.last_words())
         self._wire.trouble = self._wire.excess or self._wire.trouble  # a listing may have begun meanwhile
+        for chunk in self._child.wishes.drain():
+            self._wishes += self._wish_lines.feed(chunk)
         await self._child.end()
 
 

@@ -65,6 +65,11 @@ class WishFile:
         except (ValueError, TypeError, KeyError, AttributeError):
             raise StorageFailed(f"{self.path}: is no file of wishes; remove it") from None
 
+    def of(self, launch: str, source: str, key: str) -> Mapping[str, str]:
+        """By wish of this server what became of it. Raises StorageFailed."""
+        each = self.content().get(launch, ServerWishes())
+        return each.wishes if (source, plain_key(key)) in each.servers else {}
+
     def note(self, launch: str, source: str, key: str, wish: str) -> None:
         """Without effect if it is known, or enough wait, or the file cannot be written: the box refuses it anyway."""
         server = source, plain_key(key)
@@ -80,8 +85,7 @@ class WishFile:
                 del content[next(iter(content))]
 
         with suppress(RegistryLocked, StorageFailed):
-            known = self.content().get(launch, ServerWishes())
-            if wish not in known.wishes or server not in known.servers:
+            if wish not in self.of(launch, source, key):
                 self._change(add)
 
     def decide(self, launches: Iterable[str], wishes: Iterable[str], state: str) -> None:
@@ -124,10 +128,12 @@ def decisions_of(setting: OperatorSettings | None) -> Mapping[str, str]:
     return (parse_field(setting.wishes) if setting else None) or {}
 
 
-def grants_of(here: ServerWishes, setting: OperatorSettings | None = None) -> tuple[str, ...]:
-    """What a server may do beside its profile. `setting`: of its agent, which may hold that another machine refused."""
+def grants_of(here: Mapping[str, str], setting: OperatorSettings | None = None) -> tuple[str, ...]:
+    """What a server may do beside its profile. `here`: by wish what became of it on this machine. `setting`: of its
+    agent, which may hold that another machine refused.
+    """
     reasons = decisions_of(setting)
-    return tuple(sorted(wish for wish, state in here.wishes.items() if state == GRANT and not reasons.get(wish)))
+    return tuple(sorted(wish for wish, state in here.items() if state == GRANT and not reasons.get(wish)))
 
 
 def is_wish(name: str) -> bool:

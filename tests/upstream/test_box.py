@@ -226,6 +226,7 @@ def test_what_a_server_asks_for_waits_for_an_operator(
     assert read(wanted).startswith("granted text")
     assert read(other).startswith("refused")
     assert waiting() == {refusal: "none of its business"}
+    assert read(wanted).startswith("granted text"), "the ingest took nothing away"
     shown = run("show", "hostile").out
     assert f"{wanted}\tit asked for it, and an operator approved" in shown
     (tmp_path / "export.json").write_text(run("export").out)
