@@ -4,10 +4,12 @@ import math
 import re
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import httpx2
@@ -15,9 +17,15 @@ import httpx2
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting
 
+PIECE_BYTES = 64 * 1024
+"""So much is unpacked at a time."""
+MOST_CODINGS = 5
+"""One upon another."""
 SLACK_BYTES = 256 * 1024
 """By so much, and twice what it unpacks to, a body may be longer packed: one of empty parts would have no end."""
-_CODINGS = frozenset({"gzip", "deflate", "identity", ""})
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+"""zlib's numbers for the three forms: with gzip's head, with zlib's, and without any."""
+_FORMS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,19}")
 
 
@@ -28,62 +36,110 @@ class Undecodable(httpx2.DecodingError):
 def decode_body(response: httpx2.Response) -> None:
     """Whoever reads the raw body from now on reads what was packed; the headers say so. Before anything is read.
 
-    Raises Undecodable for a coding that is not known here, and so does the reading of a body that cannot be unpacked.
+    Raises Undecodable for a coding that is not known here, and so does the reading of a body that breaks off.
     """
     # Names of codings know no case, and `identity` is none (RFC 9110, 8.4.1).
-    names = {name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")}
-    if unknown := sorted(names - _CODINGS):
+    names = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
+    codings = [name for name in names if name not in {"", "identity"}]
+    if unknown := [name for name in codings if name not in _FORMS]:
         name = unknown[0] if _NAME.fullmatch(unknown[0]) else "an unknown form"
         raise Undecodable(f"its answer is compressed by {name}; read are gzip and deflate, and what is not compressed")
-    if names <= {"identity", ""}:
+    if len(codings) > MOST_CODINGS:
+        raise Undecodable("its answer is compressed too many times")
+    if not codings:
         return
-    try:
-        decoder = response._get_content_decoder()  # of a stream in place of the response's own nobody else has one
-    except httpx2.DecodingError:
-        raise Undecodable("its answer is compressed too many times") from None
-    response.stream = _UnpackedStream(response.stream, decoder)
     for name in ("content-encoding", "content-length"):
         response.headers.pop(name, None)
-    del response._decoder
+    # A stream of events is cut off by whoever has read enough of it, and ends as it may.
+    ends = not response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
+    response.stream = _UnpackedStream(response.stream, codings[::-1], ends=ends)
 
 
 class _UnpackedStream(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """A body in gzip or deflate, whether or not that was asked for: some edges compress every answer.
 
+    The library's own decoders read one member of gzip and miss the end of a body that was cut off.
     It is unpacked in small pieces, so that a limit of bytes holds for what is read and not for what was sent.
+    `codings`: the last one that was laid on first. `ends`: a body that breaks off is an error.
     """
 
-    def __init__(self, stream: Any, decoder: Any) -> None:
-        self._stream, self._decoder = stream, decoder
-        self._packed_bytes = self._bytes = 0
+    def __init__(self, stream: Any, codings: Iterable[str], *, ends: bool) -> None:
+        self._stream, self._ends = stream, ends
+        self._layers = [_Layer(_FORMS[name]) for name in codings]
 
     def __iter__(self) -> Iterator[bytes]:
         for part in self._stream:
             yield from self._unpack(part)
+        self._check_end()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in self._stream:
             for piece in self._unpack(part):
                 yield piece
+        self._check_end()
 
     def _unpack(self, part: bytes) -> Iterator[bytes]:
         """Ends with an empty piece, so that a reader looks at its clock though nothing came of the part."""
-        self._packed_bytes += len(part)
+        parts = iter((part,))
+        for layer in self._layers:
+            parts = chain.from_iterable(map(layer.unpack, parts))
         try:
-            for piece in self._decoder.decode(part):
-                self._bytes += len(piece)
-                yield piece
-        except httpx2.DecodingError:
+            yield from parts
+        except zlib.error:
             raise Undecodable("its answer is compressed and cannot be unpacked") from None
-        if self._packed_bytes > 2 * self._bytes + SLACK_BYTES:
-            raise Undecodable("its answer is longer compressed than it would be otherwise")
         yield b""
+
+    def _check_end(self) -> None:
+        if self._ends and not all(layer.is_whole for layer in self._layers):
+            raise Undecodable("its answer breaks off amid what is compressed")
 
     def close(self) -> None:
         self._stream.close()
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class _Layer:
+    """One coding of a body, which may come in several members of gzip."""
+
+    def __init__(self, form: int) -> None:
+        self._form = form
+        self._inflate: Any = None
+        self._packed_bytes = self._bytes = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Also where there was no body at all."""
+        return self._inflate is None or self._inflate.eof
+
+    def unpack(self, content: bytes) -> Iterator[bytes]:
+        """Raises zlib.error and Undecodable."""
+        self._packed_bytes += len(content)
+        while content := self._begin(content):
+            piece = self._inflate.decompress(content, PIECE_BYTES)
+            while piece:
+                self._bytes += len(piece)
+                yield piece
+                piece = self._inflate.decompress(self._inflate.unconsumed_tail, PIECE_BYTES)
+            content = self._inflate.unused_data
+        if self._packed_bytes > 2 * self._bytes + SLACK_BYTES:
+            raise Undecodable("its answer is longer compressed than it would be otherwise")
+
+    def _begin(self, content: bytes) -> bytes:
+        """What is to be inflated next."""
+        if not content:
+            return content
+        if self._inflate is None:
+            # Many servers send deflate without zlib's head. That ends its first byte in 8, and no block does.
+            has_head = self._form == _GZIP or content[0] & 0x0F == 8
+            self._inflate = zlib.decompressobj(self._form if has_head else _RAW)
+        elif self._inflate.eof:
+            if self._form != _GZIP:
+                raise zlib.error
+            if content := content.lstrip(b"\0"):  # with which some writers of gzip fill up a block
+                self._inflate = zlib.decompressobj(_GZIP)
+        return content
 
 
 FIRST_WAIT_S = 0.5

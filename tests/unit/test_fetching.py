@@ -1,5 +1,6 @@
 """Documents by their address: limits, redirects, certificates; no secret is sent or told where it must not be."""
 
+import gzip
 import json
 import time
 import zlib
@@ -103,6 +104,7 @@ def test_a_document_is_a_source_under_its_address(tmp_path: Path) -> None:
         ((799, {}, b"{}"), "answers 799"),
         (ok(b"x", Content_Encoding="br"), "its answer is compressed by br; read are gzip and deflate"),
         (ok(b"plain" * 9, Content_Encoding="gzip"), "its answer is compressed and cannot be unpacked"),
+        (ok(gzip.compress(CATALOGUE)[:-5], Content_Encoding="gzip"), "its answer breaks off amid what is compressed"),
         (ok(b"{}", Content_Length="100"), "the connection broke"),
     ],
 )
