@@ -9,7 +9,7 @@ Tasks of servers (SEP-2663) are waited for here, for hosts that do not speak the
 process.
 """
 
-import json
+import logging
 import os
 import re
 import secrets
@@ -25,7 +25,7 @@ import anyio
 from anyio.abc import TaskGroup
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS, ClientCapabilities
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from waygraph.api.mcp.results import OURS, told_as_text
 from waygraph.api.mcp.sessions import Asker, CallNews, OfSession, as_request, takes, untakable
@@ -234,6 +234,7 @@ class Parking:
         self._kept.pop(call.ticket, None)
 
 
+_log = logging.getLogger("waygraph.gateway")
 TASK_ADDRESS = "waygraph://tasks/"
 """How the address of a task begins by which a model fetches its result."""
 TASK_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -273,6 +274,9 @@ class TaskHandle:
     token: str = ""
 
 
+_HANDLE = TypeAdapter(TaskHandle)
+
+
 class TaskHandles:
     """Of one registry: a folder for each caller, a file for each task, as old as the last request for it."""
 
@@ -291,25 +295,36 @@ class TaskHandles:
         """Raises UnknownName, StorageFailed."""
         file = self._file(token, caller)
         content = content_if_there(file) if TASK_TOKEN.fullmatch(token) else None
-        if not content:
+        if not content or (handle := _read_handle(file, content)) is None:
             raise UnknownName("task", token[:100], ())
-        handle = TaskHandle(**json.loads(content))
         if not handle.has_ended:
-            with suppress(FileNotFoundError), storage_errors(file):
+            with storage_errors(file), suppress(FileNotFoundError):  # another process may have forgotten it meanwhile
                 os.utime(file)
         return handle
 
     def note_end(self, handle: TaskHandle) -> None:
-        """Its server need not be told that nobody waits for it. Raises StorageFailed."""
+        """Its server need not be told that nobody waits for it, if the handle is still kept. Raises StorageFailed."""
         file, forgotten_s = self._file(handle.token, handle.caller), time.time() - TASK_KEPT_S + ENDED_KEPT_S
+        if content_if_there(file) is None:
+            return
         write_private(file, asdict(replace(handle, has_ended=True)))
-        with storage_errors(file):
+        with storage_errors(file), suppress(FileNotFoundError):
             os.utime(file, (forgotten_s, forgotten_s))
 
     def take_expired(self) -> list[TaskHandle]:
-        """Forgets the handles that are too old, and returns those whose task has not ended. Raises StorageFailed."""
+        """Forgets the handles that are too old, and returns those whose task has not ended. Raises StorageFailed.
+
+        Folders of callers without a handle go too, and files beside the folders, which an earlier version wrote.
+        """
         with storage_errors(self._folder):
-            return self._forget([file for at, file in self._by_age("*/*.json") if time.time() - at > TASK_KEPT_S])
+            for file in self._folder.parent.glob("*.json"):
+                if TASK_TOKEN.fullmatch(file.stem):
+                    file.unlink(missing_ok=True)
+            handles = self._forget([file for at, file in self._by_age("*/*.json") if time.time() - at > TASK_KEPT_S])
+            for folder in self._folder.glob("*/"):
+                with suppress(OSError):  # one with a handle in it stays
+                    folder.rmdir()
+            return handles
 
     def _file(self, token: str, caller: str) -> Path:
         return self._folder / digest(caller) / f"{token}.json"
@@ -326,10 +341,21 @@ class TaskHandles:
         handles = []
         for file in files:
             with suppress(FileNotFoundError):
-                handle = TaskHandle(**json.loads(file.read_bytes()))
-                file.unlink()
-                handles += [] if handle.has_ended else [handle]
+                if handle := _read_handle(file, file.read_bytes()):
+                    file.unlink()
+                    handles += [] if handle.has_ended else [handle]
         return handles
+
+
+def _read_handle(file: Path, content: bytes) -> TaskHandle | None:
+    """None: it is none, and was removed. Raises StorageFailed."""
+    try:
+        return _HANDLE.validate_json(content, strict=True)
+    except ValidationError:
+        _log.warning("a handle of a task in %s cannot be read, and was removed", file.parent)
+        with storage_errors(file):
+            file.unlink(missing_ok=True)
+        return None
 
 
 def task_state(token: str, agent_id: str, task: Result) -> TaskState:

@@ -177,11 +177,15 @@ async def test_a_task_that_nobody_asks_about_is_cancelled_and_forgotten(place: P
         await begin(host, seconds=LONG_S)
     handles = list(Path(os.environ["XDG_DATA_HOME"]).glob(f"waygraph/tasks/{digest(str(place.registry))}/*/*.json"))
     assert len(handles) == 2
-    for handle in handles:
+    damaged = [handles[0].with_name("cut.json"), handles[0].with_name("later.json")]
+    former = handles[0].parents[2] / f"{'a' * 43}.json"
+    for file, content in zip((*damaged, former), ('{"tool_id":', '{"tool_id": 3}', "{}"), strict=True):
+        file.write_text(content)
+    for handle in handles + damaged:
         os.utime(handle, (0, 0))
     async with opened(place):
         with anyio.fail_after(60):
-            while "cancelled" not in place.notes or any(handle.exists() for handle in handles):
+            while "cancelled" not in place.notes or any(map(Path.exists, (handles[0].parent, former))):
                 await anyio.sleep(0.05)
     assert place.notes == ["began", "began", "cancelled"]
 
@@ -198,6 +202,8 @@ def test_a_caller_with_too_many_tasks_gives_up_the_oldest_of_its_own(
     for token, caller in ((own[0][0].token, "one"), (other.token, "one")):
         with pytest.raises(UnknownName):
             handles.read(token, caller)
+    handles.note_end(own[0][0])
+    assert not list(tmp_path.glob(f"*/{own[0][0].token}.json"))
 
 
 async def test_a_task_is_its_callers_alone(place: Place, tmp_path: Path) -> None:
