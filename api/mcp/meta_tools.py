@@ -18,9 +18,10 @@ from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.catalog import find
 from waygraph.registry.catalog.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import Detail, summary
-from waygraph.registry.model.arguments import Mending, check_arguments, mend_arguments
+from waygraph.registry.model.arguments import Mending, check_arguments, mend_arguments, unknown_name
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Notice, Query, Tool, Turn
+from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.notices import failure
 
@@ -45,6 +46,7 @@ _BOUNDS: Mapping[str, Mapping[str, Any]] = {
     "limit": {"minimum": 1},
     "steps": {"maxItems": MAX_STEPS},
     "code": {"maxLength": MAX_CODE_CHARS},
+    "known": {"additionalProperties": {"type": ["string", "number", "null"]}},
 }
 """Of what a meta-tool takes, beside what hosts are told, which costs each of their requests tokens."""
 
@@ -107,11 +109,18 @@ def is_meta_tool(name: str) -> bool:
 
 def read_arguments(tool: str, arguments: Arguments) -> tuple[Arguments, tuple[Mending, ...]]:
     """Those of a meta-tool, each of the type that it takes, and what was mended for that. Raises InvalidArguments, also
-    for what is not known: it may matter, and a tool would run without what was meant for it.
+    for what is not known: it may matter, and a tool would run without what was meant for it. An empty choice is none.
     """
     form = _form(tool)
     assert form is not None, tool  # noqa: S101 - a name of ours
+    properties = parameters_of_text(form.input_schema).properties
     arguments, mendings = mend_arguments(form, arguments)
+    arguments = {key: each for key, each in arguments.items() if each != "" or "enum" not in properties.get(key, {})}
+    unknown = arguments.keys() - properties
+    if len(unknown) == 1 and "query" not in arguments and "query" in properties and "params" not in properties:
+        reason = unknown_name(name := unknown.pop(), properties)
+        hint = "" if "did you mean" in reason else '; did you mean "query"?'
+        raise InvalidArguments(tool, [(f"/{name}", f"{reason}{hint}")])
     check_arguments(form, arguments)
     return arguments, mendings
 

@@ -433,10 +433,10 @@ def _names_inside(schema: Any, part: Any) -> set[str]:
 
 
 def _is_free(part: Any) -> bool:
-    """Whether any object fits."""
+    """Whether any object fits, so that nothing says what its values are."""
     if not isinstance(part, dict) or {"properties", "$ref", "allOf", "anyOf", "oneOf", "enum", "const"} & part.keys():
         return False
-    return part.get("type", "object") == "object" and part.get("additionalProperties") is not False
+    return part.get("type", "object") == "object" and part.get("additionalProperties", True) in (True, {})
 
 
 def _describe_alternatives(
