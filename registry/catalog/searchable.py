@@ -19,6 +19,7 @@ from waygraph.registry.operations.request import ALL, Performer, checked_most
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 
 if TYPE_CHECKING:
+    from waygraph.registry.operations.groupings import Browse
     from waygraph.registry.operations.request import Request
     from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.taxonomy.tree import CategoryView
@@ -185,12 +186,13 @@ class NarrowedRegistry(Searchable):
         from waygraph.registry.operations import groupings, search
 
         narrower = request
+        agent_id: str | None = None
         match request:
             case search.RouteAgents() | search.FindTools():
                 narrower = replace(request, query=self._narrow(request.query))
             case catalog.ListAgents() | groupings.Browse():
                 narrower = self._narrow(request)
-            case catalog.ListTools():
+            case catalog.ListTools(agent=agent_id):
                 narrower = replace(request, cursor="", limit=ALL)
             case groupings.ListToolsets():
                 return [self._toolset]
@@ -203,11 +205,13 @@ class NarrowedRegistry(Searchable):
                     if self.includes(tool := self._registry.perform(request, principal)):
                         return tool
                 raise UnknownName("tool", name, (each.call_name for each in self.tools(principal=principal)), some=True)
-            case catalog.GetAgent() | catalog.GetAbout() | catalog.ListSources() | catalog.GetStatus():
+            case catalog.GetAgent(agent_id=agent_id) | catalog.GetAbout(agent_id=agent_id):
+                pass
+            case catalog.ListSources() | catalog.GetStatus():
                 pass
             case _:
                 raise NotAllowed("a toolset is no whole registry, and answers only what is asked of agents and tools")
-        if isinstance(agent_id := getattr(request, "agent_id", None), str) and agent_id not in self._agents:
+        if agent_id is not None and agent_id not in self._agents:
             raise UnknownName("agent", agent_id, self._agents)
         return self._limit(request, self._registry.perform(narrower, principal), principal)
 
@@ -231,7 +235,7 @@ class NarrowedRegistry(Searchable):
                 return replace(answer, state=state, sources=len(sources), failures=failures)
         return answer
 
-    def _narrow(self, wide: Any) -> Any:
+    def _narrow[R: Query | catalog.ListAgents | Browse](self, wide: R) -> R:
         return replace(wide, filters=replace(checked_filters(wide.filters), toolset=self._toolset.name))
 
 

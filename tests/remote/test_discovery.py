@@ -99,6 +99,11 @@ def test_a_service_keeps_toolsets(both: tuple[Registry, Registry]) -> None:
             with pytest.raises(UnknownName) as unknown:
                 view.lookup(name)
             assert "delete_repo" not in str(unknown.value).replace(name, "")
+        for request in (view.tools, view.agent, view.about):  # what is outside is as what is not there
+            for outside in ("desk", "nobody"):
+                with pytest.raises(UnknownName) as unknown:
+                    request(outside)
+                assert set(unknown.value.nearest) <= {"github", "tracker"}
     there.operator.remove_toolset("work")
     assert here.toolsets() == there.toolsets() == []
 
