@@ -190,25 +190,28 @@ _MASK = re.compile(r"\$\{[^}]*\}|\d{7,}")
 """What stands for a secret, and long numbers: one may be an account's, whatever its name."""
 
 
-def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
+def difference(before: HostConfig, after: HostConfig, name: str | None) -> list[str]:
     """The lines of a unified difference of the servers, since nothing else is ever changed; empty if there is none.
 
-    `name`: of our own entry, which is shown whole; of another one what the graph would keep of it.
+    `name`: of our own entry, which is shown whole where it is written; of another one what the graph would keep of it.
     """
-    one, other = (list(_show_servers(config, name)) for config in (before, after))
+    is_written = name is not None and after.servers.get(name) != before.servers.get(name)
+    one, other = list(_show_servers(before)), list(_show_servers(after, name if is_written else None))
     return [line.rstrip() for line in difflib.unified_diff(one, other, str(before.path), str(after.path), n=2)]
 
 
-def _show_servers(config: HostConfig, name: str) -> Iterator[str]:
+def _show_servers(config: HostConfig, whole: str | None = None) -> Iterator[str]:
+    """`whole`: the server, of those for all folders, of which nothing is masked."""
     document = config._document()
     for folder, settings in {"": document, **fields_of(document.get(config.host.folders))}.items():
         for key, entry in fields_of(fields_of(settings).get(config.host.table)).items():
+            is_whole = not folder and key == whole
             try:
-                visible = entry if key == name else references_only(fields_of(entry))
+                visible = entry if is_whole else references_only(fields_of(entry))
             except ValueError:  # a URL that cannot be read
                 visible = STRUCK_TEXT
             text = f"{json.dumps(key)}: {json.dumps(visible, indent=2, ensure_ascii=False, default=str)}"
-            yield from f"{folder} {text if key == name else _MASK.sub(STRUCK_TEXT, text)}".lstrip().splitlines()
+            yield from f"{folder} {text if is_whole else _MASK.sub(STRUCK_TEXT, text)}".lstrip().splitlines()
 
 
 def check_is_ours(config: HostConfig, name: str) -> None:

@@ -125,7 +125,10 @@ SECRET = {
 def test_a_difference_shows_how_servers_are_reached_and_no_secret(host: str) -> None:
     """As far as the graph itself would keep an entry; a person sees which command goes and which stays."""
     before = config(host, "").with_servers({"tides": PLAIN, "harbour": SECRET})
-    shown = "\n".join(difference(before, before.without_servers(["tides", "harbour"]), "waygraph"))
+    after = before.with_servers({"harbour": ENTRY}).without_servers(["tides"])
+    shown = "\n".join(difference(before, after, "harbour"))
+    assert '"/opt/waygraph"' in shown
+    assert "s3cr3t" not in "\n".join(difference(before, before.without_servers(["tides"]), "harbour"))
     for text in ("npx", "@tides/server", "--port", "https://tides.example/mcp", "--token", "env", "harbour", "30000"):
         assert text in shown
     assert "***@tides.example/a" in shown

@@ -258,7 +258,7 @@ def _apply(target: Target, after: HostConfig, *, dry_run: bool, shows_entry: boo
         changed=after.text != target.config.text,
         dry_run=dry_run,
         restart=host.restart,
-        difference=tuple(difference(target.config, after, target.name * shows_entry)) if dry_run else (),
+        difference=tuple(difference(target.config, after, target.name if shows_entry else None)) if dry_run else (),
         lacking=() if hosts.hands_on(host) or target.gateway.url else target.gateway.secret_names,
         former_place=before if now and before != now else "",
     )
