@@ -168,7 +168,6 @@ class _Leg(NamedTuple):
     name: Leg
     raw_count: int
     ordered_ids: list[str]
-    owner_ids: list[str]
     scores: list[float]
     names: list[str]
 

@@ -72,6 +72,6 @@ OPTIONAL MATCH (mark:Commit {id: 'commit'})
 RETURN state, agents, tools, pinned, apart, frequencies,
   [leg IN found | [leg[0], leg[1],
     [hit IN leg[2] | hit[3]],
-    [hit IN leg[2] | hit[1].id], [hit IN leg[2] | hit[2]],
+    [hit IN leg[2] | hit[2]],
     CASE WHEN leg[0] = 'name' THEN [hit IN leg[2] | hit[0].index_names] ELSE [] END]] AS legs,
   [registry.revision, registry.commit, coalesce(timestamp() - mark.since, -1)] AS after

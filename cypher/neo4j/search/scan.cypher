@@ -54,5 +54,5 @@ OPTIONAL MATCH (mark:Commit {id: 'commit'})
 RETURN state, agents, tools,
   [leg IN found | [leg[0], leg[1],
     [hit IN leg[2] | hit[3]],
-    [hit IN leg[2] | hit[1].id], [hit IN leg[2] | hit[2]], []]] AS legs,
+    [hit IN leg[2] | hit[2]], []]] AS legs,
   [registry.revision, registry.commit, coalesce(timestamp() - mark.since, -1)] AS after
