@@ -19,8 +19,6 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.operations.request import Graph, ListRequest, Name, Operation, Request
 
-"""So many of the words that no text of the registry held."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ListKeys(ListRequest[KeySummary]):
