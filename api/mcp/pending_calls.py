@@ -320,8 +320,10 @@ class TaskHandles:
             for file in self._folder.parent.glob("*.json"):
                 if TASK_TOKEN.fullmatch(file.stem):
                     file.unlink(missing_ok=True)
+            # One that is new waits for its first handle.
+            folders = [each for each in self._folder.glob("*/") if time.time() - each.stat().st_mtime > TASK_KEPT_S]
             handles = self._forget([file for at, file in self._by_age("*/*.json") if time.time() - at > TASK_KEPT_S])
-            for folder in self._folder.glob("*/"):
+            for folder in folders:
                 with suppress(OSError):  # one with a handle in it stays
                     folder.rmdir()
             return handles

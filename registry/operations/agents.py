@@ -250,9 +250,9 @@ class ForgetSource(Request[Forgotten]):
     """The source's name."""
 
     def answer(self, graph: Graph, principal: Principal | None) -> Forgotten:
-        forgotten = graph.change_existing(lambda session: forget_source(session, self.name, principal))
+        answer = graph.change_existing(lambda session: forget_source(session, self.name, principal))
         WishFile.inside(graph.settings.data_path).forget(self.name)
-        return forgotten
+        return answer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,8 +164,8 @@ def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -
         return
     content = file.content()
     launches = _launches_by_name(graph, content)
-    decided = (agent_id for agent_id, setting in graph.settings.items() if setting.wishes)
-    for name in sorted({*launches, *decided}):
+    with_decisions = (agent_id for agent_id, setting in graph.settings.items() if setting.wishes)
+    for name in sorted({*launches, *with_decisions}):
         if not _shows(graph, name, principal):
             continue
         states, reasons = _states(content, launches.get(name, ())), decisions_of(graph.settings.get(name))
@@ -212,8 +212,8 @@ def decide_wishes(
     launches, decisions = _launches_by_name(graph, content), dict[str, dict[str, str]]()
     for name, content_hash in hashes.items():
         server, _, wish = name.partition(" ")
-        known = {*_states(content, launches.get(server, ())), *decisions_of(graph.settings.get(server))}
-        below = [each for each in known if each == wish or each.startswith(f"{wish}/")]
+        wishes = {*_states(content, launches.get(server, ())), *decisions_of(graph.settings.get(server))}
+        below = [each for each in wishes if each == wish or each.startswith(f"{wish}/")]
         if not below or not _shows(graph, server, principal):
             raise UnknownName("wish of a server", name, ())
         held_hash = graph.agents[server].agent.content_hash if server in graph.agents else ""
@@ -233,8 +233,8 @@ def decide_wishes(
 
     if agent_ids:
         revision = session.write(work, agent_ids).revision
-    for server, wishes in decisions.items():
-        file.decide(launches.get(server, ()), wishes, REFUSAL if reason else GRANT)
+    for server, reasons in decisions.items():
+        file.decide(launches.get(server, ()), reasons, REFUSAL if reason else GRANT)
     return revision
 
 

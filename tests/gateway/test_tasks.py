@@ -181,8 +181,8 @@ async def test_a_task_that_nobody_asks_about_is_cancelled_and_forgotten(place: P
     former = handles[0].parents[2] / f"{'a' * 43}.json"
     for file, content in zip((*damaged, former), ('{"tool_id":', '{"tool_id": 3}', "{}"), strict=True):
         file.write_text(content)
-    for handle in handles + damaged:
-        os.utime(handle, (0, 0))
+    for path in (*handles, *damaged, handles[0].parent):
+        os.utime(path, (0, 0))
     async with opened(place):
         with anyio.fail_after(60):
             while "cancelled" not in place.notes or any(map(Path.exists, (handles[0].parent, former))):
