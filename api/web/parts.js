@@ -209,7 +209,7 @@ export function Described({ text, max }) {
 
 /** Counts in words, without those that are none. @param {Record<string, number>} numbers By noun, in the plural. */
 export function counted(numbers) {
-  return Object.entries(numbers).filter(([, count]) => count).map(([nouns, count]) => `${count.toLocaleString("en")} ${count === 1 ? nouns.slice(0, -1) : nouns}`).join(", ");
+  return Object.entries(numbers).filter(([, count]) => count).map(([nouns, count]) => `${count.toLocaleString("en")} ${count === 1 ? nouns.replace(/(?<=sh)es$|s$/, "") : nouns}`).join(", ");
 }
 
 /** A link if it leads to http or https, else its text. @param {{href: string, children?: any}} props */

@@ -42,12 +42,11 @@ function Agents({ query }) {
 
 /** @param {{list: any, sources: {title: string, agents: string[]}[]}} props */
 function Found({ list, sources }) {
-  const claims = claimsOf(sources);
   const rows = list.items.map((/** @type {any} */ agent) => [
     html`<${Named} agent=${agent} />`,
     kindOf(agent.kind),
     agent.tools,
-    (claims.get(agent.id) || []).map((title) => html`<div><${Path} text=${title} /></div>`),
+    sources.filter(({ agents }) => agents.includes(agent.id)).map(({ title }) => html`<div><${Path} text=${title} /></div>`),
     html`<${State} agent=${agent} />`,
   ]);
   return html`<p role="status" class="quiet">${counted({ agents: list.items.length }) || "No agents"}${list.following && " and more"}</p>
@@ -66,14 +65,6 @@ function Named({ agent }) {
 /** @param {{agent: any}} props */
 function State({ agent }) {
   return html`<${Standing} of=${agent} /> ${agent.cannot_run ? html`<span class="quiet">${agent.cannot_run}</span>` : html`<${Badge} kind="good">can run<//>`}`;
-}
-
-/** Agent's id → titles of the sources that claim it. @param {{title: string, agents: string[]}[]} sources */
-function claimsOf(sources) {
-  /** @type {Map<string, string[]>} */
-  const claims = new Map();
-  for (const { title, agents } of sources) for (const id of agents) claims.set(id, [...(claims.get(id) || []), title]);
-  return claims;
 }
 
 /** @param {{query: URLSearchParams, sources: {name: string, title: string}[], agents: any[]}} props */

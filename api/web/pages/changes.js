@@ -55,6 +55,7 @@ function Choice({ items, shown, onDone }) {
   const note = (/** @type {Waiting} */ item, /** @type {string} */ field, /** @type {number} */ rest) =>
     setRests((before) => ({ ...before, [keyOf(item)]: { ...before[keyOf(item)], [field]: Math.min(rest, before[keyOf(item)]?.[field] ?? rest) } }));
   const done = () => {
+    setDecision("");
     setChosen({});
     onDone();
   };
@@ -74,6 +75,17 @@ function hashesOf(items) {
 }
 
 /** @typedef {Record<string, Record<string, number>>} Rests By text and field: how many characters were never shown. */
+
+/** Whether a server asked its box for it; else it is what an agent or a tool says. @param {Waiting} item */
+function isWish(item) {
+  return !item.tool && item.id !== item.agent_id;
+}
+
+/** What may be granted for a wish: what was asked for, or a folder that holds it. @param {Waiting} item */
+function grantsOf({ id }) {
+  const [, start = "", place = ""] = /^(\S+ (?:reads|writes) )(\/.+)$/.exec(id) || [];
+  return place.split("/").slice(2).map((_, at, names) => start + place.split("/").slice(0, names.length + 2 - at).join("/"));
+}
 
 /** @param {Waiting} item */
 function keyOf(item) {
@@ -97,12 +109,12 @@ function Text({ item, shown, chosen, onChoose, onRest }) {
       <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} ${(isChange || item.since) && html`<${Badge}>${isChange ? "changed" : "new"}<//>`}
         ${suspicions(item.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
     </div>
-    <p class="quiet">${item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}, from ${item.sources.map((name, at) => html`${at > 0 && ", "}<${SourceLink} name=${name} />`)}${!pending && (item.tool ? ". It is in routing, and calls of it are refused till somebody approves it." : ". It is in routing, and no model reads its description till somebody approves it.")}</p>
+    <p class="quiet">${isWish(item) ? revealed(item.description) : item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}${isWish(item) ? " From " : ", from "}${item.sources.map((name, at) => html`${at > 0 && ", "}<${SourceLink} name=${name} />`)}${!pending && (item.tool ? ". It is in routing, and calls of it are refused till somebody approves it." : ". It is in routing, and no model reads its description till somebody approves it.")}</p>
     ${rejection && html`<p>Why it was rejected: <${Words} text=${rejection} max=${500} /></p>`}
     ${item.flags.length > 0 && html`<ul class="reasons">${item.flags.map((flag) => html`<li>${revealed(flag)}</li>`)}</ul>`}
-    <${Fold} open=${shown} title=${isChange ? "Before and after" : "Its text"} onOpen=${() => setQuery({ text: item.id })}>${() => html`
+    ${!isWish(item) && html`<${Fold} open=${shown} title=${isChange ? "Before and after" : "Its text"} onOpen=${() => setQuery({ text: item.id })}>${() => html`
       ${isChange && Object.keys(change.before).length > 0 && html`<${Difference} before=${change.before} after=${change.after} />`}
-      ${item.agent_id ? html`<${Present} item=${item} onRest=${onRest} />` : html`<${Said} field="description" text=${item.description} onRest=${(/** @type {number} */ rest) => onRest(item, "description", rest)} />`}`}<//>
+      <${Present} item=${item} onRest=${onRest} />`}<//>`}
   </article>`;
 }
 
@@ -139,29 +151,27 @@ function summaryOf({ change, fields }, rest) {
 function Decide({ decision, items, rests, onClose, onDone }) {
   const [reason, setReason] = useState("");
   const isApproval = decision === "approve";
-  const flagged = items.filter((each) => each.flags.length);
-  const end = () => {
-    onClose();
-    onDone();
-  };
+  const flagged = items.filter((each) => each.flags.length), wishes = items.filter(isWish), texts = items.filter((each) => !isWish(each));
+  const [grants, setGrants] = useState(/** @type {Record<string, string>} */ ({}));
   const decide = async () => {
     const done = { agents: 0, tools: 0, wishes: 0 };
-    const isText = (/** @type {Waiting} */ each) => Boolean(each.tool) || each.id === each.agent_id;
     // What servers ask for is decided apart from what agents and tools say.
-    for (const part of [items.filter(isText), items.filter((each) => !isText(each))].filter((each) => each.length)) {
-      const hashes = hashesOf(part);
+    for (const part of [texts, wishes].filter((each) => each.length)) {
+      const hashes = Object.fromEntries(part.map((each) => [(isApproval && grants[each.id]) || each.id, each.content_hash]));
       const answer = await request(isApproval ? "/v1/approvals" : "/v1/rejections", { body: isApproval ? { hashes } : { hashes, reason } }).catch((error) => {
-        if (error.status === 409) end(); // one says something else by now, which is to be read first
+        if (error.status === 409) onDone(); // one says something else by now, which is to be read first
         throw error;
       });
       for (const kind of /** @type {(keyof typeof done)[]} */ (Object.keys(done))) done[kind] += answer[kind].length;
     }
     notify(`${isApproval ? "Approved" : "Rejected"}: ${counted(done)}.`);
-    end();
+    onDone();
   };
   return html`<${Dialog} title=${isApproval ? "Approve this?" : "Reject this?"} onClose=${onClose}>
-    <p>${isApproval ? "From now on requests find it, and models read its text, as it is now. What a server asked for it may do from its next start on:" : "It stays out of routing as it is now, or refused, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>
-    <ul>${items.map((each) => html`<li><b>${revealed(each.id)}</b>${suspicions(each.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`} <span class="quiet">${summaryOf(each, restOf(each, rests))}</span></li>`)}</ul>
+    ${texts.length > 0 && html`<p>${isApproval ? "From now on requests find it, and models read its text, as it is now:" : "It stays out of routing as it is now, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>`}
+    ${wishes.length > 0 && html`<p>${isApproval ? "What a server asked for it may do from its next start on." : "What a server asked for stays refused, and waits no more. An approval undoes it."}</p>`}
+    <ul>${items.map((each) => html`<li><b>${revealed(each.id)}</b>${suspicions(each.flags).length > 0 && html` <${Badge} kind="bad">flagged<//>`} ${!isWish(each) && html`<span class="quiet">${summaryOf(each, restOf(each, rests))}</span>`}
+      ${isApproval && grantsOf(each).length > 1 && html`<p><${Field} as="choice" label="Granted" value=${grants[each.id] || each.id} options=${grantsOf(each)} set=${(/** @type {string} */ grant) => setGrants({ ...grants, [each.id]: grant })} /></p>`}</li>`)}</ul>
     ${isApproval && flagged.length > 0 && html`<div class="notice"><p>Look at these texts first:</p><ul class="reasons">${flagged.flatMap((each) => each.flags).map((flag) => html`<li>${revealed(flag)}</li>`)}</ul></div>`}
     ${!isApproval && html`<${Field} as="area" rows="2" maxlength="1000" required label="Why? Whoever sees it reads this." value=${reason} set=${setReason} />`}
     <div class="row"><${Act} class=${isApproval ? "main" : "danger"} act=${decide} disabled=${!isApproval && !reason.trim()}>${isApproval ? "Approve" : "Reject"} ${items.length}<//>

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { Form } from "../fields.js";
 import { may, request, session } from "../http.js";
-import { AgentLink, AnswerNotices, Badge, Code, Fault, Loaded, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
+import { AgentLink, AnswerNotices, Badge, Code, counted, Fault, Loaded, notify, Table, ToolLink, Twin, useGet, useLoad, walkPlace, Words } from "../parts.js";
 import { go, HOME, useWanted } from "../place.js";
 
 /** @typedef {{visited?: boolean, opened?: boolean, pruned?: boolean, shown?: number, selected?: number}} Mark */
@@ -32,7 +32,7 @@ export default function Page({ query }) {
     ${text && !isWanted && html`<p class="notice">A link asks for this walk, which calls a language model. <button onClick=${want}>Run</button></p>`}
     ${text && isWanted && (walked.error ? html`<${Fault} error=${walked.error} again=${walked.again} />` : walked.busy ? html`<p class="quiet" aria-busy="true">A language model walks the tree; this may take a while …</p>` : html`<${WalkFacts} route=${walked.value} />`)}
     <${Loaded} state=${state}>${(/** @type {any} */ root) => !root.taxonomy ? html`<p>There is no tree yet. Build one:</p><${Code} label="command that builds a tree" text="waygraph taxonomy build" />` : html`
-      <p>The tree <b>${root.taxonomy}</b> sorts ${counted(root.count, root.of)}; ${root.built_by === "vectors" || root.built_by === "words" ? `it was built by ${root.built_by}` : html`the language model <${Words} text=${root.built_by} max=${60} /> built it`}. <${Twin} path="/v1/taxonomy" params=${{ path }} /></p>
+      <p>The tree <b>${root.taxonomy}</b> sorts ${counted({ [root.of]: root.count }) || `no ${root.of}`}; ${root.built_by === "vectors" || root.built_by === "words" ? `it was built by ${root.built_by}` : html`the language model <${Words} text=${root.built_by} max=${60} /> built it`}. <${Twin} path="/v1/taxonomy" params=${{ path }} /></p>
       <div class="tree"><${Category} key=${`${root.taxonomy} ${round}`} path="" name="All" count=${root.count} of=${root.of} at=${path} walk=${walk} /></div>`}<//>
     ${!isNone && may("write") && session.value?.sees_all && html`<${Use} current=${state.value?.taxonomy || ""} again=${again} />`}`;
 }
@@ -85,11 +85,6 @@ function WalkFacts({ route }) {
   </section>`;
 }
 
-/** @param {number} count @param {string} of "agents", or "tools". */
-function counted(count, of) {
-  return `${count.toLocaleString("en")} ${count === 1 ? of.slice(0, -1) : of}`;
-}
-
 /** @param {{mark: Mark | undefined}} props */
 function Marks({ mark }) {
   if (!mark) return null;
@@ -116,7 +111,7 @@ function Category({ path, name, count, of, description = "", at, walk }) {
   }, []);
   const kind = mark?.opened ? "opened" : "";
   return html`<details ref=${element} class=${kind} open=${open} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
-    <summary aria-current=${path && at === path ? "true" : undefined}><b><${Words} text=${name} max=${100} /></b> <span class="quiet">${counted(count, of)}</span><${Marks} mark=${mark} /> ${!open && description && html`<span class="quiet"><${Words} text=${description.slice(0, 120)} /></span>`}</summary>
+    <summary aria-current=${path && at === path ? "true" : undefined}><b><${Words} text=${name} max=${100} /></b> <span class="quiet">${counted({ [of]: count }) || `no ${of}`}</span><${Marks} mark=${mark} /> ${!open && description && html`<span class="quiet"><${Words} text=${description.slice(0, 120)} /></span>`}</summary>
     ${open && html`<${Inside} path=${path} of=${of} at=${at} walk=${walk} />`}
   </details>`;
 }
