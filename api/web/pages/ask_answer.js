@@ -40,6 +40,11 @@ function toolOf(match) {
   return match.tool || match.tools?.[0];
 }
 
+/** The name of what owns a tool, or its id where another match has the same name. @param {any} match @param {any[]} matches */
+function ownerOf({ agent }, matches) {
+  return matches.some((each) => each.agent.id !== agent.id && each.agent.name === agent.name) ? agent.id : agent.name;
+}
+
 /** What speaks most for it, in words. @param {any} match @param {string} text */
 function reasonsOf(match, text) {
   const tool = toolOf(match), words = heldWords(text, [match.agent.name, match.agent.description, tool?.name || "", tool?.description || ""]);
@@ -57,7 +62,7 @@ export function digest(answer, text) {
   const [first] = answer.matches;
   if (!first) return "Nothing was found.";
   const tool = toolOf(first);
-  return `${tool ? `${tool.name} of ` : ""}${first.agent.name} ${answer.is_doubtful ? "is nearest" : "fits best"}${reasonsOf(first, text)}.`;
+  return `${tool ? `${tool.name} of ` : ""}${ownerOf(first, answer.matches)} ${answer.is_doubtful ? "is nearest" : "fits best"}${reasonsOf(first, text)}.`;
 }
 
 /** @param {{answer: any, text: string}} props */
@@ -69,8 +74,8 @@ function Sentence({ answer, text }) {
     const own = toolOf(match);
     return html`<a href=${own ? toolPlace(own.id) : agentPlace(match.agent.id)}><${Words} text=${(own || match.agent).name.slice(0, 80)} /></a>`;
   };
-  return html`<p class="sentence">${name(first)}${tool && html` of <${Words} text=${first.agent.name.slice(0, 80)} />`} ${answer.is_doubtful ? "is nearest" : "fits best"}<${Words} text=${reasonsOf(first, text)} />.</p>
-    ${near.length > 0 && html`<p class="quiet">Near: ${near.map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}${name(each)}${toolOf(each) && html` of <${Words} text=${each.agent.name.slice(0, 80)} />`}`)}.</p>`}
+  return html`<p class="sentence">${name(first)}${tool && html` of <${Words} text=${ownerOf(first, answer.matches).slice(0, 80)} />`} ${answer.is_doubtful ? "is nearest" : "fits best"}<${Words} text=${reasonsOf(first, text)} />.</p>
+    ${near.length > 0 && html`<p class="quiet">Near: ${near.map((/** @type {any} */ each, /** @type {number} */ at) => html`${at > 0 && ", "}${name(each)}${toolOf(each) && html` of <${Words} text=${ownerOf(each, answer.matches).slice(0, 80)} />`}`)}.</p>`}
     ${first.cannot_run && html`<p class="quiet">It cannot be called here: <${Words} text=${first.cannot_run} max=${300} />. <a href=${tool ? toolPlace(tool.id) : agentPlace(first.agent.id)}>What to do</a></p>`}`;
 }
 

@@ -1,6 +1,6 @@
 // One tool: what it says of itself, what operators changed, its arguments as a form, and a try.
 import { html } from "../vendor/preact.js";
-import { may, mayOperate, maySet, pathOf, session } from "../http.js";
+import { may, mayOperate, maySet, pathOf, queryOf, session } from "../http.js";
 import { AgentLink, Badge, Described, Fold, heldBack, isRenamed, Json, Loaded, Standing, Twin, useGet, Words } from "../parts.js";
 import { HOME } from "../place.js";
 import { Listed } from "./agent.js";
@@ -35,7 +35,7 @@ function Facts({ tool, agent, call, again }) {
     <dl class="facts">
       <dt>Id</dt><dd><code><${Words} text=${tool.id} max=${300} /></code></dd>
       <dt>Hosts call it</dt><dd><code><${Words} text=${tool.call_name} max=${300} /></code></dd>
-      <dt>Runs here</dt><dd>${cannot ? `No: ${cannot}.` : "A call can be tried."}</dd>
+      <dt>Runs here</dt><dd>${cannot ? `No: ${cannot}.` : "A call can be tried."}${tool.pending && html` <a href=${`${HOME}/changes${queryOf({ text: tool.id })}`}>Look at it</a>`}</dd>
       <dt>Flags</dt><dd><${Listed} texts=${tool.flags} /></dd>
       ${tool.tags.length > 0 && html`<dt>Tags</dt><dd>${tool.tags.map((/** @type {string} */ tag) => html`<${Badge}><${Words} text=${tag} max=${60} /><//> `)}</dd>`}
       <dt>People ask</dt><dd><${Listed} texts=${tool.questions} /></dd>

@@ -145,7 +145,7 @@ function Calls({ tool, shown, reuse }) {
   return html`<h2>Last calls</h2>
     <${Loaded} state=${state}>
       ${(/** @type {any} */ { calls }) => html`${shown && html`<${Shown} call=${calls.find((/** @type {any} */ call) => call.id === shown)} reuse=${reuse} />`}
-        ${calls.length ? html`<ul class="plain">${calls.map((/** @type {any} */ call) => html`<li key=${call.id}><${Line} call=${call} isShown=${call.id === shown} /></li>`)}</ul>` : html`<p class="quiet">None since this service began.</p>`}`}
+        ${calls.length ? html`<ul class="plain">${calls.map((/** @type {any} */ call) => html`<li key=${call.id}><${Line} call=${call} isShown=${call.id === shown} /></li>`)}</ul>` : html`<p class="quiet">None by REST or these pages since this service began.</p>`}`}
     <//>`;
 }
 

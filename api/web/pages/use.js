@@ -71,7 +71,7 @@ function ByCaller({ days }) {
 
 /** @param {{of: string, name: string}} props */
 function OverTime({ of, name }) {
-  return html`<a href=${`${HOME}/use${queryOf({ of, name })}`} aria-label=${`Over time: ${name}`}>over time</a>`;
+  return html`<a href=${`${HOME}/use${queryOf({ of, name })}`} aria-label=${`Over time: ${name}`}>over time</a>`;
 }
 
 /** @param {{days: string}} props */
