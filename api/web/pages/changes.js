@@ -140,7 +140,7 @@ function Said({ field, text, onRest }) {
 
 /** Which fields are new or changed, and how much of its text nobody opened. @param {Waiting} item @param {number} rest */
 function summaryOf({ change, fields }, rest) {
-  const [word, names] = change?.what === "changed" ? ["changed", change.fields] : ["new", fields];
+  const [word, names] = change?.what === "changed" ? ["changed", change.fields.length ? change.fields : ["back to what it was"]] : ["new", fields];
   return `${word}: ${names.join(", ").replaceAll("_", " ")}; ${rest ? `${rest.toLocaleString("en")} characters were not shown` : "all of it was shown"}`;
 }
 
