@@ -128,8 +128,6 @@ class FakeIssuer:
     """While it is clear nothing is answered."""
     drip_s: float = 0.0
     """Time between two bytes of the keys."""
-    head_drip_s: float = 0.0
-    """Time between two bytes of what stands before every document."""
     requests: list[str] = field(default_factory=list)
     """The paths that were asked for."""
 
@@ -173,11 +171,6 @@ def _answering_for(fake: FakeIssuer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             fake.requests.append(self.path)
             fake.gate.wait()
-            try:
-                self._drip_head()
-            except OSError:
-                self.close_connection = True  # who asked has left
-                return
             status, body = _answer(fake, self.path)
             self.send_response(status)
             for name, value in fake.headers.items():
@@ -188,11 +181,6 @@ def _answering_for(fake: FakeIssuer) -> type[BaseHTTPRequestHandler]:
                 self._send(body)
             except OSError:
                 self.close_connection = True  # who asked has left
-
-        def _drip_head(self) -> None:
-            for byte in b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 1_000 if fake.head_drip_s else b"":
-                self.wfile.write(bytes([byte]))
-                time.sleep(fake.head_drip_s)
 
         def _send(self, body: bytes) -> None:
             size = 1 if fake.drip_s and self.path == "/keys" else len(body)

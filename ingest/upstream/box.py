@@ -23,11 +23,11 @@ from waygraph.ingest.manifest.records import Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.box_process import Rule
 from waygraph.ingest.upstream.connection import Result
 from waygraph.ingest.upstream.process_health import launcher_of
+from waygraph.registry.model.box_wishes import WishFile, grants_of
 from waygraph.registry.model.changes import OperatorSettings
 from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.operators.box_wishes import WishFile, grants_of
 
 _SYSTEM = (
     *"/usr /bin /sbin /lib /lib32 /lib64 /proc /dev/zero /dev/random /dev/urandom /sys/devices/system/cpu".split(),

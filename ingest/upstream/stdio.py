@@ -100,7 +100,6 @@ class Child:
         raises, folder = raises_privileges(command[0], environment), os.path.abspath(folder)
         rules = (sandlock_library(), box.rules()) if box else None
         reading, wishes = os.pipe()  # of a server without a box it ends at once
-        self.wishes = Pipe(os.fdopen(reading, "rb", 0))
         request = marshal.dumps((command, environment, folder, raises, rules and (*rules, wishes)))
         forbid_inspection()
         self._control, theirs = socket.socketpair()
@@ -121,12 +120,13 @@ class Child:
             )
         except BaseException:
             self._close_control()
-            self.wishes.close()
+            os.close(reading)
             raise
         finally:
             theirs.close()
             os.close(wishes)
         LIMITS.watch_over(self._process.pid, settings, on_excess)
+        self.wishes = Pipe(os.fdopen(reading, "rb", 0))
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         # All three are there: they were asked for.
         self.stdin, self.stdout, self.stderr = (Pipe(each) for each in pipes if each is not None)

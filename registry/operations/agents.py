@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import MaxLen, MinLen
 
 from waygraph.registry.model import shapes
+from waygraph.registry.model.box_wishes import WishFile, is_wish
 from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, Page, Rejections, Waiting
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Principal
@@ -16,7 +17,6 @@ from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAMES, setting_
 from waygraph.registry.operations.change_log import ChangesQuery, seen_changes, seen_waiting
 from waygraph.registry.operations.request import Graph, Id, Name, PartRequest, Request, make_read, make_write
 from waygraph.registry.operators import approval
-from waygraph.registry.operators.box_wishes import WishFile, decide_wishes, is_wish
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import forget_source
 
@@ -176,7 +176,9 @@ class DecisionRequest[A](Request[A]):
         if not wishes:
             return None
         file = WishFile.inside(graph.settings.data_path)
-        revision = graph.change_existing(lambda session: decide_wishes(session, file, hashes, principal, reason))
+        revision = graph.change_existing(
+            lambda session: approval.decide_wishes(session, file, hashes, principal, reason)
+        )
         return Rejections(wishes=wishes, revision=revision)
 
 

@@ -24,6 +24,7 @@ from waygraph.registry.graph.read import (
     read_settings,
     read_state,
 )
+from waygraph.registry.model.box_wishes import WishFile
 from waygraph.registry.model.changes import Change, Claim, Page, Waiting
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.identity import name_fault, stated_words, tool_id
@@ -32,8 +33,7 @@ from waygraph.registry.model.tool_settings import mark_rejection, parse_rejectio
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
 from waygraph.registry.operations.catalog import part_of
-from waygraph.registry.operators.approval import waits
-from waygraph.registry.operators.box_wishes import WishFile, seen_wishes
+from waygraph.registry.operators.approval import seen_wishes, waits
 
 _READ_AT_ONCE = 1_000
 _SHOWN_CHARS = 100

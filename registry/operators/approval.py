@@ -3,8 +3,10 @@
 What operators say of an agent: the setting with some fields changed, and stored.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
+from urllib.parse import quote
 
 from waygraph.registry.access.visibility import as_seen
 from waygraph.registry.graph.engine import GraphSession
@@ -12,14 +14,17 @@ from waygraph.registry.graph.read import GraphView, Part, overlaid
 from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.graph.write import put_props, put_settings, remove_agents, write_vectors
 from waygraph.registry.model import validation
+from waygraph.registry.model.box_wishes import GRANT, REFUSAL, WAITS, ServerWishes, WishFile, decisions_of
 from waygraph.registry.model.changes import (
     OF_SERVER,
     Approved,
     Change,
     OperatorSettings,
     Rejections,
+    Waiting,
     Written,
     entries_of,
+    plain_key,
     server_key,
 )
 from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
@@ -33,7 +38,7 @@ from waygraph.registry.model.tool_settings import (
     settings_of_tools,
 )
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.operators.rights import refuse_non_operator, refuse_setting
+from waygraph.registry.operators.rights import is_operator, refuse_non_operator, refuse_setting
 from waygraph.registry.operators.sources import claims_of
 from waygraph.registry.writer import WriteSession, changed_entries_of
 
@@ -335,3 +340,109 @@ def _settings_of_skills(
             skill = around.settings_of(claim.agent_id)
             if skill.audience == before.audience:  # else somebody set the skill apart
                 yield replace(skill, visible_to=setting.visible_to, hidden=setting.hidden)
+
+
+def _launches_by_name(graph: GraphView, content: Mapping[str, ServerWishes]) -> Mapping[str, list[str]]:
+    """By agent its launches here. A server that did not even start without what it asked for has no agent, and a name
+    of its key and some digits.
+    """
+    agent_ids = {(claim.source, plain_key(claim.key)): claim.agent_id for claim in graph.claims}
+    launches = dict[str, list[str]]()
+    for launch, each in ((launch, each) for launch, each in content.items() if each.servers):
+        names = {agent_ids[server] for server in each.servers if server in agent_ids}
+        for name in names or {f"{quote(each.servers[0][1], safe='')[:64]}#{launch[:8]}"}:
+            launches.setdefault(name, []).append(launch)
+    return launches
+
+
+def _shows_wishes(graph: GraphView, name: str, principal: Principal | None) -> bool:
+    """Of a server without an agent nobody knows whose it is: who sees everything may see it."""
+    return graph.shows(name, principal) if name in graph.agents else principal is None and "#" in name
+
+
+def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -> Iterator[Waiting]:
+    """What waits for an operator, and what was refused. They are launch data: nobody else is shown any."""
+    if not is_operator(principal):
+        return
+    content = file.content()
+    launches = _launches_by_name(graph, content)
+    with_decisions = (agent_id for agent_id, setting in graph.settings.items() if setting.wishes)
+    for name in sorted({*launches, *with_decisions}):
+        if not _shows_wishes(graph, name, principal):
+            continue
+        states, reasons = _states_of_wishes(content, launches.get(name, ())), decisions_of(graph.settings.get(name))
+        agent = graph.agents[name].agent if name in graph.agents else None
+        sources = {claim.source for claim in graph.claims if claim.agent_id == name}
+        if agent is None:
+            sources = {source for launch in launches[name] for source, _ in content[launch].servers}
+        for wish in sorted({*states, *(each for each, reason in reasons.items() if reason)}):
+            if reasons.get(wish) or states[wish] == WAITS:
+                text = f"Its server {wish}. Its box refused that."
+                yield Waiting(
+                    id=f"{name} {wish}",
+                    agent_id=name if agent else "",
+                    description=text,
+                    content_hash=agent.content_hash if agent else "",
+                    fields=("description",),
+                    chars=len(text),
+                    pending=True,
+                    rejection=reasons.get(wish, ""),
+                    sources=tuple(sorted(sources)),
+                )
+
+
+def _states_of_wishes(content: Mapping[str, ServerWishes], launches: Iterable[str]) -> Mapping[str, str]:
+    """By wish of any of these launches what became of it; if it waits for one, it waits."""
+    states = dict[str, str]()
+    for wish, state in (item for launch in launches for item in content[launch].wishes.items()):
+        states[wish] = min(state, states.get(wish, state))
+    return states
+
+
+def decide_wishes(
+    session: WriteSession, file: WishFile, hashes: Mapping[str, str | None], principal: Principal | None, reason: str
+) -> int:
+    """Grants them from the next start on, or with a `reason` refuses them; the revision then. `hashes`: by the id of a
+    wish the content hash of its agent that was read; None: of any. A folder stands for each wish below it. What is
+    decided of a server without an agent is kept on this machine alone.
+
+    Raises UnknownName, TextDiffers, NotAllowed, StorageFailed, and what a write raises.
+    """
+    refuse_non_operator("to decide on a wish", principal)
+    revision = session.begin().revision
+    graph, content = session.read_graph_view(), file.content()
+    launches, decisions = _launches_by_name(graph, content), dict[str, dict[str, str]]()
+    for name, content_hash in hashes.items():
+        server, _, wish = name.partition(" ")
+        wishes = {*_states_of_wishes(content, launches.get(server, ())), *decisions_of(graph.settings.get(server))}
+        below = [each for each in wishes if each == wish or each.startswith(f"{wish}/")]
+        if not below or not _shows_wishes(graph, server, principal):
+            raise UnknownName("wish of a server", name, ())
+        held_hash = graph.agents[server].agent.content_hash if server in graph.agents else ""
+        if content_hash not in (None, held_hash):
+            raise TextDiffers(name)
+        decisions.setdefault(server, {}).update(dict.fromkeys((wish, *below), reason))
+    agent_ids = [each for each in decisions if each in graph.agents]
+    settings = [
+        replace(each, wishes=canonical_json({**decisions_of(each), **decisions[each.agent_id]}))
+        for each in map(graph.settings_of, agent_ids)
+    ]
+
+    def work(graph_session: GraphSession) -> None:
+        put_settings(graph_session, settings)
+        link_subjects(graph_session, agent_ids)
+        session.log(graph_session, [_wish_change(each, decisions[each], reason) for each in agent_ids])
+
+    if agent_ids:
+        revision = session.write(work, agent_ids).revision
+    for server, reasons in decisions.items():
+        file.decide(launches.get(server, ()), reasons, REFUSAL if reason else GRANT)
+    return revision
+
+
+def _wish_change(agent_id: str, wishes: Iterable[str], reason: str) -> Change:
+    """Those that may not read how servers are started read no wish in the log either, as of any transport."""
+    after = {"reason": reason, "transport": {"refused": sorted(wishes)}}
+    after = after if reason else {"transport": {"granted": sorted(wishes)}}
+    what: Literal["rejected", "changed"] = "rejected" if reason else "changed"
+    return Change(source="", agent_id=agent_id, what=what, fields=("transport",), after=canonical_json(after))

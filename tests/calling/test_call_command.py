@@ -72,7 +72,7 @@ def call(environ: dict[str, str]) -> Call:
         ((EVALUATE, "2*3"), 2, "", "'2*3' is not NAME=VALUE"),
         ((EVALUATE, "--arguments", "[1]"), 2, "", "one JSON object is wanted"),
         ((EVALUATE, "--arguments", "{"), 2, "", "it is not JSON"),
-        (("calculator/evalute",), 1, "", "Did you mean 'calculator__evaluate'"),
+        (("calculator/evalute",), 1, "", "Nearest: calculator__evaluate,"),
         (("calculator/wait",), 1, "", "nobody has a minute"),
         (("calculator/erase",), 1, "", "the memory goes; without a terminal nobody can be asked, --yes agrees"),
         (("evaluate", "expression=2*3"), 0, "6.0", ""),

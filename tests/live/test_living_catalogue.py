@@ -302,8 +302,8 @@ def sources_of(house: House) -> dict[str, list[str]]:
 
 
 def tail(text: str) -> list[str]:
-    """What it tried, and what to do next; the variables of a box, which a tool may answer, have no order."""
-    return [line.partition(" answered: ")[0] for line in text[text.index("request\t") :].splitlines()]
+    """What to do next, and what it called; the variables of a box, which a tool may answer, have no order."""
+    return [line.partition(" answered: ")[0] for line in text[text.index("Now ask ") :].splitlines()]
 
 
 def test_start_over_ten_real_servers(house: House) -> None:

@@ -239,7 +239,7 @@ def test_a_strict_answer_that_is_withheld_names_the_nearest(run: Run) -> None:
 def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
     words = ("--pin", "--hide", "--tag", "b", "--tag", "a", "--visible-to", "ops", "--json")
     said = run("set", "bureau-fx", *words, on=own).json
-    rest = {"agent_id": "bureau-fx", "removed": False, "tools": None, "rejections": None}
+    rest = {"agent_id": "bureau-fx", "removed": False, "tools": None, "rejections": None, "wishes": None}
     assert said == rest | {"tags": ["a", "b"], "visible_to": ["ops"], "pinned": True, "hidden": True}
     said = run("set", "bureau-fx", "--unpin", "--unhide", "--no-tags", "--everyone", "--json", on=own).json
     assert said == rest | {"tags": [], "visible_to": None, "pinned": False, "hidden": False}

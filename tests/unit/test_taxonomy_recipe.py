@@ -308,7 +308,7 @@ def test_the_operators_model_is_named_to_nobody(
 def test_the_command_line_builds(
     fake: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An estimate asks no model; a build says what it does, and a second one asks nothing again."""
+    """A build says what it does, and a second one asks nothing again."""
     monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     place = str(tmp_path / "r.grafeo")
     with LocalRegistry.open(place, settings=Settings(embedder="none")) as opened:
@@ -322,9 +322,6 @@ def test_the_command_line_builds(
     assert "set OPENAI_BASE_URL or OPENAI_API_KEY" in capsys.readouterr().err
     for name, value in fake.environ.items():
         monkeypatch.setenv(name, value)
-    assert main([*words, "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["calls"] > count
-    assert fake.requests == []
     assert main([*words, "--one-parent", "--json"]) == 0
     calls = len(fake.requests)
     assert calls == count + 2

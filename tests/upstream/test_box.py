@@ -25,11 +25,11 @@ from waygraph.ingest.sources.opening import Opening, open_command
 from waygraph.ingest.upstream.box import box_of, sandlock_library
 from waygraph.ingest.upstream.box_process import MOST_WISHES
 from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.box_wishes import MOST_WAITING, WishFile
 from waygraph.registry.model.errors import TextDiffers, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.operations.agents import Approve, ListWaiting
-from waygraph.registry.operators.box_wishes import MOST_WAITING, WishFile
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 

@@ -127,7 +127,7 @@ def tool(entity: "Tool") -> Iterator[Block]:
 
 def about(facts: "About") -> Iterator[Block]:
     from waygraph.ingest.hosts.hosts import titles_of
-    from waygraph.registry.operators.box_wishes import decisions_of
+    from waygraph.registry.model.box_wishes import decisions_of
 
     agent, setting, titles = facts.agent, facts.settings, titles_of(facts.sources)
     sources = [title if title.endswith(name) else f"{title} ({name})" for name, title in titles.items()]

@@ -13,13 +13,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Manifest, ToolRecord, shape_of
 from waygraph.ingest.manifest.suspicion.hidden_text import hidden_characters
+from waygraph.registry.model.box_wishes import WISH
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy
 from waygraph.registry.model.errors import InvalidSetting, SourceError, nearest
 from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, AgentKind, Tool, canonical_json
 from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, check_tool_settings
 from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of
-from waygraph.registry.operators.box_wishes import WISH
 from waygraph.registry.storage.noun_list import EXPORTED_NOUNS
 from waygraph.registry.writer import RegistryNoun
 

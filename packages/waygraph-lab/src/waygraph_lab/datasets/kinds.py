@@ -123,7 +123,8 @@ DOCKER_SHAPE = '[{"name": …, "title": …, "description": …, "category": …
 
 
 def fits_docker(document: Any) -> bool:
-    return mostly(document, lambda entry: {"name", "title", "tools"} <= fields_of(entry).keys())
+    fields = map(fields_of, items_of(document))
+    return mostly([isinstance(each.get("tools"), list) and "name" in each for each in fields], bool)
 
 
 def read_docker(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
