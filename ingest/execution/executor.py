@@ -13,6 +13,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -379,8 +380,9 @@ class Launches:
         for claim, server in servers_vouched_for(self.trust_file, claims, agent):
             try:
                 launch = self._launch(claim, server, agent)
-                setting = self.registry.store.look(lambda index: index.settings().get(agent.id))
-                return with_grants(launch, self.settings, claim.source, claim.key, setting)
+                # Read only of one that is boxed: on a server the settings are a query of the database.
+                read_setting = partial(self.registry.store.look, lambda index: index.settings().get(agent.id))
+                return with_grants(launch, self.settings, claim.source, claim.key, read_setting)
             except (Faulty, SourceError, Refusal) as fault:
                 faults.append(str(fault))  # another source may name the same server, and be as it was
         if faults:

@@ -138,7 +138,7 @@ def sandlock_library() -> str:
 
 def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settings) -> Box | None:
     """None: it is not isolated. Raises UpstreamRefused where it cannot be and has to be, FileNotFoundError."""
-    if not _is_wanted(launch, settings) or launcher_of(launch) in _CONTAINERS:
+    if not _is_boxed(launch, settings):
         return None
     sandlock_library()
     search = environment.get("PATH", os.defpath)
@@ -150,22 +150,29 @@ def box_of(launch: StdioLaunch, environment: Mapping[str, str], settings: Settin
     return Box(program, settings.data_path / "boxes" / name, tuple(sorted(grants.values())), launch.note_wish)
 
 
-def _is_wanted(launch: StdioLaunch, settings: Settings) -> bool:
-    return settings.isolate if launch.isolate is None else launch.isolate is not False
+def _is_boxed(launch: StdioLaunch, settings: Settings) -> bool:
+    """Whether it is to start in a box: a container has limits of its own."""
+    is_wanted = settings.isolate if launch.isolate is None else launch.isolate is not False
+    return is_wanted and launcher_of(launch) not in _CONTAINERS
 
 
 def with_grants(
-    launch: Launch, settings: Settings, source: str, key: str, setting: OperatorSettings | None = None
+    launch: Launch,
+    settings: Settings,
+    source: str,
+    key: str,
+    read_setting: Callable[[], OperatorSettings | None] = lambda: None,
 ) -> Launch:
     """With what an operator granted it on this machine, and where its further wishes are noted. Raises StorageFailed.
 
-    `key`: the source's of the server. `setting`: of its agent; None: it is not looked at, as before the graph is read.
+    `key`: the source's of the server. `read_setting`: of its agent; without, none is looked at, as before the graph is
+    read.
     """
-    if not isinstance(launch, StdioLaunch) or not _is_wanted(launch, settings):
+    if not isinstance(launch, StdioLaunch) or not _is_boxed(launch, settings):
         return launch
     file = WishFile.inside(settings.data_path)
     name = digest("launch", launch.command, *launch.args)
-    grants = grants_of(file.of(name, source, key), setting)
+    grants = grants_of(file.of(name, source, key), read_setting())
     return replace(launch, grants=grants, note_wish=partial(file.note, name, source, key))
 
 

@@ -23,7 +23,6 @@ _OPENS = {"openat": (0, 1, 2), "open": (-1, 0, 1)}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _BESIDE = ("/proc/", "/sys/", "/run/", "/dev/tty", "/dev/pts/")
 """What lies there programs look at by themselves, and do without."""
-_PR_SET_CHILD_SUBREAPER = 36
 _CONTINUE = 1
 """sandlock's word for a call that goes on to the kernel, whose rules decide on it."""
 _MOST_PATH_BYTES, _LOOK_S = 4_096, 0.002
@@ -41,7 +40,6 @@ def start_in_box(
     library, rules, wishes = box
     os.set_inheritable(wishes, False)
     sandlock = ctypes.CDLL(library)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     watch, running = _Watch(sandlock, rules, wishes), _thread.allocate_lock()
     arguments = (ctypes.c_char_p * len(command))(*map(os.fsencode, command))
 

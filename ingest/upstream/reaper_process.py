@@ -37,6 +37,8 @@ def main() -> None:
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     report, running = _Report(control), None
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         if box:
             server, running = _start_in_box(command, environment, folder, box, report)
@@ -58,7 +60,6 @@ def _start(command: list[str], environment: dict[str, str], folder: str, *, may_
     """The number of the process, which leads a group of its own. Raises OSError, ValueError."""
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None, use_errno=True).prctl
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         if not may_raise_privileges and prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
             raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")

@@ -303,9 +303,8 @@ async def stdio_transport(
         finally:
             with anyio.CancelScope(shield=True):
                 await server.stop()
-            tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
                 await server.note_wishes(launch.note_wish)
+            tasks.cancel_scope.cancel()
 
 
 async def _start_child(launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion) -> Child:

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any, Literal, cast
 
 from waygraph.registry.access.authenticator import RateLimit
+from waygraph.registry.model.changes import OF_SERVER
 from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import BudgetSpent, InvalidSetting, TooManyRequests, nearest
 from waygraph.registry.model.files import as_written
@@ -128,8 +129,8 @@ class CallPolicy:
         return first
 
 
-_OF_SERVER = ".skills."
-"""In the id of a skill that a server lists, behind the server's. What is denied of the server is denied of it."""
+_OF_SERVER = OF_SERVER.replace("/", ".")
+"""In the id of a skill that a server lists, as in its key. What is denied of the server is denied of it."""
 MOST_REPEATED = 1_000
 """So many calls of a caller are told apart, to count how often each is repeated."""
 

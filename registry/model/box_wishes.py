@@ -7,8 +7,8 @@ here, lies in a file of the data folder: a grant that the graph alone holds, whi
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -65,46 +65,37 @@ class WishFile:
     def note(self, launch: str, source: str, key: str, wish: str) -> None:
         """Without effect if it is known, or enough wait, or the file cannot be written: the box refuses it anyway."""
         server = source, plain_key(key)
-
-        def add(content: dict[str, ServerWishes]) -> None:
-            for other in [name for name in content if name != launch]:
-                _drop_servers(content, other, server.__eq__)  # it is started otherwise now
-            each = content.setdefault(launch, ServerWishes())
-            each.servers.extend({server}.difference(each.servers))
-            if wish not in each.wishes and list(each.wishes.values()).count(WAITS) < MOST_WAITING:
-                each.wishes[wish] = WAITS
-            while len(content) > MOST_LAUNCHES:
-                del content[next(iter(content))]
-
         with suppress(RegistryLocked, StorageFailed):
-            if wish not in self.of(launch, source, key):
-                self._change(add)
+            if wish in self.of(launch, source, key):
+                return
+            with self._change() as content:
+                for other in [name for name in content if name != launch]:
+                    _drop_servers(content, other, server.__eq__)  # it is started otherwise now
+                each = content.setdefault(launch, ServerWishes())
+                each.servers.extend({server}.difference(each.servers))
+                if wish not in each.wishes and list(each.wishes.values()).count(WAITS) < MOST_WAITING:
+                    each.wishes[wish] = WAITS
+                while len(content) > MOST_LAUNCHES:
+                    del content[next(iter(content))]
 
-    def decide(self, launches: Iterable[str], wishes: Iterable[str], state: str) -> None:
+    def decide(self, launches: Iterable[str], wishes: Collection[str], state: str) -> None:
         """Raises RegistryLocked, StorageFailed."""
-        wishes = list(wishes)
-
-        def put(content: dict[str, ServerWishes]) -> None:
+        with self._change() as content:
             for each in (content[launch] for launch in launches if launch in content):
                 each.wishes.update(dict.fromkeys(wishes, state))
 
-        self._change(put)
-
     def forget(self, source: str) -> None:
         """With the grants of what no other source names. Raises RegistryLocked, StorageFailed."""
-
-        def drop(content: dict[str, ServerWishes]) -> None:
-            for launch in list(content):
-                _drop_servers(content, launch, lambda server: server[0] == source)
-
         if any(server[0] == source for each in self.content().values() for server in each.servers):
-            self._change(drop)
+            with self._change() as content:
+                for launch in list(content):
+                    _drop_servers(content, launch, lambda server: server[0] == source)
 
-    def _change(self, work: Callable[[dict[str, ServerWishes]], None]) -> None:
-        """Raises RegistryLocked, StorageFailed."""
+    @contextmanager
+    def _change(self) -> Iterator[dict[str, ServerWishes]]:
+        """Yields the content, which is written if nothing is raised. Raises RegistryLocked, StorageFailed."""
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            content = self.content()
-            work(content)
+            yield (content := self.content())
             write_private(self.path, {launch: asdict(each) for launch, each in content.items()}, indent=1)
 
 

@@ -366,8 +366,7 @@ def seen_wishes(graph: GraphView, file: WishFile, principal: Principal | None) -
         return
     content = file.content()
     launches = _launches_by_name(graph, content)
-    with_decisions = (agent_id for agent_id, setting in graph.settings.items() if setting.wishes)
-    for name in sorted({*launches, *with_decisions}):
+    for name in sorted({*launches, *(each for each, setting in graph.settings.items() if setting.wishes)}):
         if not _shows_wishes(graph, name, principal):
             continue
         states, reasons = _states_of_wishes(content, launches.get(name, ())), decisions_of(graph.settings.get(name))
@@ -442,7 +441,6 @@ def decide_wishes(
 
 def _wish_change(agent_id: str, wishes: Iterable[str], reason: str) -> Change:
     """Those that may not read how servers are started read no wish in the log either, as of any transport."""
-    after = {"reason": reason, "transport": {"refused": sorted(wishes)}}
-    after = after if reason else {"transport": {"granted": sorted(wishes)}}
+    after = {"transport": {"refused" if reason else "granted": sorted(wishes)}} | ({"reason": reason} if reason else {})
     what: Literal["rejected", "changed"] = "rejected" if reason else "changed"
     return Change(source="", agent_id=agent_id, what=what, fields=("transport",), after=canonical_json(after))
